@@ -7,7 +7,7 @@ ages are judged, ``store_clock.py``) are arguments.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from broker.figures import Figures
 from broker.filters.requests import FilterRequests
@@ -32,8 +32,8 @@ from broker.shares.requests import ShareRequests
 from broker.state import BrokerState
 from broker.store.message_store import MessageStore
 from broker.timers.requests import TimerRequests
+from broker.topics.empty import EmptyTopics
 from broker.topics.requests import TopicRequests
-from broker.transactions.requests import TransactionRequests
 from broker.usage import Usage
 from penstock.errors import PenstockError, StorageFailed, StorageFull, UnknownRequest
 from penstock.protocol.requests.request import Request
@@ -42,6 +42,7 @@ from penstock.protocol.requests.servers import BrokerFigures, Ping, ReadFigures,
 from penstock.protocol.requests.sessions import (
     GATEWAYS_TOPICS,
 )
+from penstock.protocol.requests.topics import TopicInfo
 from penstock.version import VERSION
 
 
@@ -66,26 +67,21 @@ class BrokerService:
         self._failed: StorageFailed | None = None
         self.on_routes_changed: Callable[[], None] = _nobody
         self.count_parked: Callable[[], int] = _none
+        self.is_awaited: Callable[[str], bool] = _is_not
         self.read_clock: Callable[[], Mapping[str, float]] = dict
         self._epoch = Epoch(state.epochs, store, settings.name)
         with contextlib.suppress(StorageFull):  # tried again at each tick
             self._epoch.record(now_ms)
-        self.topics = TopicRequests(state, store, settings, self._topic_created)
+        self.topics = TopicRequests(state, store, settings, self._topic_changed)
         self._acceptance = Acceptance(self.topics, state, settings)
         self._messages = MessageRequests(
             store, self.topics, self._acceptance, settings, self._figures, state.lives, state.identity
         )
         self._filters = FilterRequests(state, store, settings, now)
         self._groups = GroupRequests(state, store, self.topics, self._epoch, settings.groups_max, now, settings.name)
-        self._readers = Readers(
-            state.offsets,
-            self._groups.groups,
-            store,
-            settings.groups_max,
-            settings.reader_silence_s,
-            SESSION_S_MAX,
-            now,
-        )
+        members, silence_s = self._groups.groups, settings.reader_silence_s
+        self._readers = Readers(state.offsets, members, store, settings.groups_max, silence_s, SESSION_S_MAX, now)
+        self._empty_topics = EmptyTopics(state, self.topics, members, settings.empty_topic_s)
         self._gateways = Gateways(state.sessions)
         self._questions = SessionQuestions(state)
         self._sessions = SessionRequests(state, store, settings, self._gateways, self._questions, now, age_ms)
@@ -96,10 +92,11 @@ class BrokerService:
         letters = DeadLetters(self.topics)
         self._timers = TimerRequests(state.timers, store, self._acceptance, letters, settings)
         self._retries = RetryRequests(self._groups.groups, store, state.timers, letters, settings.retry_delays_s)
-        self._transactions = TransactionRequests(state.halves, store, self._acceptance, settings, now)
         self._usage = Usage(state, settings, lambda: self._groups.count)
-        themes = (self._groups.groups, self._sessions, self._shares, self._questions, self._transactions)
-        self._changes = tuple(theme.changed for theme in themes)  # the same objects for ever: asked after every batch
+        self._group_changes = self._groups.groups.changed  # the same objects for ever: asked after every batch
+        self._session_changes = self._sessions.changed
+        self._share_changes = self._shares.changed
+        self._question_changes = self._questions.changed
         self._table = handlers_of(
             (
                 self.topics,
@@ -113,7 +110,6 @@ class BrokerService:
                 self._shares,
                 self._timers,
                 self._retries,
-                self._transactions,
                 self,
             )
         )
@@ -154,7 +150,7 @@ class BrokerService:
             self._filters.expire(now, now_ms)
             self._sessions.expire(now, now_ms, age_ms)
             self._timers.tick(now_ms, age_ms)
-            self._transactions.tick(now, now_ms)
+            self._empty_topics.tick(now, now_ms, self.is_awaited)
         self._shares.expire(now)
         self._readers.tick(now, now_ms, age_ms)
         self._lags.tick(now, now_ms, self._readers.needed_from)
@@ -166,17 +162,21 @@ class BrokerService:
         """Queues with newly readable messages, groups with a new generation and sessions that changed hands, since the
         last call."""
         wakers = self._store.take_readable()
-        if any(self._changes):
+        if self._group_changes or self._session_changes or self._share_changes or self._question_changes:
             wakers += [group_waker(name) for name in self._groups.groups.take_changed()]
             wakers += self._sessions.take_changed() + self._shares.take_changed() + self._questions.take_changed()
-            wakers += self._transactions.take_changed()
         return wakers
 
-    def routes(self, since: int = -1) -> tuple[int, tuple[TopicRoute, ...]]:
-        """Version and topics, as name servers are told: all, or those that have changed since a version."""
+    def routes(self) -> tuple[int, tuple[TopicRoute, ...]]:
+        """Version and topics, as name servers are told."""
         topics = self._state.topics
-        changed = topics if since < 0 else topics.since(since)
-        return topics.version, tuple(TopicRoute(topic.topic, topic.queues) for topic in sorted(changed))
+        return topics.version, _routes_of(topics)
+
+    def changed_routes(self, since: int) -> tuple[int, tuple[TopicRoute, ...]] | None:
+        """The version, and the topics that have changed since an earlier one; those that are gone have 0 queues.
+        ``None`` where it is not known which."""
+        changed = self._state.topics.since(since)
+        return None if changed is None else (self._state.topics.version, _routes_of(changed))
 
     def homes(self) -> set[str]:
         """Names of other brokers where sessions are at home that hold something here."""
@@ -189,6 +189,7 @@ class BrokerService:
             rocketmq_storage_size=store.written - store.start,
             rocketmq_storage_flush_behind_bytes=store.written - store.durable,
             penstock_topics=len(state.topics) - sum([state.topics.get(topic) is not None for topic in GATEWAYS_TOPICS]),
+            penstock_empty_topics_deleted_total=self._empty_topics.removed,
             penstock_open_filters=len(state.filters),
             penstock_parked_requests=self.count_parked(),
             penstock_retained_messages=len(state.retained),
@@ -203,7 +204,6 @@ class BrokerService:
             penstock_index_unwritable=int(bool(store.index_trouble)),
             **self._timers.figures(),
             **self._retries.figures(),
-            **self._transactions.figures(),
             **self._lags.figures,
             **self._usage.figures(),
             **self._gateways.figures(),
@@ -225,10 +225,18 @@ class BrokerService:
         """Which server this is, and what time it is here."""
         return Now(ServerInfo("broker", self._settings.name, VERSION, now_ms))
 
-    def _topic_created(self, topic: str) -> None:
+    def _topic_changed(self, topic: str) -> None:
         self._acceptance.forget()
-        self._groups.groups.queues_changed(topic)
+        self._groups.topic_changed(topic)
         self.on_routes_changed()
+
+
+def _routes_of(topics: Iterable[TopicInfo]) -> tuple[TopicRoute, ...]:
+    return tuple([TopicRoute(topic.topic, topic.queues) for topic in sorted(topics)])
+
+
+def _is_not(queue: str) -> bool:
+    return False
 
 
 def _none() -> int:

@@ -26,10 +26,6 @@ _POSITIVE: Final = (
     "sessions_bytes_max",
     "groups_max",
     "timers_bytes_max",
-    "halves_max",
-    "halves_bytes_max",
-    "half_check_after_s",
-    "half_checks_max",
     "pull_bytes_max",
     "held_bytes_max",
     "owner_lease_s",
@@ -39,6 +35,7 @@ _POSITIVE: Final = (
     "chunk_bytes",
 )
 _NOT_NEGATIVE: Final = (
+    "empty_topic_s",
     "flush_after_s",
     "flush_bytes",
     "quick_sync_s",
@@ -72,6 +69,8 @@ class BrokerSettings:
         topics_max: topics.
         topics_anonymous_share: the part of them, 0 to 1, that MQTT clients without a user name may fill; the rest is
             left for users, services and operators.
+        empty_topic_s: a topic that its first message made, and that has had no message left and no use for so long, is
+            deleted; 0: never. Topics made by hand stay.
         retained_max: retained messages.
         retained_bytes_max: bytes of all retained messages.
         filters_max: open MQTT filters.
@@ -84,11 +83,6 @@ class BrokerSettings:
         groups_max: consumer groups, with members or with committed offsets. Where nine tenths of them are there, those
             that have been silent for ``reader_silence_s`` are forgotten.
         timers_bytes_max: bytes of delayed messages that wait; more are refused.
-        halves_max: halves of transactions that wait for their outcome.
-        halves_bytes_max: bytes of them.
-        half_check_after_s: how long after it began a producer is first asked for the outcome of a half; the pause
-            doubles with each check, up to 10 minutes.
-        half_checks_max: how often; then the half waits for an operator.
         retry_delays_s: how long a message that a consumer gives back waits before its second attempt, its third, and so
             on; the last one counts for all that follow.
         pull_bytes_max: the most that one pull is answered with.
@@ -126,6 +120,7 @@ class BrokerSettings:
     queues_max: int = 1024
     topics_max: int = 10_000
     topics_anonymous_share: float = 0.9
+    empty_topic_s: float = 3600.0
     retained_max: int = 1_000_000
     retained_bytes_max: int = 256 << 20
     filters_max: int = 1_000_000
@@ -136,10 +131,6 @@ class BrokerSettings:
     sessions_bytes_max: int = 512 << 20
     groups_max: int = 100_000
     timers_bytes_max: int = 1 << 30
-    halves_max: int = 100_000
-    halves_bytes_max: int = 1 << 30
-    half_check_after_s: float = 6.0
-    half_checks_max: int = 15
     retry_delays_s: tuple[float, ...] = RETRY_DELAYS_S
     pull_bytes_max: int = 4 << 20
     held_bytes_max: int = HELD_BYTES_MAX

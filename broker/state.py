@@ -16,7 +16,6 @@ from broker.sessions.lives import Lives
 from broker.shares.fold import Shares
 from broker.timers.fold import Timers
 from broker.topics.fold import Topics
-from broker.transactions.fold import Halves
 from penstock.protocol.message import mqtt_name
 from topicmap.queues import is_own_topic
 
@@ -33,7 +32,6 @@ class BrokerState(FoldRegistry):
         self.sessions = Sessions()
         self.exchanges = Exchanges()
         self.timers = Timers()
-        self.halves = Halves()
         self.lives = Lives()
         self.retained = Retained()
         self.identity = Identity()
@@ -45,7 +43,6 @@ class BrokerState(FoldRegistry):
                 self.shares,
                 self.offsets,
                 self.timers,
-                self.halves,
                 self.sessions,
                 self.exchanges,
                 self.lives,

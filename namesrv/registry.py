@@ -159,13 +159,13 @@ class Registry:
             raise InvalidRequest(f"peers are the names of at most {self._brokers_max} brokers")
         self._check_topics(request.topics, len(request.topics))
 
-    def _check_topics(self, topics: tuple[TopicRoute, ...], total: int) -> None:
+    def _check_topics(self, topics: tuple[TopicRoute, ...], total: int, queues_min: int = 1) -> None:
         if total > self._topics_max:
             raise TooLarge(f"a broker registers at most {self._topics_max} topics here, not {total}")
         if len({route.topic for route in topics}) != len(topics):
             raise InvalidRequest("a topic is registered twice")
         for route in topics:
-            _check_topic(route)
+            _check_topic(route, queues_min)
 
     def _checked_lease(self, lease_s: float) -> float:
         if not 0 < lease_s < math.inf:  # also refuses a NaN
@@ -179,8 +179,8 @@ class Registry:
         if broker is None or (broker.address, broker.version) != (request.address, version):
             return HeartbeatReply(False)
         if request.topics:
-            new = sum([route.topic not in broker.topics for route in request.topics])
-            self._check_topics(request.topics, len(broker.topics) + new)
+            new = sum([route.topic not in broker.topics for route in request.topics if route.queues])
+            self._check_topics(request.topics, len(broker.topics) + new, 0)
             self._offer(request.broker, broker, request.topics)
             broker.version, broker.is_whole = request.version, not request.more
         self._renew(broker, now + lease_s)
@@ -218,8 +218,11 @@ class Registry:
 
     def _offer(self, name: str, broker: _Broker, topics: tuple[TopicRoute, ...]) -> None:
         for route in topics:
-            broker.topics[route.topic] = route
-            self._holders.setdefault(route.topic, {})[name] = route
+            if route.queues:
+                broker.topics[route.topic] = route
+                self._holders.setdefault(route.topic, {})[name] = route
+            elif broker.topics.pop(route.topic, None) is not None:
+                self._withdraw(name, route.topic)
 
     def _take_out(self, name: str) -> None:
         broker = self._brokers.pop(name, None)
@@ -227,10 +230,14 @@ class Registry:
             return
         del self._by_address[broker.address]
         for topic in broker.topics:
-            holders = self._holders[topic]
-            del holders[name]
-            if not holders:
-                del self._holders[topic]
+            self._withdraw(name, topic)
+
+    def _withdraw(self, name: str, topic: str) -> None:
+        """A broker has a topic no more."""
+        holders = self._holders[topic]
+        del holders[name]
+        if not holders:
+            del self._holders[topic]
 
     # ------------------------------------------------------------ questions
 
@@ -284,10 +291,10 @@ class Registry:
             raise NoRoute(f"no live broker has topic {topic!r}; {names} may have it, and did not come back yet")
 
 
-def _check_topic(route: TopicRoute) -> None:
+def _check_topic(route: TopicRoute, queues_min: int) -> None:
     try:
         check_topic(route.topic)
     except InvalidName as error:
         raise InvalidTopic(str(error)) from None
-    if not 0 < route.queues <= QUEUES_MAX:
+    if not queues_min <= route.queues <= QUEUES_MAX:
         raise InvalidRequest(f"topic {route.topic!r} with {route.queues} queues", hint=f"1 to {QUEUES_MAX} are allowed")

@@ -17,8 +17,8 @@ from gateway.sessions.session_state import Flow, read_flow, read_terms
 from gateway.sessions.subscriptions import Subscription
 from penstock.blocking import Routes, bootstrap
 from penstock.blocking.link import BlockingLink
-from penstock.cli.display import incomplete_option, json_option, print_json, print_rows, to_list
-from penstock.errors import Damaged, InvalidConfig, NoRoute, QueueNotFound, SessionNotFound, UnknownRequest
+from penstock.cli.display import confirm, incomplete_option, json_option, print_json, print_rows, to_list
+from penstock.errors import Damaged, NoRoute, QueueNotFound, SessionNotFound, UnknownRequest
 from penstock.protocol.requests.messages import BoundsReply, QueryBounds
 from penstock.protocol.requests.sessions import (
     CONNECTED,
@@ -126,7 +126,8 @@ def end(server: str, client: str, yes: bool, as_json: bool) -> None:
         found = _find(routes, client)
         state = "connected" if found.state == CONNECTED else "away"
         if not yes:
-            _confirm(f"End the session of {client} ({f'user {found.user}, ' if found.user else ''}{state})?")
+            whose = f"user {found.user}, " if found.user else ""
+            confirm(f"End the session of {client} ({whose}{state})? What waits for it is lost.", "the session goes on")
         home, epoch = _home(routes), 0
         while True:
             epoch = home.ask(CloseSession(client, epoch, force=epoch > 0), ClosedSession).epoch
@@ -136,16 +137,6 @@ def end(server: str, client: str, yes: bool, as_json: bool) -> None:
         print_json({"client": client, "user": found.user or None, "state": state, "ended": True})
     else:
         click.echo(f"the session of {client} has ended")
-
-
-def _confirm(question: str) -> None:
-    """Goes on only if a person says yes. Raises ``InvalidConfig``."""
-    try:
-        is_meant = click.confirm(f"{question} What waits for it is lost.", err=True)
-    except click.Abort:
-        is_meant = False
-    if not is_meant:
-        raise InvalidConfig("the session goes on", hint="answer y, or add --yes")
 
 
 def _find(routes: Routes, client: str) -> SessionRow:

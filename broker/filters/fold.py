@@ -63,6 +63,11 @@ class Filters:
         return len(self._index)
 
     @property
+    def open(self) -> list[str]:
+        """All open filters; of shared subscriptions the plain ones."""
+        return list(self._index)
+
+    @property
     def weight(self) -> int:
         """As how many filters the open ones count: a long one counts several times."""
         return len(self._index) + self._surplus

@@ -12,6 +12,7 @@ from broker.kernel.fold import fact_of
 from broker.kernel.frozen import Table
 from broker.store.queue_index import LIGHT
 from broker.store.records import NO_CHANGE, Change, Stored
+from broker.topics.fold import TopicGone
 from penstock.protocol.requests.groups import QueueOffset
 
 TOPIC: Final = "%sys%offsets"
@@ -39,6 +40,7 @@ class Offsets:
     def __init__(self) -> None:
         self._groups: Table[GroupProgress] = Table()
         self._light: dict[str, dict[str, None]] = {}  # light queue -> groups with an offset in it
+        self._in_topics: dict[str, int] = {}  # topic -> offsets of all groups in its queues
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -94,37 +96,68 @@ class Offsets:
         progress = self._groups.own(group, _copied)
         progress.committed_ms = record.stored_ms
         for queue, offset in offsets:
-            if offset < progress.offsets.get(queue, offset):
+            known = progress.offsets.get(queue)
+            if known is None:
+                self._note(queue, group)
+            elif offset < known:
                 progress.set_backs[queue] = progress.set_backs.get(queue, 0) + 1
             progress.offsets[queue] = offset
-            self._note(queue, group)
         if len(body) > 2:
             progress.holders = tuple(body[2])
         return NO_CHANGE
 
     def follow(self, change: Change) -> Change:
-        """Offsets in a light queue mean nothing once it has ended, also if it begins again."""
+        """Offsets in a queue mean nothing once it has ended, also if it begins again."""
         for queue in change.ended:
-            self._forget(queue)
+            for group in self._light.pop(queue, ()):
+                self._forget(group, [queue])
+        for event in change.events:
+            if isinstance(event, TopicGone) and self.reads(event.topic):
+                self._forget_topic(event)
         return NO_CHANGE
+
+    def reads(self, topic: str) -> bool:
+        """Whether a group has an offset in a queue of this topic."""
+        return topic in self._in_topics
 
     def _note(self, queue: str, group: str) -> None:
         if queue.startswith(LIGHT):
             self._light.setdefault(queue, {})[group] = None
+        else:
+            topic = queue.rpartition(":")[0]
+            self._in_topics[topic] = self._in_topics.get(topic, 0) + 1
 
     def _forget_group(self, group: str) -> None:
         progress = self._groups.pop(group, None)
         for queue in progress.offsets if progress else ():
             if queue in self._light:
                 del self._light[queue][group]
+            else:
+                self._leave_topic(queue)
 
-    def _forget(self, queue: str) -> None:
-        for group in self._light.pop(queue, ()):
-            progress = self._groups.own(group, _copied)
+    def _leave_topic(self, queue: str) -> None:
+        """One offset less in a topic's queue."""
+        topic = queue.rpartition(":")[0]
+        left = self._in_topics.get(topic, 0) - 1
+        if left > 0:
+            self._in_topics[topic] = left
+        else:
+            self._in_topics.pop(topic, None)
+
+    def _forget_topic(self, gone: TopicGone) -> None:
+        queues = frozenset(gone.queues)
+        for group, progress in list(self._groups.items()):
+            if not queues.isdisjoint(progress.offsets):
+                self._forget(group, sorted(queues.intersection(progress.offsets)))
+        self._in_topics.pop(gone.topic, None)
+
+    def _forget(self, group: str, queues: Iterable[str]) -> None:
+        progress = self._groups.own(group, _copied)
+        for queue in queues:
             del progress.offsets[queue]
             progress.set_backs.pop(queue, None)
-            if not progress.offsets:
-                del self._groups[group]
+        if not progress.offsets:
+            del self._groups[group]
 
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
@@ -135,7 +168,7 @@ class Offsets:
 
     def restore(self, snapshot: list[Any] | None) -> None:
         self._groups = Table((row[0], _progress(*row[1:5])) for row in snapshot or ())
-        self._light = {}
+        self._light, self._in_topics = {}, {}
         for group, progress in self._groups.items():
             for queue in progress.offsets:
                 self._note(queue, group)

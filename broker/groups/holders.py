@@ -96,6 +96,13 @@ class Holders:
             for queue in queues:
                 one.floors.pop(queue, None)
 
+    def forget(self, topic: str) -> None:
+        """A topic was deleted: what was said of its queues counts no more."""
+        for held in self._groups.values():
+            for one in held.values():
+                for queue in [queue for queue in one.floors if queue.rpartition(":")[0] == topic]:
+                    del one.floors[queue]
+
     def expire(self, now: float) -> Iterator[str]:
         """Drops holders whose lease has ended and tells their groups. Each is told twice: when nobody is waited for any
         more, so that what the others have said counts, and when all that are silent are gone."""

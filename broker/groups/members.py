@@ -103,6 +103,11 @@ class Groups:
         """Groups with members."""
         return list(self._groups)
 
+    @property
+    def topics(self) -> set[str]:
+        """The topics that members read."""
+        return {topic for group in self._groups.values() for one in group.members.values() for topic in one.topics}
+
     def join(self, name: str, member: str, topics: tuple[str, ...], session_s: float, now: float) -> Group:
         """Enters a group or renews a membership; a new member or other topics begin a generation."""
         group = self._groups.setdefault(name, Group(self._generation))

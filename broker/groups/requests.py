@@ -65,9 +65,16 @@ class GroupRequests:
         self._identity = state.identity
         self._groups_max = groups_max
         self._store = store
+        self._count_queues = topics.queue_count
         self.groups = Groups(topics.queue_count, epoch.first_generation, broker)
         self._epoch = epoch
         self._holders = Holders(state.offsets.held(), now)
+
+    def topic_changed(self, topic: str) -> None:
+        """A topic was created or deleted: its queues are given to members, or taken from them."""
+        self.groups.queues_changed(topic)
+        if not self._count_queues(topic):
+            self._holders.forget(topic)
 
     @handles(JoinGroup)
     def join(self, request: JoinGroup, now: float, now_ms: int) -> Outcome:
@@ -154,13 +161,14 @@ class GroupRequests:
             if not 0 <= offset <= bounds.end:
                 raise OffsetOutOfRange(f"{queue} ends at {bounds.end}; {offset} cannot be committed")
 
-    def _possible(self, row: Progress) -> Progress:
+    def _possible(self, rows: Iterable[Progress]) -> Iterator[Progress]:
         """Who has come further than a queue reaches, as a crash at level ``cache`` has left it, keeps its position
-        where it is."""
-        queue, offset, set_backs = row
-        if offset < HOLDS:
-            raise OffsetOutOfRange(f"{queue}: {offset} is no offset")
-        return Progress(queue, HOLDS if offset > self._store.bounds(queue).end else offset, set_backs)
+        where it is. A queue whose topic was deleted has no position."""
+        for queue, offset, set_backs in rows:
+            if offset < HOLDS:
+                raise OffsetOutOfRange(f"{queue}: {offset} is no offset")
+            with contextlib.suppress(QueueNotFound):
+                yield Progress(queue, HOLDS if offset > self._store.bounds(queue).end else offset, set_backs)
 
     @handles(HoldOffsets)
     def hold(self, request: HoldOffsets, now: float, now_ms: int) -> Outcome:
@@ -171,7 +179,7 @@ class GroupRequests:
         if not 0 <= request.lease_s <= SESSION_S_MAX:
             raise InvalidRequest(f"a position is held for 0 to {SESSION_S_MAX:.0f} s")
         group, holders = request.group, self._holders
-        progress = [self._possible(row) for row in request.progress]
+        progress = list(self._possible(request.progress))
         moves = [row for row in progress if row.offset != HOLDS]
         if moves and request.lease_s:
             self._check_room(group)
@@ -188,7 +196,7 @@ class GroupRequests:
             holders.leave(group, request.holder)
         self._note_holders(group, ahead, now_ms)
         committed, set_backs = self._offsets.of(group), self._offsets.set_backs(group)
-        queues = [row.queue for row in progress]
+        queues = [row.queue for row in request.progress]
         rows = [Progress(queue, committed.get(queue, UNCOMMITTED), set_backs.get(queue, 0)) for queue in queues]
         reply = HeldOffsets(tuple(rows))
         return Now(reply) if self._store.written == before else AfterQuorum(reply, self._store.written)

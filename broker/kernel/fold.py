@@ -104,7 +104,7 @@ class FoldRegistry:
         self.changes = 0
 
     def apply(self, record: Stored) -> Change:
-        """Hands a record to the folds that take it in; returns which light queues begin and end with it."""
+        """Hands a record to the folds that take it in; returns which queues begin and end with it."""
         if record.topic.startswith(SYSTEM_PREFIX):
             folds: Sequence[Fold] = self._by_topic.get(record.topic, ())
         else:
@@ -160,4 +160,9 @@ class FoldRegistry:
 def _joined(first: Change, second: Change) -> Change:
     if first is NO_CHANGE:
         return second
-    return Change((*first.opened, *second.opened), (*first.ended, *second.ended), (*first.events, *second.events))
+    return Change(
+        (*first.opened, *second.opened),
+        (*first.ended, *second.ended),
+        (*first.events, *second.events),
+        (*first.made, *second.made),
+    )

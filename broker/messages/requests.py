@@ -299,11 +299,14 @@ class MessageRequests:
     def bounds(self, request: QueryBounds, now: float, now_ms: int) -> Outcome:
         """Bounds of several queues."""
         bounds = tuple(self._store.bounds(queue) for queue in request.queues)
+        for queue in request.queues:
+            self._topics.note_asked(queue.rpartition(":")[0])
         return Now(BoundsReply(bounds, self._identity.log_id))
 
     @handles(SeekTime)
     def seek_time(self, request: SeekTime, now: float, now_ms: int) -> Outcome:
         """The first offset at or after a time."""
+        self._topics.note_asked(request.queue.rpartition(":")[0])
         return Now(OffsetReply(self._store.seek_time(request.queue, request.stored_ms)))
 
     @handles(FindByKey)
@@ -312,6 +315,7 @@ class MessageRequests:
         if request.count_max < 1 or not request.key:
             raise InvalidRequest("a key has at least one character, and count_max is at least 1")
         self._topics.get(request.topic)
+        self._topics.note_asked(request.topic)
         count_max = min(request.count_max, COUNT_MAX)
         return Now(
             self._store.find(request.topic, request.key, request.since_ms, request.until_ms, count_max, request.before)

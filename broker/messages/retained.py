@@ -22,6 +22,7 @@ from typing import Any, Final
 from broker.kernel.frozen import Table
 from broker.store.frames import born_ms_of, stored_ms_of, unpack_frame
 from broker.store.records import NO_CHANGE, Change, Stored
+from broker.topics.fold import TopicGone
 from penstock.protocol.message import (
     BODY_AT,
     FLAG_RETAIN,
@@ -32,6 +33,7 @@ from penstock.protocol.message import (
     lasts_from_ms,
     mqtt_name,
     property_of,
+    record_topic,
 )
 from topicmap.names import first_match
 
@@ -61,6 +63,7 @@ class Retained:
         self._gone: set[str] = set()  # names of ``_names`` that are not in ``_frames``; only ever looked up
         self._expires: dict[str, int] = {}  # name -> when, of those that do
         self._due: list[tuple[int, str]] = []  # a heap of the same, perhaps with some that have gone or were replaced
+        self._in_topics: dict[bytes, int] = {}  # topic -> how many of the messages are its
         self.bytes = 0
         self.changed_at = 0
 
@@ -82,6 +85,27 @@ class Retained:
             self.remove(name, end)
         return NO_CHANGE
 
+    def follow(self, change: Change) -> Change:
+        """The retained messages of a topic go with it."""
+        for event in change.events:
+            if isinstance(event, TopicGone) and self.holds(event.topic):
+                topic = event.topic.encode()
+                for name in [name for name, frame in self._frames.items() if _topic_of(frame) == topic]:
+                    self.remove(name, event.position)
+        return NO_CHANGE
+
+    def holds(self, topic: str) -> bool:
+        """Whether a message of a topic is retained."""
+        return topic.encode() in self._in_topics
+
+    def _count(self, frame: bytes, more: int) -> None:
+        topic = _topic_of(frame)
+        left = self._in_topics.get(topic, 0) + more
+        if left:
+            self._in_topics[topic] = left
+        else:
+            del self._in_topics[topic]
+
     def put(self, name: str, frame: bytes, position: int, expires_ms: int = NEVER) -> None:
         """The frame of the record before ``position`` is the retained message of that name now, until that time."""
         if name not in self._frames:
@@ -89,8 +113,12 @@ class Retained:
                 self._gone.discard(name)
             else:
                 self._new[name] = None
-        self.bytes += len(frame) - self.size_of(name)
+        before = self._frames.get(name, b"")
+        self.bytes += len(frame) - len(before)
         self._frames[name] = frame
+        self._count(frame, 1)
+        if before:
+            self._count(before, -1)
         self.changed_at = position
         self._expires.pop(name, None)
         if expires_ms != NEVER:
@@ -128,6 +156,7 @@ class Retained:
         if frame is None:
             return
         self._expires.pop(name, None)
+        self._count(frame, -1)
         self.bytes -= len(frame)
         self.changed_at = position
         if name in self._new:
@@ -184,8 +213,9 @@ class Retained:
     def restore(self, snapshot: list[Any] | None) -> None:
         self._frames = Table((name, frame) for name, frame in snapshot or ())
         self._names, self._new, self._gone = sorted(self._frames), {}, set()
-        self._expires = {}
+        self._expires, self._in_topics = {}, {}
         for name, frame in self._frames.items():
+            self._count(frame, 1)
             expires_ms = _expires_ms(frame) if _MQTT_PROPERTIES in frame else NEVER
             if expires_ms != NEVER:
                 self._expires[name] = expires_ms
@@ -204,6 +234,10 @@ def expires_ms(properties: bytes, from_ms: int) -> int:
 def _expires_ms(frame: bytes) -> int:
     properties = unpack_frame(frame)[-1]
     return expires_ms(properties, lasts_from_ms(born_ms_of(frame), stored_ms_of(frame)))
+
+
+def _topic_of(frame: bytes) -> bytes:
+    return record_topic(memoryview(frame)[FRAME_HEAD_BYTES:])
 
 
 def _row(name: str, frame: bytes) -> list[Any]:

@@ -35,6 +35,7 @@ class Dispatch:
         self._answers = 0
         self._parked = ParkedRequests()
         service.count_parked = lambda: self.parked
+        service.is_awaited = self._parked.is_awaited
         self._waking = False
         self._is_timed = False  # whether ``_now`` and ``_now_ms`` are of this batch
         self._now = 0.0

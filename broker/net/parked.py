@@ -64,6 +64,10 @@ class ParkedRequests:
     def __len__(self) -> int:
         return self._count
 
+    def is_awaited(self, waker: str) -> bool:
+        """Whether a request waits for this."""
+        return waker in self._by_waker
+
     def park(self, outcome: Parked, on_result: OnResult, session: int) -> None:
         """Keeps a request until one of its wakers stirs or its deadline passes."""
         waiting = Waiting(outcome, on_result, session)

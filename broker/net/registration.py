@@ -1,9 +1,9 @@
 """Tells every name server that this broker lives and what it holds. Each name server is told by a task of its own.
 
 The whole list of topics goes out, in parts, to a name server that does not know us; else a heartbeat renews the
-lease, with the topics that are new or have changed: one more among ten thousand costs no more than one. With the list
-go the names of the other brokers that were ever seen, so that a name server that was started anew knows for whom to
-wait before it calls a topic unknown.
+lease, with the topics that are new, have changed or are gone: one among ten thousand costs no more than one. With the
+list go the names of the other brokers that were ever seen, so that a name server that was started anew knows for whom
+to wait before it calls a topic unknown.
 """
 
 from __future__ import annotations
@@ -138,8 +138,9 @@ class Registration:
 
     async def _renew(self, link: Link, registered: int) -> int:
         """Registers or renews; returns the version of the topics that the name server has now."""
-        if registered >= 0:
-            version, topics = self._service.routes(registered)
+        changed = self._service.changed_routes(registered) if registered >= 0 else None
+        if changed is not None:
+            version, topics = changed
             if await self._beat(link, _parts(topics), registered, version):
                 return version
         version, topics = self._service.routes()

@@ -65,6 +65,7 @@ _INDEXED: Final = struct.Struct(">16xQ 12xIIQ 8x 20xQ 20xI")
 _BODY_AT: Final = FRAME_HEAD_BYTES + BODY_AT
 _CRC_BYTES: Final = 4
 _OFFSETS_AT: Final = FRAME_HEAD_BYTES + OFFSETS_AT
+_QUEUE_ID_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT
 _POSITION_AT: Final = _OFFSETS_AT + 8 - _CRC_BYTES
 _BORN_AT: Final = FRAME_HEAD_BYTES + BORN_AT
 _STORED_AT: Final = FRAME_HEAD_BYTES + STORED_AT
@@ -175,6 +176,11 @@ def unpack_frame(frame: bytes) -> tuple[int, int, int, int, int, bytes, bytes]:
 def queue_offset_of(frame: bytes | memoryview) -> int:
     """The offset in its topic queue that a good frame's record was given."""
     return int(OFFSETS.unpack_from(frame, _OFFSETS_AT)[0])
+
+
+def queue_id_of(frame: bytes | memoryview) -> int:
+    """The number of the topic queue that a good frame's record is in."""
+    return int.from_bytes(frame[_QUEUE_ID_AT : _QUEUE_ID_AT + 4], "big")
 
 
 def born_ms_of(frame: bytes | memoryview) -> int:

@@ -18,7 +18,7 @@ from penstock.errors import DataFolderUnusable
 from penstock.version import VERSION
 
 PATH: Final = f"{FOLDER}/label.toml"
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Grows with every change that an older version would take for damage, or would lose."""
 BACK_HINT: Final = "start the newer Penstock again, or remove index/ and checkpoint/ to go back to this one"
 _CRC: Final = b"crc = "

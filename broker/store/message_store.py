@@ -302,7 +302,7 @@ class MessageStore:
     def bounds(self, queue: str) -> Bounds:
         """First offset and readable end of a queue. Raises ``QueueNotFound``."""
         found = self._index.get(queue)
-        return Bounds(queue, found.min, found.readable)
+        return Bounds(queue, found.min, found.readable, found.first)
 
     def next_offset(self, queue: str) -> int:
         """Offset that the next message of a queue gets. Raises ``QueueNotFound``."""

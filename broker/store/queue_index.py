@@ -135,9 +135,19 @@ class Queue:
         """The entries that are in no chunk yet begin at an offset; none of them is readable."""
         self.tail_base = self.readable = base
 
+    def _own(self, piece: Piece) -> Piece:
+        """What of a piece is this queue's: all offsets below its first are of an earlier one of the same name. Where
+        that ended at this one's first offset, as topics do, one piece of a merged chunk holds the end of one and the
+        beginning of the other."""
+        before = self.first - piece.base
+        if not 0 < before < piece.entries:
+            return piece
+        return Piece(self.first, piece.entries - before, piece.chunk, piece.place + before * ENTRY_BYTES)
+
     def precede(self, piece: Piece) -> bool:
-        """Takes in the piece before the oldest known entry; False if it is not of this queue: then it belongs to an
-        earlier one of the same name, all of whose offsets are below this one's first."""
+        """Takes in the piece before the oldest known entry; False if it is not of this queue but of an earlier one of
+        the same name."""
+        piece = self._own(piece)
         if piece.base < self.first or piece.base + piece.entries > self.min:
             return False
         self.pieces = _PIECE.pack(*piece) + self.pieces
@@ -146,6 +156,7 @@ class Queue:
     def join(self, joined: Piece, sources: Container[int]) -> None:
         """The pieces in the chunks ``sources`` that have the same offsets as ``joined`` are this one piece now, if they
         are this queue's and not those of an earlier one of the same name."""
+        joined = self._own(joined)
         first = last = self._holder(joined.base)
         if first < 0 or self._piece(first).base != joined.base:
             return

@@ -16,7 +16,15 @@ import numpy as np
 
 from broker.store import bulk
 from broker.store.commit_log import CommitLog
-from broker.store.frames import FRAME_BYTES_MIN, good_frames, is_good, queue_offset_of, read_head, stored_ms_of
+from broker.store.frames import (
+    FRAME_BYTES_MIN,
+    good_frames,
+    is_good,
+    queue_id_of,
+    queue_offset_of,
+    read_head,
+    stored_ms_of,
+)
 from broker.store.index_chunk import ChunkFiles, KeyRuns
 from broker.store.key_index import KeyIndex, holds_key, key_hash
 from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Queue, QueueIndex
@@ -308,10 +316,15 @@ class Reading:
             size += len(frame)
             record = memoryview(frame)[FRAME_HEAD_BYTES:]
             same = record_topic(record).decode() == topic and holds_key(record_properties(record), key.encode())
-            if same and stored_ms < until_ms and position < self._log.committed:
+            if same and stored_ms < until_ms and position < self._log.committed and self._is_there(topic, frame):
                 rows.append(ENTRY.pack(queue_offset_of(frame), position, len(frame), 0))
                 frames.append(frame)
         return Pulled(len(rows), following, 0, 0, b"".join(rows + frames))
+
+    def _is_there(self, topic: str, frame: bytes) -> bool:
+        """Whether a message is of the topic as it is now, and not of one of its name that was deleted."""
+        queue = self._index.find(f"{topic}:{queue_id_of(frame)}")
+        return queue is not None and queue_offset_of(frame) >= queue.first
 
     def _candidates(self, wanted: int, until_ms: int, before: int) -> Iterator[tuple[int, int]]:
         """Positions before ``before`` whose key may be meant and whose time is before ``until_ms``, newest first, each

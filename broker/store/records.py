@@ -38,12 +38,22 @@ class Stored(NamedTuple):
     frame: Bytes
 
 
+class MadeQueue(NamedTuple):
+    """A queue of a topic that was made. ``first``: its first offset."""
+
+    topic: str
+    queue_id: int
+    first: int
+
+
 class Change(NamedTuple):
-    """What changes with a record: light queues that begin or end, and ``events`` that other folds follow."""
+    """What changes with a record: light queues that begin, queues that end, queues of topics that are ``made`` unless
+    they are there, and ``events`` that other folds follow."""
 
     opened: Sequence[str] = ()
     ended: Sequence[str] = ()
     events: Sequence[object] = ()
+    made: Sequence[MadeQueue] = ()
 
 
 NO_CHANGE: Final = Change()

@@ -17,8 +17,8 @@ from broker.store.destinations import Destination
 from broker.store.frames import FLAG_AT, PATCHED, SYSTEM_FLAG_AT, UNPATCHED_AT, crc32c, stored_ms_of, unpack_frame
 from broker.store.key_index import KeyIndex, key_row, keys_of
 from broker.store.level import Level
-from broker.store.queue_index import ENTRY20, Queue, QueueIndex, hole
-from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, Incoming, Stored
+from broker.store.queue_index import ENTRY20, LIGHT, Queue, QueueIndex, hole
+from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, Incoming, MadeQueue, Stored
 from broker.store.run_frames import frame_bytes
 from broker.store.sealing import Sealing
 from penstock.errors import TooLarge
@@ -342,7 +342,28 @@ class Writing:
         for key in change.opened:
             self._index.ensure(key, position)
         for key in change.ended:
-            self._index.drop(key)
+            self._end(key)
+        for made in change.made:
+            self._make(made)
+
+    def _end(self, key: str) -> None:
+        """A queue ends; one of its name that is made later is another one."""
+        self._index.drop(key)
+        topic, colon, number = key.rpartition(":")
+        if colon and not key.startswith(LIGHT):
+            self._topic_queues.pop((topic, int(number)), None)
+
+    def _make(self, made: MadeQueue) -> None:
+        """A topic's queue begins, unless it is there. One that ends before ``first`` is of an earlier life of the topic
+        whose end was lost to damage, or was made a moment ago by a replay that looked ahead."""
+        topic, queue_id, first = made
+        key = f"{topic}:{queue_id}"
+        queue = self._index.find(key)
+        if queue is not None and queue.next < first:
+            self._end(key)
+            queue = None
+        if queue is None:
+            self._topic_queues[topic, queue_id] = self._index.ensure(key, max(first, self._index.passed.lost))
 
     def replay(self, position: int, frames: Sequence[bytes]) -> None:
         """Recovery hands over a run of the log: good frames one behind the other, the first at ``position``."""

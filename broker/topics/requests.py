@@ -1,9 +1,10 @@
-"""Requests about topics: create, describe, list. One function per request; policy for topics that do not exist yet."""
+"""Requests about topics: create, describe, list, delete. One function per request; policy for topics that do not exist
+yet."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
@@ -16,13 +17,22 @@ from broker.store.message_store import MessageStore
 from broker.topics import fold as topics
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, TopicExists, TopicNotFound
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS, HOME_TOPIC
-from penstock.protocol.requests.topics import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicInfo, TopicList
+from penstock.protocol.requests.topics import (
+    Bounds,
+    CreateTopic,
+    DeleteTopic,
+    DescribeTopic,
+    ListTopics,
+    TopicDetail,
+    TopicInfo,
+    TopicList,
+)
 from topicmap.names import InvalidName
-from topicmap.queues import check_topic, is_own_topic, topic_queue
+from topicmap.queues import check_topic, is_own_topic, is_system, topic_queue
 
 
 class TopicRequests:
-    """Topics of one broker. ``on_change`` is called with the name of each topic that is created."""
+    """Topics of one broker. ``on_change`` is called with the name of each topic that is created or deleted."""
 
     def __init__(
         self, state: BrokerState, store: MessageStore, settings: BrokerSettings, on_change: Callable[[str], None]
@@ -32,12 +42,14 @@ class TopicRequests:
         self._store = store
         self._settings = settings
         self._on_change = on_change
+        self._asked: set[str] = set()  # topics that their first message made, since they were last taken
         for topic in self._topics:
             self._ensure_queues(topic)
 
     @handles(CreateTopic)
     def create(self, request: CreateTopic, now: float, now_ms: int) -> Outcome:
-        """Creates a topic; again with the same configuration is fine."""
+        """Creates a topic; again with the same configuration is fine, and one that its first message has made is then
+        one that was made by hand."""
         wanted = TopicInfo(
             request.topic,
             request.queues or self._settings.default_queues,
@@ -48,6 +60,8 @@ class TopicRequests:
             same = (not request.queues or request.queues == known.queues) and request.level in ("", known.level)
             if not same:
                 raise TopicExists(f"topic {request.topic} has {known.queues} queues at level {known.level}")
+            if self._topics.is_by_message(request.topic):
+                self._store.append([fact_record(topics.TOPIC, self._topics.making(known))], now_ms)
             return AfterQuorum(self._detail(known), self._store.written)  # who made it may still be waiting, too
         self._create(wanted, now_ms)
         return AfterQuorum(self._detail(wanted), self._store.written)
@@ -57,11 +71,59 @@ class TopicRequests:
         """Configuration and bounds; with ``create``, policy may create the topic."""
         known = self._topics.get(request.topic)
         if known is not None:
+            self.note_asked(request.topic)
             return Now(self._detail(known))
+        ends = self._topics.ends_of(request.topic) if request.gone else ()
+        if ends:
+            return Now(self._gone_detail(request.topic, ends))
         if not request.create:
             raise TopicNotFound(f"there is no topic {request.topic}", hint="penstock topic create makes one")
         self.auto_create(request.topic, now_ms, is_anonymous=request.is_anonymous)
         return AfterQuorum(self._detail(self.get(request.topic)), self._store.written)
+
+    @handles(DeleteTopic)
+    def delete(self, request: DeleteTopic, now: float, now_ms: int) -> Outcome:
+        """Deletes a topic with all that is in it."""
+        if is_system(request.topic) or request.topic in GATEWAYS_TOPICS:
+            raise InvalidTopic(f"topic {request.topic} is the system's own: it is not deleted")
+        was = self._detail(self.get(request.topic))
+        self.remove([request.topic], now_ms)
+        return AfterQuorum(was, self._store.written)
+
+    def remove(self, names: Iterable[str], now_ms: int) -> None:
+        """Deletes these topics in one append. Raises ``StorageFull`` with none of them deleted."""
+        known = [self.get(name) for name in names]
+        self._store.append(
+            [fact_record(topics.TOPIC, self._topics.deleting(topic.topic, self._ends(topic))) for topic in known],
+            now_ms,
+        )
+        for topic in known:
+            self._on_change(topic.topic)
+
+    def _ends(self, topic: TopicInfo) -> list[int]:
+        return [self._store.next_offset(topic_queue(topic.topic, number)) for number in range(topic.queues)]
+
+    def note_asked(self, topic: str) -> None:
+        """A topic was asked for by name: somebody uses it."""
+        if self._topics.is_by_message(topic):
+            self._asked.add(topic)
+
+    def is_asked(self, topic: str) -> bool:
+        """Whether a topic was asked for since ``take_asked``."""
+        return topic in self._asked
+
+    def take_asked(self) -> set[str]:
+        """The topics that were asked for since the last call."""
+        asked, self._asked = self._asked, set()
+        return asked
+
+    def is_empty(self, topic: TopicInfo) -> bool:
+        """Whether no message of a topic is left."""
+        for number in range(topic.queues):
+            queue = topic_queue(topic.topic, number)
+            if self._store.bounds(queue).min < self._store.next_offset(queue):
+                return False
+        return True
 
     @handles(ListTopics)
     def list_all(self, request: ListTopics, now: float, now_ms: int) -> Outcome:
@@ -96,7 +158,7 @@ class TopicRequests:
         if topic == HOME_TOPIC:
             self._check_home()
         made = TopicInfo(topic, self._settings.default_queues, self._settings.default_level)
-        self._create(made, now_ms, is_anonymous=is_anonymous)
+        self._create(made, now_ms, is_anonymous=is_anonymous, by_message=topic not in GATEWAYS_TOPICS)
 
     def ensure_own(self, topic: str, now_ms: int) -> None:
         """Makes a topic that the broker itself stores messages in, with one queue, unless it is there. No policy and no
@@ -114,7 +176,7 @@ class TopicRequests:
         if homes:
             raise NoRoute(f"MQTT sessions are at home at {', '.join(sorted(homes))}, which is away")
 
-    def _create(self, topic: TopicInfo, now_ms: int, *, is_anonymous: bool = False) -> None:
+    def _create(self, topic: TopicInfo, now_ms: int, *, is_anonymous: bool = False, by_message: bool = False) -> None:
         try:
             check_topic(topic.topic)
         except InvalidName as error:
@@ -126,11 +188,10 @@ class TopicRequests:
         if topic.level not in LEVELS:
             raise InvalidRequest(f"a topic's level is one of {', '.join(LEVELS)}, not {topic.level!r}")
         self._check_room(is_anonymous)
-        self._make(topic, now_ms)
+        self._make(topic, now_ms, by_message=by_message)
 
-    def _make(self, topic: TopicInfo, now_ms: int) -> None:
-        self._store.append([fact_record(topics.TOPIC, self._topics.fact(topic))], now_ms)
-        self._ensure_queues(topic)
+    def _make(self, topic: TopicInfo, now_ms: int, *, by_message: bool = False) -> None:
+        self._store.append([fact_record(topics.TOPIC, self._topics.making(topic, by_message=by_message))], now_ms)
         self._on_change(topic.topic)
 
     def _check_room(self, is_anonymous: bool) -> None:
@@ -151,3 +212,8 @@ class TopicRequests:
     def _detail(self, topic: TopicInfo) -> TopicDetail:
         bounds = tuple(self._store.bounds(topic_queue(topic.topic, number)) for number in range(topic.queues))
         return TopicDetail(topic.topic, topic.queues, topic.level, bounds, self._state.identity.log_id)
+
+    def _gone_detail(self, topic: str, ends: Iterable[int]) -> TopicDetail:
+        """Of a deleted topic: each queue ends where it ended, and has nothing."""
+        bounds = tuple([Bounds(topic_queue(topic, number), end, end, end) for number, end in enumerate(ends)])
+        return TopicDetail(topic, 0, "", bounds, self._state.identity.log_id)

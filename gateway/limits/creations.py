@@ -1,8 +1,8 @@
 """How many topics clients make: by the first message under a new first level.
 
-A topic stays, so whoever makes up first levels would take all that a broker may have. Each client has a rate, and so
-has each user; clients without a user name count by their address, for they choose their ids. Only a topic that no
-broker has is counted, when it is about to be made. Pure.
+A topic stays for long, so whoever makes up first levels would take all that a broker may have. Each client has a rate,
+and so has each user; clients without a user name count by their address, for they choose their ids. Only a topic that
+no broker has is counted, when it is about to be made. Pure.
 """
 
 from __future__ import annotations

@@ -11,14 +11,14 @@ from types import TracebackType
 from typing import TypeVar
 
 from penstock.blocking.link import BlockingLink
-from penstock.client.completeness import Holders, check_whole, joined
+from penstock.client.completeness import Holders, check_whole, holders_to_delete, joined
 from penstock.client.retry import TIMEOUT_S
 from penstock.client.sending import check_makeable, maker_of, nobody_has
 from penstock.errors import NoRoute, PenstockError, ProtocolError, TimedOut, Unavailable, UnknownRequest
 from penstock.protocol.addresses import no_name_server, nobody_answers, parse_servers
 from penstock.protocol.requests.request import Reply, Request
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
-from penstock.protocol.requests.topics import DescribeTopic, TopicDetail
+from penstock.protocol.requests.topics import DeleteTopic, DescribeTopic, TopicDetail
 
 _R = TypeVar("_R", bound=Reply)
 
@@ -90,6 +90,21 @@ class Routes:
         chosen = maker_of(topic, self.brokers())
         detail = self.link(chosen.address).ask(DescribeTopic(topic, create=True), TopicDetail)
         return (BrokerRoute(chosen.broker, chosen.address, detail.queues),)
+
+    def delete_topic(self, topic: str, *, allow_incomplete: bool = False) -> dict[str, TopicDetail]:
+        """Deletes a topic at all brokers that have it; what it was at each, by the broker's name.
+
+        Raises ``TopicNotFound``, ``InvalidTopic`` for one of the system's, and ``BrokerAway`` with nothing deleted
+        where a broker that may have some of it is away, unless ``allow_incomplete``.
+        """
+        holders = holders_to_delete(self._topic_holders(topic), topic, allow_incomplete)
+        return {one.broker: self.link(one.address).ask(DeleteTopic(topic), TopicDetail) for one in holders}
+
+    def _topic_holders(self, topic: str) -> Holders | NoRoute:
+        try:
+            return self.holders(topic)
+        except NoRoute as error:
+            return error
 
     def brokers(self) -> tuple[BrokerRoute, ...]:
         """All live brokers. Raises ``NoRoute`` or ``Unavailable``."""

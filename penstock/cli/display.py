@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 
 from penstock.client.completeness import ALLOW, Holders
+from penstock.errors import InvalidConfig
 from penstock.protocol.requests.routes import BrokerRoute
 
 Row = Mapping[str, Any]
@@ -48,6 +49,16 @@ def to_list(found: Holders, what: str, allow_incomplete: bool) -> tuple[BrokerRo
         click.echo(f"(incomplete: without {', '.join(found.away)}, which may have some of {what})", err=True)
         return found.brokers
     return found.whole(what, hint=ALLOW)
+
+
+def confirm(question: str, otherwise: str) -> None:
+    """Goes on only if a person says yes. Raises ``InvalidConfig``, which says what is so ``otherwise``."""
+    try:
+        is_meant = click.confirm(question, err=True)
+    except click.Abort:
+        is_meant = False
+    if not is_meant:
+        raise InvalidConfig(otherwise, hint="answer y, or add --yes")
 
 
 def print_json(row: Row) -> None:

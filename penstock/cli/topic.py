@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from penstock.blocking import Routes, bootstrap
-from penstock.cli.display import incomplete_option, json_option, print_json, print_rows, to_list
+from penstock.cli.display import confirm, incomplete_option, json_option, print_json, print_rows, to_list
 from penstock.client.completeness import Holders
 from penstock.errors import NoRoute, TopicNotFound
 from penstock.protocol.requests.routes import BrokerRoute
@@ -19,7 +19,7 @@ from topicmap.queues import readable
 
 @click.group()
 def topic() -> None:
-    """Create, list and look at topics."""
+    """Create, list, look at and delete topics."""
 
 
 @topic.command()
@@ -94,6 +94,42 @@ def show(server: str, name: str, allow_incomplete: bool, as_json: bool) -> None:
                 place = {"topic": topic, "broker": route.broker, "queue": bound.queue, "level": detail.level}
                 rows.append(place | {"min": bound.min, "end": bound.end, "messages": bound.end - bound.min})
     print_rows(rows, ("queue", "broker", "level", "min", "end", "messages"), as_json=as_json)
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask before.")
+@incomplete_option
+@json_option
+@click.pass_obj
+def delete(server: str, name: str, yes: bool, allow_incomplete: bool, as_json: bool) -> None:
+    """Delete a topic at all brokers, with its messages, retained messages and the offsets of groups in it.
+
+    Messages that wait for MQTT sessions still reach them. A topic that is made again begins its offsets where this one
+    ended.
+
+    
+    Examples:
+      penstock topic delete orders
+      penstock topic delete orders --yes --json
+    """
+    topic = topic_of(name)
+    with bootstrap(server) as routes:
+        if not yes:
+            having = to_list(_having(routes, topic), f"topic {name!r}", allow_incomplete)
+            details = [routes.link(route.address).ask(DescribeTopic(topic), TopicDetail) for route in having]
+            count = sum([_messages_in(detail) for detail in details])
+            confirm(f"Delete topic {name} with {count:,} messages?", f"topic {name} stays")
+        for broker, was in routes.delete_topic(topic, allow_incomplete=allow_incomplete).items():
+            if as_json:
+                row = {"topic": topic, "broker": broker, "queues": was.queues, "messages": _messages_in(was)}
+                print_json(row | {"deleted": True})
+            else:
+                click.echo(f"{topic}: deleted on {broker}, with {_messages_in(was):,} messages")
+
+
+def _messages_in(detail: TopicDetail) -> int:
+    return sum([bound.end - bound.min for bound in detail.bounds])
 
 
 def _brokers(routes: Routes, name: str) -> list[BrokerRoute]:

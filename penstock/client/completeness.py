@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from penstock.errors import BrokerAway, NoRoute
+from penstock.errors import BrokerAway, NoRoute, TopicNotFound
 from penstock.protocol.requests.routes import BrokerRoute, Route
 
 HINT: Final = "start it again; one that stays away is forgotten after the name server's `away_s_max`, a day"
@@ -56,6 +56,14 @@ def joined(answers: Iterable[Route | NoRoute]) -> Holders:
     if absent is not None and not live:
         raise BrokerAway(absent.message, hint=HINT)
     return Holders(tuple(live[name] for name in sorted(live)), tuple(sorted(away - live.keys())))
+
+
+def holders_to_delete(found: Holders | NoRoute, topic: str, allow_incomplete: bool) -> tuple[BrokerRoute, ...]:
+    """The brokers at which a topic is deleted. Raises ``TopicNotFound``, and ``BrokerAway`` unless a part will do: a
+    broker that comes back has its part of the topic still."""
+    if isinstance(found, NoRoute):
+        raise TopicNotFound(f"there is no topic {topic}", hint="`penstock topic list` shows all")
+    return brokers_to_read(found, topic, allow_incomplete)
 
 
 def brokers_to_read(found: Holders, topic: str, allow_incomplete: bool) -> tuple[BrokerRoute, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from penstock.client.completeness import Holders, check_whole, joined
+from penstock.client.completeness import Holders, check_whole, holders_to_delete, joined
 from penstock.client.sending import ROUTE_FRESH_S, check_makeable, maker_of, nobody_has
 from penstock.client.wire_link import ask
 from penstock.errors import (
@@ -28,7 +28,7 @@ from penstock.protocol.addresses import no_name_server, nobody_answers, parse_se
 from penstock.protocol.link import Link, Links
 from penstock.protocol.requests.request import Reply, Request
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
-from penstock.protocol.requests.topics import DescribeTopic, TopicDetail
+from penstock.protocol.requests.topics import DeleteTopic, DescribeTopic, TopicDetail
 from penstock.world import Clock, RealClock
 
 NAMESRV_S: Final = 3.0
@@ -129,6 +129,23 @@ class Discovery:
             check_whole(found.away, f"topic {topic!r}")
             raise nobody_has(topic)
         return found
+
+    async def delete_topic(self, topic: str, *, allow_incomplete: bool = False) -> dict[str, TopicDetail]:
+        """Deletes a topic at all brokers that have it; what it was at each, by the broker's name.
+
+        Raises ``TopicNotFound``, ``InvalidTopic`` for one of the system's, and ``BrokerAway`` with nothing deleted
+        where a broker that may have some of it is away, unless ``allow_incomplete``.
+        """
+        self._answers.pop(topic, None)
+        found: Holders | NoRoute
+        try:
+            found = await self.holders(topic)
+        except NoRoute as error:
+            found = error
+        deleted: dict[str, TopicDetail] = {}
+        for one in holders_to_delete(found, topic, allow_incomplete):
+            deleted[one.broker] = await ask(self.link(one.address), DeleteTopic(topic), TopicDetail)
+        return deleted
 
     async def topics(self) -> tuple[str, ...]:
         """Names of all topics, sorted. Raises ``Unavailable``."""

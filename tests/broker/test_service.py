@@ -18,7 +18,6 @@ from penstock.protocol.requests.servers import Ping, ReadFigures, ServerInfo
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS, SessionSave, SessionTerms
 from penstock.protocol.requests.table import REQUESTS
 from penstock.protocol.requests.topics import CreateTopic
-from penstock.protocol.requests.transactions import HalfOutcome
 from penstock.version import VERSION
 from tests.broker.broker_rig import Rig, append, now
 
@@ -47,9 +46,9 @@ def test_name_servers_are_told_all_topics_and_a_version_that_changes_with_them()
     after = rig.service.routes()
     assert (before[1], after[1]) == ((), (TopicRoute("a", 4), TopicRoute("b", 2)))
     assert after[0] != before[0]
-    assert rig.service.routes(before[0]) == after
-    assert rig.service.routes(after[0] - 1) == (after[0], (TopicRoute("a", 4),))
-    assert rig.service.routes(after[0]) == (after[0], ())
+    assert rig.service.changed_routes(before[0]) == after
+    assert rig.service.changed_routes(after[0] - 1) == (after[0], (TopicRoute("a", 4),))
+    assert rig.service.changed_routes(after[0]) == (after[0], ())
     assert len(told) == 2
 
 
@@ -73,6 +72,7 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
         "rocketmq_storage_size": rig.store.written,
         "rocketmq_storage_flush_behind_bytes": 0,
         "penstock_messages_refused_total": 1,
+        "penstock_empty_topics_deleted_total": 0,
         "penstock_syncs_total": 1,
         "penstock_topics": 1,
         "penstock_open_filters": 2,
@@ -84,11 +84,6 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
         "penstock_shared_redelivered_total": 0,
         "penstock_shared_unsettled": 0,
         "penstock_shares": 0,
-        "penstock_halves": 0,
-        "penstock_halves_parked": 0,
-        "penstock_halves_committed_total": 0,
-        "penstock_halves_rolled_back_total": 0,
-        "penstock_halves_checked_total": 0,
         "penstock_retries_total": 0,
         "penstock_dead_letters_total": 0,
         "penstock_timers": 0,
@@ -148,7 +143,6 @@ def _odd(hint: object, text: str, number: int) -> object:
         "tuple[Progress, ...]": (Progress(text, number, number),),
         "tuple[SessionSave, ...]": (SessionSave(text, number, number, number),),
         "tuple[SessionTerms, ...]": (SessionTerms(text, number, True, text.encode("utf-8", "replace")),),
-        "tuple[HalfOutcome, ...]": (HalfOutcome(number, text),),
     }
     return kinds[str(hint)]
 

@@ -413,3 +413,21 @@ class RegistryAgainstPlainTruth(RuleBasedStateMachine):
 
 RegistryAgainstPlainTruth.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30)
 TestRegistryAgainstPlainTruth = RegistryAgainstPlainTruth.TestCase
+
+
+def test_a_heartbeat_tells_of_topics_that_are_gone() -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "orders", "old"), 0.0)
+    registry.answer(registration("b", B, "old"), 0.0)
+    gone = tuple(TopicRoute(topic, 0) for topic in ("orders", "old", "never"))
+    assert registry.answer(BrokerHeartbeat("a", A, 4, 120, gone, 1), 1.0) == HeartbeatReply(True)
+    assert (brokers_of(registry, "orders"), brokers_of(registry, "old")) == ([], ["b"])
+    assert registry.answer(QueryTopics(), 1.0) == TopicNames(("old",))
+    registry.answer(UnregisterBroker("a", A), 2.0)
+    assert brokers_of(registry, "orders", 3.0) == [], "it is not at the broker that is away"
+
+
+def test_no_topic_is_registered_as_gone() -> None:
+    registry = Registry()
+    refused = registry.answer(RegisterBroker("a", A, 1, 120, (TopicRoute("orders", 0),)), 0.0)
+    assert isinstance(refused, InvalidRequest)

@@ -40,7 +40,7 @@ from penstock.protocol.requests.messages import (
 )
 from penstock.protocol.requests.request import Done, Request, Result
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
-from penstock.protocol.requests.topics import Bounds, DescribeTopic, TopicDetail
+from penstock.protocol.requests.topics import Bounds, DeleteTopic, DescribeTopic, TopicDetail
 from penstock.service.frame_server import Peer
 
 QUEUES = 4
@@ -108,6 +108,8 @@ class SmallBroker:
             return self._pull(request, on_result)
         if isinstance(request, DescribeTopic):
             return self._describe(request)
+        if isinstance(request, DeleteTopic):
+            return self._delete(request)
         if isinstance(request, QueryBounds):
             return BoundsReply(tuple(self._bounds(queue) for queue in request.queues))
         if isinstance(request, SeekTime):
@@ -130,6 +132,12 @@ class SmallBroker:
             self.create(request.topic)
         bounds = tuple(self._bounds(f"{request.topic}:{number}") for number in range(QUEUES))
         return TopicDetail(request.topic, QUEUES, "disk", bounds)
+
+    def _delete(self, request: DeleteTopic) -> Result:
+        was = self._describe(DescribeTopic(request.topic))
+        for number in range(QUEUES):
+            del self.queues[f"{request.topic}:{number}"]
+        return was
 
     def _bounds(self, queue: str) -> Bounds:
         if queue not in self.queues:

@@ -12,7 +12,7 @@ from penstock.protocol.requests.request import Done, Reply, Request, value
 
 
 class TopicRoute(NamedTuple):
-    """A topic as a broker offers it."""
+    """A topic as a broker offers it. In a heartbeat, one with 0 queues is gone."""
 
     topic: str
     queues: int
@@ -55,8 +55,8 @@ class HeartbeatReply(Reply):
 
 @value
 class BrokerHeartbeat(Request):
-    """Renews a broker's lease without repeating its topics. ``topics``: those that are new or have changed since the
-    version ``before``, which must be on file then; ``more``: that is not all of them yet."""
+    """Renews a broker's lease without repeating its topics. ``topics``: those that are new, have changed or are gone
+    since the version ``before``, which must be on file then; ``more``: that is not all of them yet."""
 
     code: ClassVar[int] = 11
     reply: ClassVar[type[Reply]] = HeartbeatReply

@@ -17,7 +17,6 @@ from penstock.protocol.requests import (
     shares,
     timers,
     topics,
-    transactions,
 )
 from penstock.protocol.requests.request import Reply, Request
 
@@ -33,7 +32,6 @@ _THEMES: Final[tuple[ModuleType, ...]] = (
     shares,
     timers,
     retries,
-    transactions,
 )
 _Kind = TypeVar("_Kind", Reply, Request)
 

@@ -9,11 +9,12 @@ from penstock.protocol.requests.request import Reply, Request, value
 
 class Bounds(NamedTuple):
     """Where a queue begins and ends: readable offsets are ``min <= offset < end``; ``end`` counts what has reached
-    the level."""
+    the level. ``first``: the first offset that it ever had; of a topic that was deleted and made again it is not 0."""
 
     queue: str
     min: int
     end: int
+    first: int = 0
 
 
 class TopicInfo(NamedTuple):
@@ -50,13 +51,26 @@ class CreateTopic(Request):
 @value
 class DescribeTopic(Request):
     """Configuration and bounds of a topic. With ``create``, policy may create it; ``is_anonymous``: for a client
-    without a user name, for which not all topics of the limit are there."""
+    without a user name, for which not all topics of the limit are there. With ``gone``, of a topic that was deleted
+    the ends of its queues are told as their bounds, as far as they are known, and 0 as their number."""
 
     code: ClassVar[int] = 31
     reply: ClassVar[type[Reply]] = TopicDetail
     topic: str
     create: bool = False
     is_anonymous: bool = False
+    gone: bool = False
+
+
+@value
+class DeleteTopic(Request):
+    """Deletes a topic with all its messages, retained values and committed offsets; answered with what it was.
+    ``TopicNotFound`` where there is none, ``InvalidTopic`` for one of the system's. One that is made again begins its
+    offsets where this one ended."""
+
+    code: ClassVar[int] = 33
+    reply: ClassVar[type[Reply]] = TopicDetail
+    topic: str
 
 
 @value

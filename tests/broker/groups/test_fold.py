@@ -4,6 +4,7 @@ import msgpack
 
 from broker.groups.fold import Offsets
 from broker.store.records import Change
+from broker.topics.fold import TopicGone
 from penstock.protocol.requests.groups import QueueOffset
 from tests.broker.facts import take
 
@@ -91,3 +92,28 @@ def test_holders_and_counts_are_in_the_snapshot_and_one_of_earlier_versions_has_
     assert copy.snapshot() == offsets.snapshot()
     copy.restore([["g", 10, [["t:0", 5]]]])
     assert (copy.holders("g"), dict(copy.set_backs("g")), dict(copy.of("g"))) == ((), {}, {"t:0": 5})
+
+
+def test_what_was_committed_in_a_topic_goes_with_it() -> None:
+    offsets = Offsets()
+    take(offsets, ["g", [["t:0", 3], ["t:1", 4], ["tt:0", 1], ["~filter:t", 9]]], stored_ms=10)
+    take(offsets, ["g", [["t:0", 2]]], stored_ms=10)
+    take(offsets, ["h", [["t:0", 7]]], stored_ms=10)
+    copy = Offsets()
+    copy.restore(offsets.snapshot())
+    for one in (offsets, copy):
+        assert (one.reads("t"), one.reads("tt"), one.reads("~filter")) == (True, True, False)
+        one.follow(Change(ended=["t:0", "t:1"], events=[TopicGone("t", ("t:0", "t:1"), 99)]))
+        assert (dict(one.of("g")), one.groups, dict(one.set_backs("g"))) == ({"tt:0": 1, "~filter:t": 9}, ["g"], {})
+        assert (one.reads("t"), one.reads("tt")) == (False, True)
+    assert offsets.snapshot() == copy.snapshot()
+
+
+def test_a_topic_is_read_as_long_as_a_group_has_an_offset_in_it() -> None:
+    offsets = Offsets()
+    for group in "gh":
+        for offset in (1, 2):
+            take(offsets, [group, [["t:0", offset]]], stored_ms=10)
+    for group, is_read in (("g", True), ("g", True), ("h", False)):
+        take(offsets, [group, []], stored_ms=10)
+        assert offsets.reads("t") == is_read

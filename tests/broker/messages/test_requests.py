@@ -22,7 +22,7 @@ from penstock.protocol.requests.messages import (
     QueryBounds,
     SeekTime,
 )
-from penstock.protocol.requests.topics import CreateTopic
+from penstock.protocol.requests.topics import Bounds, CreateTopic
 from penstock.protocol.runs import Run
 from tests.broker.broker_rig import Rig, after_sync, append, bodies, now, parked
 
@@ -134,7 +134,7 @@ def test_a_topic_is_created_by_its_first_message() -> None:
     rig = Rig(default_queues=3)
     rig.ask(append(Message("new", b"x")))
     assert [one.topic for one in rig.state.topics] == ["new"]
-    assert rig.ask(QueryBounds(("new:0", "new:2"))) == BoundsReply((("new:0", 0, 1), ("new:2", 0, 0)))
+    assert rig.ask(QueryBounds(("new:0", "new:2"))) == BoundsReply((Bounds("new:0", 0, 1), Bounds("new:2", 0, 0)))
 
 
 def test_a_message_reaches_every_open_filter_that_matches_its_name() -> None:

@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 
 from broker.messages import retained as module
 from broker.messages.retained import Retained
-from penstock.protocol.message import NEVER
+from broker.store.records import Change
+from broker.topics.fold import TopicGone
+from penstock.protocol.message import FRAME_HEAD_BYTES, NEVER, encode_record
 from topicmap.names import matches
 
 NAMES = ["a", "a/b", "a/b/c", "a!", "a!/b", "a-b", "a0/b", "b", "b/c", "b/c/b", "$sys/a", "/", "a/"]
@@ -142,3 +144,32 @@ def test_who_says_when_a_message_expires_says_it_in_few_digits() -> None:
         (b"MQTT_PROPS\x014294967295:", 1000 + 0xFFFF_FFFF * 1000),
     ):
         assert module.expires_ms(said, 1000) == expires_ms, said
+
+
+def frame_of(topic: str, body: bytes) -> bytes:
+    return bytes(FRAME_HEAD_BYTES) + encode_record(topic.encode(), body, b"")
+
+
+def test_what_a_topic_has_retained_goes_with_it_under_whatever_name() -> None:
+    retained = Retained()
+    retained.put("a/x", frame_of("a", b"1"), 1)
+    retained.put("b/x", frame_of("a", b"2"), 2)  # a rule of the topic map, or a native producer
+    retained.put("b", frame_of("b", b"3"), 3)
+    copy = Retained()
+    copy.restore(retained.snapshot())
+    for one in (retained, copy):
+        assert (one.holds("a"), one.holds("b"), one.holds("c")) == (True, True, False)
+        one.follow(Change(events=(TopicGone("c", (), 8),)))
+        one.follow(Change(events=(TopicGone("a", (), 9),)))
+        assert [name for name, _ in found(one, "#", 10)] == ["b"]
+        assert (one.holds("a"), one.changed_at, one.bytes) == (False, 9, len(frame_of("b", b"3")))
+
+
+def test_a_topic_holds_a_name_until_another_topic_or_nothing_does() -> None:
+    retained = Retained()
+    retained.put("x", frame_of("a", b"1"), 1)
+    retained.put("x", frame_of("a", b"22"), 2)
+    retained.put("x", frame_of("b", b"3"), 3)
+    assert (retained.holds("a"), retained.holds("b")) == (False, True)
+    retained.remove("x", 4)
+    assert not retained.holds("b")

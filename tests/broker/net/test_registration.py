@@ -12,6 +12,7 @@ import trio
 
 import broker.net.registration
 import broker.net.server
+import broker.topics.fold
 import namesrv.server
 from broker.net.server import RunningBroker
 from broker.settings import BrokerSettings
@@ -20,7 +21,7 @@ from penstock.client.wire_link import WireLinks, ask
 from penstock.errors import NoRoute, PenstockError
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
-from penstock.protocol.requests.topics import CreateTopic
+from penstock.protocol.requests.topics import CreateTopic, DeleteTopic
 from penstock.service.frame_server import Peer
 from tests.simulation.disk import SimDisk
 from tests.simulation.network import HOST
@@ -88,6 +89,12 @@ def create(running: RunningBroker, topic: str) -> list[Result]:
     session.submit(CreateTopic(topic, 2), answers.append)
     session.flush()
     return answers
+
+
+def delete(running: RunningBroker, topic: str) -> None:
+    session = running.open_session(Peer(0, "here"))
+    session.submit(DeleteTopic(topic), lambda result: None)
+    session.flush()
 
 
 def test_a_broker_that_accepts_is_known_to_every_name_server() -> None:
@@ -326,5 +333,36 @@ def test_a_broker_proves_itself_again_on_every_new_connection() -> None:
             town.sim.network.heal(BROKER, NAMES[0])
             await trio.sleep(60)
             assert len(await town.route(SERVERS[0])) == 1
+
+    within(scenario)
+
+
+def test_a_deleted_topic_is_told_at_once() -> None:
+    async def scenario(town: Town) -> None:
+        await town.start_names(NAMES[0])
+        running = await town.start_broker()
+        create(running, "t")
+        await trio.sleep(0.5)
+        assert await town.route(SERVERS[0], "t")
+        delete(running, "t")
+        await trio.sleep(0.5)
+        assert await town.route(SERVERS[0], "t") == ()
+
+    within(scenario)
+
+
+def test_a_name_server_is_told_all_anew_where_what_has_changed_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker.topics.fold, "CHANGED_MAX", 1)
+
+    async def scenario(town: Town) -> None:
+        await town.start_names(NAMES[0])
+        running = await town.start_broker()
+        for topic in "tuv":
+            create(running, topic)
+        await trio.sleep(0.5)
+        delete(running, "t")
+        delete(running, "u")
+        await trio.sleep(0.5)
+        assert [bool(await town.route(SERVERS[0], topic)) for topic in "tuv"] == [False, False, True]
 
     within(scenario)

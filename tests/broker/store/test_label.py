@@ -36,7 +36,7 @@ def test_a_written_label_survives_a_power_cut() -> None:
 def test_the_pages_label_is_what_the_store_writes() -> None:
     found = re.search(r"^format = .*?\n^crc = \d+\n", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert found is not None
-    assert encode(Label(1, 1_073_741_824, "0.1.0")) == found[0].encode()
+    assert encode(Label(FORMAT, 1_073_741_824, "0.1.0")) == found[0].encode()
 
 
 def test_one_of_a_newer_format_is_refused_with_both_versions_whatever_else_it_says() -> None:

@@ -514,7 +514,7 @@ def test_a_start_whose_label_cannot_be_written_goes_on(caplog: pytest.LogCapture
 
 def put_label(disk: SimDisk) -> str:
     disk.put(label.PATH, label.encode(label.Label(label.FORMAT + 1, 0, "9.9")))
-    return "the data folder has format 2 (written by Penstock 9.9)"
+    return f"the data folder has format {label.FORMAT + 1} (written by Penstock 9.9)"
 
 
 def append_frame(disk: SimDisk) -> str:

@@ -4,13 +4,41 @@ import pytest
 
 from broker.sessions.fold import holder
 from broker.settings import BrokerSettings
-from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, TopicExists, TopicNotFound
+from penstock.errors import (
+    Busy,
+    Fenced,
+    InvalidRequest,
+    InvalidTopic,
+    NoRoute,
+    OffsetOutOfRange,
+    QueueNotFound,
+    StorageFull,
+    TopicExists,
+    TopicNotFound,
+)
 from penstock.protocol.message import Message
-from penstock.protocol.requests.filters import CloseFilters, OpenFilters
-from penstock.protocol.requests.messages import QueryBounds
+from penstock.protocol.requests.filters import CloseFilters, FetchRetained, OpenFilters
+from penstock.protocol.requests.groups import (
+    CommitOffsets,
+    FetchOffsets,
+    HoldOffsets,
+    JoinGroup,
+    Progress,
+    QueueOffset,
+    WatchGroup,
+)
+from penstock.protocol.requests.messages import FindByKey, Pull, QueryBounds
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS, HOME_TOPIC
-from penstock.protocol.requests.topics import Bounds, CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicInfo
-from tests.broker.broker_rig import Rig, append
+from penstock.protocol.requests.topics import (
+    Bounds,
+    CreateTopic,
+    DeleteTopic,
+    DescribeTopic,
+    ListTopics,
+    TopicDetail,
+    TopicInfo,
+)
+from tests.broker.broker_rig import Rig, append, but_epochs
 
 
 def test_a_topic_is_created_with_what_was_asked_and_the_defaults_for_the_rest() -> None:
@@ -131,3 +159,113 @@ def test_bounds_of_a_topic_grow_with_what_is_durable() -> None:
     assert rig.submit(DescribeTopic("t"))[0] == TopicDetail("t", 1, "disk", (Bounds("t:0", 0, 0),))
     rig.sync()
     assert rig.ask(DescribeTopic("t")).bounds == (Bounds("t:0", 0, 1),)
+
+
+def test_a_deleted_topic_is_as_one_that_never_was() -> None:
+    rig = Rig(default_queues=1)
+    rig.ask(append(Message("t", b"x", key="k", retain=True), Message("u", b"y", retain=True)))
+    rig.ask(CommitOffsets("g", "", 0, (QueueOffset("t:0", 1), QueueOffset("u:0", 1))))
+    waiting = rig.submit(Pull("t:0", 1, wait_s=60.0))
+    was = rig.ask(DeleteTopic("t"))
+    assert (was.queues, was.bounds) == (1, (Bounds("t:0", 0, 1),))
+    assert isinstance(waiting[0], QueueNotFound)
+    for request in (DescribeTopic("t"), FindByKey("t", "k"), DeleteTopic("t")):
+        assert isinstance(rig.ask(request), TopicNotFound)
+    for request in (Pull("t:0", 0), QueryBounds(("t:0",)), CommitOffsets("g", "", 0, (QueueOffset("t:0", 1),))):
+        assert isinstance(rig.ask(request), QueueNotFound)
+    assert [one.topic for one in rig.ask(ListTopics()).topics] == ["u"]
+    assert rig.ask(FetchOffsets("g", ("t:0", "u:0"))).offsets == (QueueOffset("t:0", -1), QueueOffset("u:0", 1))
+    assert rig.ask(FetchRetained("#")).count == 1
+    assert rig.service.figures()["penstock_topics"] == 1
+    assert but_epochs(rig.restarted().state) == but_epochs(rig.state)
+
+
+def test_a_deletion_is_answered_when_it_is_durable() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t"))
+    answers = rig.submit(DeleteTopic("t"))
+    assert answers == []
+    rig.disk.lose_power()
+    rig = rig.restarted()
+    assert rig.ask(DescribeTopic("t")).queues, "nobody was told that it is gone"
+    rig.ask(DeleteTopic("t"))
+    rig.disk.lose_power()
+    assert isinstance(rig.restarted().ask(DescribeTopic("t")), TopicNotFound)
+
+
+def test_a_topic_that_is_made_again_begins_where_it_ended() -> None:
+    rig = Rig(default_queues=1)
+    for life in range(3):
+        assert rig.ask(append(Message("t", b"%d" % life), Message("t", b"x"), detail=True)).placed[0].offset == 2 * life
+        assert rig.bodies("t:0", 2 * life) == [b"%d" % life, b"x"]
+        if life:
+            assert isinstance(rig.ask(Pull("t:0", 2 * life - 1)), OffsetOutOfRange), "of the earlier life"
+        rig.ask(DeleteTopic("t"))
+        end = 2 * life + 2
+        assert rig.ask(DescribeTopic("t", gone=True)).bounds == (Bounds("t:0", end, end, end),)
+        rig = rig.restarted()
+    assert isinstance(rig.ask(DescribeTopic("never", gone=True)), TopicNotFound)
+
+
+@pytest.mark.parametrize("topic", [*GATEWAYS_TOPICS, "%sys%topics"])
+def test_what_is_the_systems_own_is_not_deleted(topic: str) -> None:
+    rig = Rig()
+    rig.ask(DescribeTopic(topic, create=True))
+    assert isinstance(rig.ask(DeleteTopic(topic)), InvalidTopic)
+
+
+def test_what_a_filter_has_waiting_of_a_deleted_topic_stays_and_a_new_life_goes_on_there() -> None:
+    rig = Rig(default_queues=1)
+    opened = rig.ask(OpenFilters("gateway", ("t/#",))).opened[0]
+    rig.ask(append(Message("t", b"1", mqtt_topic="t/x")))
+    rig.ask(DeleteTopic("t"))
+    rig.ask(append(Message("t", b"2", mqtt_topic="t/x")))
+    assert rig.bodies(opened.queue, opened.offset) == [b"1", b"2"]
+    assert rig.restarted().bodies(opened.queue, opened.offset) == [b"1", b"2"]
+
+
+def test_members_lose_the_queues_of_a_deleted_topic_and_get_those_of_a_new_one() -> None:
+    rig = Rig()
+    for topic in "tu":
+        rig.ask(CreateTopic(topic, 1))
+    joined = rig.ask(JoinGroup("g", "a", ("t", "u"), 30.0))
+    rig.ask(DeleteTopic("t"))
+    without = rig.ask(WatchGroup("g", "a", joined.generation, 30.0))
+    assert [row.queue for row in without.queues] == ["u:0"]
+    late = CommitOffsets("g", "a", joined.generation, (QueueOffset("t:0", 0),))
+    assert isinstance(rig.ask(late), Fenced)
+    rig.ask(CreateTopic("t", 2))
+    again = rig.ask(WatchGroup("g", "a", without.generation, 30.0))
+    assert [row.queue for row in again.queues] == ["t:0", "t:1", "u:0"]
+
+
+def test_a_position_that_is_held_in_a_deleted_topic_is_forgotten() -> None:
+    rig = Rig(default_queues=1)
+    rig.ask(append(Message("t", b"x"), Message("u", b"y")))
+    both = (Progress("t:0", 1, 0), Progress("u:0", 1, 0))
+    rig.ask(HoldOffsets("g", "gateway", 30.0, both))
+    rig.ask(DeleteTopic("t"))
+    held = rig.ask(HoldOffsets("g", "gateway", 30.0, both))
+    assert held.progress == (Progress("t:0", -1, 0), Progress("u:0", 1, 0))
+    rig.ask(append(Message("t", b"2")))
+    assert rig.ask(HoldOffsets("g", "gateway", 30.0, (Progress("u:0", 1, 0),))).progress == (Progress("u:0", 1, 0),)
+    assert dict(rig.state.offsets.of("g")) == {"u:0": 1}
+
+
+def test_room_for_topics_comes_back_with_each_that_is_deleted() -> None:
+    rig = Rig(topics_max=2, topics_anonymous_share=0.5)
+    for topic in ("a", "b", "c"):
+        assert isinstance(rig.ask(DescribeTopic(topic, create=True, is_anonymous=True)), TopicDetail)
+        assert isinstance(rig.ask(DescribeTopic("more", create=True, is_anonymous=True)), Busy)
+        rig.ask(DeleteTopic(topic))
+
+
+def test_a_deletion_that_the_disk_has_no_room_for_deletes_nothing() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t"))
+    rig.disk.capacity = rig.disk.used()
+    while not isinstance(rig.ask(append(Message("u", b""))), StorageFull):
+        pass
+    assert isinstance(rig.ask(DeleteTopic("t")), StorageFull)
+    rig.disk.capacity = None
+    assert isinstance(rig.ask(DescribeTopic("t")), TopicDetail)

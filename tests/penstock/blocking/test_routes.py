@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from penstock.blocking import Routes, bootstrap
-from penstock.errors import BrokerAway, InvalidConfig, InvalidTopic, NoRoute, Unavailable, UnknownRequest
+from penstock.errors import (
+    BrokerAway,
+    InvalidConfig,
+    InvalidTopic,
+    NoRoute,
+    TopicNotFound,
+    Unavailable,
+    UnknownRequest,
+)
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
@@ -141,3 +149,14 @@ def test_all_name_servers_together_say_who_has_what_and_who_of_them_is_away(serv
             routes.holders("orders")
         with pytest.raises(NoRoute, match="no live broker is registered"):
             routes.holders()
+
+
+def test_a_topic_is_deleted_wherever_it_is(serve: Callable[..., Any]) -> None:
+    cluster = SmallCluster(2, topics=["orders"])
+    for broker in cluster.brokers:
+        broker.route = broker.route._replace(address=serve(broker).address)
+    with Routes(cluster.brokers[0].route.address) as routes:
+        deleted = routes.delete_topic("orders")
+        assert {broker: was.topic for broker, was in deleted.items()} == {"broker-0": "orders", "broker-1": "orders"}
+        with pytest.raises(TopicNotFound):
+            routes.delete_topic("orders")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import click
 import pytest
+from click.testing import CliRunner
 
-from penstock.cli.display import body_text, line_text, print_rows, shown
+from penstock.cli.display import body_text, confirm, line_text, print_rows, shown
+from penstock.errors import InvalidConfig
 
 ROWS = [
     {"name": "a", "count": 12_345, "queues": ["x", "y"], "gone": None},
@@ -53,3 +56,15 @@ def test_names_that_strangers_have_given_are_neither_markup_nor_commands(capsys:
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines == ["name", "[/a]", "[red]hidden[/red]", "a\\x1b[2J", "x\\u202ey", "grün"]
     assert [shown(name) for name in names] == lines[1:]
+
+
+@pytest.mark.parametrize(("said", "goes_on"), [("y\n", True), ("n\n", False), ("\n", False), ("", False)])
+def test_only_a_yes_goes_on(said: str, goes_on: bool) -> None:
+    @click.command()
+    def command() -> None:
+        confirm("Sure?", "all stays")
+        click.echo("done")
+
+    result = CliRunner().invoke(command, input=said)
+    assert (result.stdout == "done\n") == goes_on
+    assert goes_on or isinstance(result.exception, InvalidConfig)

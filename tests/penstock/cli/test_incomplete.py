@@ -34,6 +34,7 @@ def penstock(servers: str, *arguments: str) -> Result:
     [
         ("topic", "list"),
         ("topic", "show", "orders"),
+        ("topic", "delete", "orders", "--yes"),
         ("group", "list"),
         ("share", "list"),
         ("find", "orders", "k"),

@@ -58,3 +58,37 @@ def test_what_is_not_there_is_said_with_status_3(penstock: Penstock) -> None:
     result = penstock("topic", "create", "x", "--broker", "zz")
     assert "no live broker is called zz" in result.stderr
     assert "broker-a" in result.stderr
+
+
+def test_a_topic_is_deleted_and_made_again_behind_its_end(penstock: Penstock, rows: Rows) -> None:
+    assert penstock("topic", "create", "orders", "--queues", "1").exit_code == 0
+    assert penstock("produce", "orders", "hello").exit_code == 0
+    deleted = {"topic": "orders", "broker": "broker-a", "queues": 1, "messages": 1, "deleted": True}
+    assert rows("topic", "delete", "orders", "--yes") == [deleted]
+    assert rows("topic", "list") == []
+    again = penstock("topic", "delete", "orders", "--yes")
+    assert again.exit_code == 3
+    assert "there is no topic orders" in again.stderr
+    assert penstock("topic", "create", "orders", "--queues", "1").exit_code == 0
+    assert [(row["min"], row["end"]) for row in rows("topic", "show", "orders")] == [(1, 1)]
+    said = penstock("topic", "delete", "orders", "--yes").stdout
+    assert said == "orders: deleted on broker-a, with 0 messages\n"
+
+
+def test_no_topic_is_deleted_without_a_yes(penstock: Penstock, rows: Rows) -> None:
+    assert penstock("produce", "orders", "hello").exit_code == 0
+    for said in (b"", b"n\n", b"\n"):
+        refused = penstock("topic", "delete", "orders", stdin=said)
+        assert refused.exit_code == 2
+        assert "Delete topic orders with 1 messages?" in refused.stderr
+        assert "add --yes" in refused.stderr
+        assert [row["topic"] for row in rows("topic", "list")] == ["orders"]
+    assert penstock("topic", "delete", "orders", stdin=b"y\n").exit_code == 0
+    assert rows("topic", "list") == []
+
+
+def test_topics_of_the_system_are_not_deleted(penstock: Penstock) -> None:
+    assert penstock("topic", "create", "mqtt|sessions").exit_code == 0
+    refused = penstock("topic", "delete", "mqtt|sessions", "--yes")
+    assert refused.exit_code == 2
+    assert "topic mqtt|sessions is the system's own: it is not deleted" in refused.stderr

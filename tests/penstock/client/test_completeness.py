@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.completeness import Holders, brokers_to_read, check_whole, joined
-from penstock.errors import BrokerAway, NoRoute
+from penstock.client.completeness import Holders, brokers_to_read, check_whole, holders_to_delete, joined
+from penstock.errors import BrokerAway, NoRoute, TopicNotFound
 from penstock.protocol.requests.routes import BrokerRoute, Route
 
 A, B = BrokerRoute("a", "10.0.0.1:1", 4), BrokerRoute("b", "10.0.0.2:1", 4)
@@ -38,3 +38,12 @@ def test_a_part_is_read_only_where_the_caller_allows_it() -> None:
     assert brokers_to_read(Holders((A,), ("b",)), "t", True) == (A,)
     with pytest.raises(BrokerAway, match="allow_incomplete"):
         brokers_to_read(Holders((A,), ("b",)), "t", False)
+
+
+def test_a_topic_is_deleted_where_all_that_have_it_can_be_asked_or_a_part_will_do() -> None:
+    assert holders_to_delete(Holders((A,), ()), "orders", False) == (A,)
+    with pytest.raises(BrokerAway, match="broker b is away"):
+        holders_to_delete(Holders((A,), ("b",)), "orders", False)
+    assert holders_to_delete(Holders((A,), ("b",)), "orders", True) == (A,)
+    with pytest.raises(TopicNotFound):
+        holders_to_delete(NoRoute("nobody has it"), "orders", True)

@@ -182,3 +182,15 @@ async def test_a_topic_that_only_brokers_have_that_are_away_is_not_unknown() -> 
     gone(cluster.brokers[0])
     with pytest.raises(Unavailable):
         await Discovery(SmallCluster.SERVERS, cluster).holders("orders")
+
+
+async def test_a_topic_is_deleted_wherever_it_is_and_its_routes_are_forgotten() -> None:
+    cluster = SmallCluster(2, topics=["orders"])
+    discovery = Discovery(SmallCluster.SERVERS, cluster)
+    assert len(await discovery.brokers("orders")) == 2
+    deleted = await discovery.delete_topic("orders")
+    assert {was.topic for was in deleted.values()} == {"orders"}
+    assert len(deleted) == 2
+    assert discovery.known("orders") == ()
+    with pytest.raises(TopicNotFound):
+        await discovery.delete_topic("orders")

@@ -1,1 +1,0 @@
-"""Transactional messages: halves that sleep until their producer says what becomes of them."""
