@@ -34,6 +34,7 @@ from broker.store.message_store import MessageStore
 from broker.timers.requests import TimerRequests
 from broker.topics.empty import EmptyTopics
 from broker.topics.requests import TopicRequests
+from broker.transactions.requests import TransactionRequests
 from broker.usage import Usage
 from penstock.errors import PenstockError, StorageFailed, StorageFull, UnknownRequest
 from penstock.protocol.requests.request import Request
@@ -92,11 +93,10 @@ class BrokerService:
         letters = DeadLetters(self.topics)
         self._timers = TimerRequests(state.timers, store, self._acceptance, letters, settings)
         self._retries = RetryRequests(self._groups.groups, store, state.timers, letters, settings.retry_delays_s)
+        self._transactions = TransactionRequests(state.halves, store, self._acceptance, settings, now)
         self._usage = Usage(state, settings, lambda: self._groups.count)
-        self._group_changes = self._groups.groups.changed  # the same objects for ever: asked after every batch
-        self._session_changes = self._sessions.changed
-        self._share_changes = self._shares.changed
-        self._question_changes = self._questions.changed
+        themes = (self._groups.groups, self._sessions, self._shares, self._questions, self._transactions)
+        self._changes = tuple(theme.changed for theme in themes)  # the same objects for ever: asked after every batch
         self._table = handlers_of(
             (
                 self.topics,
@@ -110,6 +110,7 @@ class BrokerService:
                 self._shares,
                 self._timers,
                 self._retries,
+                self._transactions,
                 self,
             )
         )
@@ -150,6 +151,7 @@ class BrokerService:
             self._filters.expire(now, now_ms)
             self._sessions.expire(now, now_ms, age_ms)
             self._timers.tick(now_ms, age_ms)
+            self._transactions.tick(now, now_ms)
             self._empty_topics.tick(now, now_ms, self.is_awaited)
         self._shares.expire(now)
         self._readers.tick(now, now_ms, age_ms)
@@ -162,9 +164,10 @@ class BrokerService:
         """Queues with newly readable messages, groups with a new generation and sessions that changed hands, since the
         last call."""
         wakers = self._store.take_readable()
-        if self._group_changes or self._session_changes or self._share_changes or self._question_changes:
+        if any(self._changes):
             wakers += [group_waker(name) for name in self._groups.groups.take_changed()]
             wakers += self._sessions.take_changed() + self._shares.take_changed() + self._questions.take_changed()
+            wakers += self._transactions.take_changed()
         return wakers
 
     def routes(self) -> tuple[int, tuple[TopicRoute, ...]]:
@@ -204,6 +207,7 @@ class BrokerService:
             penstock_index_unwritable=int(bool(store.index_trouble)),
             **self._timers.figures(),
             **self._retries.figures(),
+            **self._transactions.figures(),
             **self._lags.figures,
             **self._usage.figures(),
             **self._gateways.figures(),

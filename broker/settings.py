@@ -26,6 +26,10 @@ _POSITIVE: Final = (
     "sessions_bytes_max",
     "groups_max",
     "timers_bytes_max",
+    "halves_max",
+    "halves_bytes_max",
+    "half_check_after_s",
+    "half_checks_max",
     "pull_bytes_max",
     "held_bytes_max",
     "owner_lease_s",
@@ -83,6 +87,11 @@ class BrokerSettings:
         groups_max: consumer groups, with members or with committed offsets. Where nine tenths of them are there, those
             that have been silent for ``reader_silence_s`` are forgotten.
         timers_bytes_max: bytes of delayed messages that wait; more are refused.
+        halves_max: halves of transactions that wait for their outcome.
+        halves_bytes_max: bytes of them.
+        half_check_after_s: how long after it began a producer is first asked for the outcome of a half; the pause
+            doubles with each check, up to 10 minutes.
+        half_checks_max: how often; then the half waits for an operator.
         retry_delays_s: how long a message that a consumer gives back waits before its second attempt, its third, and so
             on; the last one counts for all that follow.
         pull_bytes_max: the most that one pull is answered with.
@@ -131,6 +140,10 @@ class BrokerSettings:
     sessions_bytes_max: int = 512 << 20
     groups_max: int = 100_000
     timers_bytes_max: int = 1 << 30
+    halves_max: int = 100_000
+    halves_bytes_max: int = 1 << 30
+    half_check_after_s: float = 6.0
+    half_checks_max: int = 15
     retry_delays_s: tuple[float, ...] = RETRY_DELAYS_S
     pull_bytes_max: int = 4 << 20
     held_bytes_max: int = HELD_BYTES_MAX

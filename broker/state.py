@@ -16,6 +16,7 @@ from broker.sessions.lives import Lives
 from broker.shares.fold import Shares
 from broker.timers.fold import Timers
 from broker.topics.fold import Topics
+from broker.transactions.fold import Halves
 from penstock.protocol.message import mqtt_name
 from topicmap.queues import is_own_topic
 
@@ -32,6 +33,7 @@ class BrokerState(FoldRegistry):
         self.sessions = Sessions()
         self.exchanges = Exchanges()
         self.timers = Timers()
+        self.halves = Halves()
         self.lives = Lives()
         self.retained = Retained()
         self.identity = Identity()
@@ -43,6 +45,7 @@ class BrokerState(FoldRegistry):
                 self.shares,
                 self.offsets,
                 self.timers,
+                self.halves,
                 self.sessions,
                 self.exchanges,
                 self.lives,

@@ -27,6 +27,8 @@ class Usage:
         self._used: Mapping[str, Callable[[], int]] = {
             "filters_max": lambda: state.filters.weight,
             "groups_max": count_groups,
+            "halves_bytes_max": lambda: state.halves.bytes,
+            "halves_max": lambda: len(state.halves),
             "retained_bytes_max": lambda: state.retained.bytes,
             "retained_max": lambda: len(state.retained),
             "sessions_bytes_max": lambda: state.sessions.bytes,

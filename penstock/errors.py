@@ -207,6 +207,20 @@ class TimerFired(PenstockError):
     fault = "client"
 
 
+class HalfNotFound(PenstockError):
+    """No half of a transaction has this id and group: it was ended long ago, or never began."""
+
+    code = 35
+    fault = "client"
+
+
+class OutcomeStands(PenstockError):
+    """The half of a transaction has another outcome already; the first one stands."""
+
+    code = 36
+    fault = "client"
+
+
 class InvalidMessage(PenstockError):
     """Bytes that are no message record, or a field outside its limit."""
 

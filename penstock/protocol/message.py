@@ -73,6 +73,7 @@ CLIENT_ID: Final = "MQTT_CLIENT"
 MQTT_ID: Final = "MQTT_ID"
 MQTT_USER: Final = "MQTT_USER"
 TIMER: Final = "TIMER"
+HALF: Final = "HALF"
 RESERVED_PROPERTIES: Final = frozenset(
     {MQTT_TOPIC, KEYS, KEYS_BASE64, TAGS, UNIQUE_KEY, MQTT_PROPERTIES, CLIENT_ID, MQTT_ID, MQTT_USER}
 )
@@ -84,8 +85,8 @@ FLAG_ONCE: Final = 0b1000
 """The message belongs to an exchange of QoS 2 (``MQTT_ID``: incarnation and epoch of the session and packet id, with
 colons); the broker stores it once however often it comes."""
 FLAG_WOKEN: Final = 0b100000
-"""The message was delayed; its property ``TIMER`` says which one of the broker's sleeping messages it was: due time in
-milliseconds and id, with a colon. Only a broker sets it."""
+"""The message slept in the broker. Its property ``TIMER`` says which delayed message it was (due time in milliseconds
+and id, with a colon), or ``HALF`` which half of a transaction (its id). Only a broker sets it."""
 
 NEVER: Final = -1
 LATE_MS: Final = 600_000

@@ -18,6 +18,7 @@ from penstock.protocol.requests.servers import Ping, ReadFigures, ServerInfo
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS, SessionSave, SessionTerms
 from penstock.protocol.requests.table import REQUESTS
 from penstock.protocol.requests.topics import CreateTopic
+from penstock.protocol.requests.transactions import HalfOutcome
 from penstock.version import VERSION
 from tests.broker.broker_rig import Rig, append, now
 
@@ -84,6 +85,11 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
         "penstock_shared_redelivered_total": 0,
         "penstock_shared_unsettled": 0,
         "penstock_shares": 0,
+        "penstock_halves": 0,
+        "penstock_halves_parked": 0,
+        "penstock_halves_committed_total": 0,
+        "penstock_halves_rolled_back_total": 0,
+        "penstock_halves_checked_total": 0,
         "penstock_retries_total": 0,
         "penstock_dead_letters_total": 0,
         "penstock_timers": 0,
@@ -143,6 +149,7 @@ def _odd(hint: object, text: str, number: int) -> object:
         "tuple[Progress, ...]": (Progress(text, number, number),),
         "tuple[SessionSave, ...]": (SessionSave(text, number, number, number),),
         "tuple[SessionTerms, ...]": (SessionTerms(text, number, True, text.encode("utf-8", "replace")),),
+        "tuple[HalfOutcome, ...]": (HalfOutcome(number, text),),
     }
     return kinds[str(hint)]
 

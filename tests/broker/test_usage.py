@@ -35,6 +35,6 @@ def test_a_limit_that_is_nearly_used_is_told_of_before_anybody_is_refused(caplog
 def test_there_is_a_figure_for_every_limit_of_what_a_broker_keeps() -> None:
     rig = Rig()
     limits = {name for name in rig.service.figures() if name.startswith("penstock_limit_used")}
-    kept = ("filters", "groups", "retained", "sessions", "shares", "topics")
-    kept += ("retained_bytes", "sessions_bytes", "timers_bytes")
+    kept = ("filters", "groups", "halves", "retained", "sessions", "shares", "topics")
+    kept += ("halves_bytes", "retained_bytes", "sessions_bytes", "timers_bytes")
     assert limits == {f'penstock_limit_used{{limit="{what}_max"}}' for what in kept}

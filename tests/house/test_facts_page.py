@@ -12,6 +12,7 @@ from broker.shares import fold as shares
 from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC
 from broker.timers import fold as timers
 from broker.topics import fold as topics
+from broker.transactions import fold as halves
 from penstock.protocol.message import record_body
 from penstock.protocol.requests.groups import QueueOffset
 
@@ -27,6 +28,6 @@ def test_the_worked_example_is_what_the_broker_writes() -> None:
 
 
 def test_the_page_names_every_topic_of_the_brokers_own() -> None:
-    own = (topics, filters, offsets, shares, identity, epochs, timers)
+    own = (topics, filters, offsets, shares, identity, epochs, timers, halves)
     for topic in (*[one.TOPIC for one in own], KEYFRAME_TOPIC, SEAL_TOPIC):
         assert f"`{topic}`" in PAGE

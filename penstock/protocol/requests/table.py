@@ -17,6 +17,7 @@ from penstock.protocol.requests import (
     shares,
     timers,
     topics,
+    transactions,
 )
 from penstock.protocol.requests.request import Reply, Request
 
@@ -32,6 +33,7 @@ _THEMES: Final[tuple[ModuleType, ...]] = (
     shares,
     timers,
     retries,
+    transactions,
 )
 _Kind = TypeVar("_Kind", Reply, Request)
 

@@ -26,6 +26,7 @@ RANGES = {
     "shares": (range(120, 130),),
     "timers": (range(150, 160),),
     "retries": (range(160, 170),),
+    "transactions": (range(170, 180),),
 }
 
 
@@ -78,6 +79,7 @@ def test_only_these_are_carried_out_again_where_a_server_has_no_room_for_their_r
         "ListSessions",
         "ListShares",
         "ListTimers",
+        "ListHalves",
         "ListTopics",
         "Pull",
         "QueryBounds",

@@ -1,0 +1,350 @@
+"""Requests about transactional messages, and the tick that has their producers asked.
+
+A half is checked when it begins as an append is, and again when it is committed. What is refused then is parked: an
+operator decides. Nothing is ever dropped without somebody saying so.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from broker.kernel.fold import fact_in, fact_record
+from broker.kernel.handler import handles
+from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
+from broker.messages.acceptance import Acceptance
+from broker.messages.marking import marked
+from broker.messages.parts import records_of
+from broker.settings import BrokerSettings
+from broker.store.message_store import MessageStore
+from broker.store.records import Incoming
+from broker.transactions.fold import COMMITTED, ROLLED_BACK, TOPIC, Half, Halves
+from broker.transactions.schedule import RAMP_S, Schedule
+from penstock.errors import (
+    Busy,
+    Damaged,
+    HalfNotFound,
+    InvalidRequest,
+    OutcomeStands,
+    PenstockError,
+    StorageFull,
+    TooLarge,
+    from_wire,
+)
+from penstock.protocol.message import BODY_BYTES_MAX, FLAG_WOKEN, FRAME_HEAD_BYTES, HALF, decode_message
+from penstock.protocol.requests.messages import Refused
+from penstock.protocol.requests.request import Done, Result
+from penstock.protocol.requests.transactions import (
+    COMMIT,
+    ROLLBACK,
+    UNKNOWN,
+    BeginHalves,
+    CheckHalf,
+    EndHalves,
+    HalfEnded,
+    HalfOutcome,
+    HalfRow,
+    HalvesBegun,
+    HalvesEnded,
+    HalvesPage,
+    HalvesToCheck,
+    ListHalves,
+    WatchHalves,
+)
+
+WAIT_S_MAX: Final = 60.0
+CHECK_COUNT_MAX: Final = 64
+CHECK_BYTES_MAX: Final = 1 << 20
+GROUP_BYTES_MAX: Final = 255
+PAGE_MAX: Final = 1_000
+_FACT_BYTES: Final = 1_024
+"""Room for what a fact adds to the record in it."""
+GRACE_S: Final = 1.0
+"""So long after a half is due a producer may take it; then its round passes without one."""
+NOT_ASKED: Final = "no producer of the group was there to be asked"
+NOT_ANSWERED: Final = "its producers gave no outcome"
+
+_log = logging.getLogger(__name__)
+
+
+def half_waker(group: str) -> str:
+    """What stirs when a half of a group is due to be checked; no queue has such a name."""
+    return f"half {group}"
+
+
+class TransactionRequests:
+    """Transactional messages of one broker.
+
+    Attributes:
+        changed: wakers that have stirred and were not taken yet.
+    """
+
+    def __init__(
+        self, halves: Halves, store: MessageStore, acceptance: Acceptance, settings: BrokerSettings, now: float
+    ) -> None:
+        self._halves = halves
+        self._store = store
+        self._acceptance = acceptance
+        self._halves_max = settings.halves_max
+        self._bytes_max = settings.halves_bytes_max
+        self._checks_max = settings.half_checks_max
+        self._schedule = Schedule(settings.half_check_after_s)
+        self._unasked = {half.group for _, half in halves.items() if half.parked == NOT_ASKED}
+        self._now, self._now_ms = now, 0
+        self.changed: dict[str, None] = {}
+        self._committed = self._rolled_back = self._asked = 0
+        for place, (id, half) in enumerate(halves.items()):
+            if not half.parked:
+                due_s = now + self._schedule.delay_s(id, 0) + RAMP_S * place / len(halves)
+                self._schedule.put(id, half.group, due_s)
+
+    # ------------------------------------------------------------ begin and end
+
+    @handles(BeginHalves)
+    def begin(self, request: BeginHalves, now: float, now_ms: int) -> Outcome:
+        """Stores halves, each or none of it."""
+        _check_group(request.group)
+        ids: list[int] = []
+        refused: list[Refused] = []
+        for at, record in enumerate(records_of(request.body, request.count)):
+            try:
+                ids.append(self._begin(request.group, record, now, now_ms))
+            except StorageFull as error:
+                if not at:
+                    raise
+                refused.append(Refused(at, error.code, error.message))
+                ids.append(0)
+            except PenstockError as error:
+                refused.append(Refused(at, error.code, error.message))
+                ids.append(0)
+        return AfterQuorum(HalvesBegun(tuple(ids), tuple(refused)), self._store.written)
+
+    def _begin(self, group: str, record: bytes, now: float, now_ms: int) -> int:
+        if len(record) > BODY_BYTES_MAX - _FACT_BYTES:
+            raise TooLarge(f"a half has at most {BODY_BYTES_MAX - _FACT_BYTES} bytes, not {len(record)}")
+        for refused in self._acceptance.take(record, 1, now_ms).refused:
+            raise from_wire(refused.code, refused.message)
+        fact = fact_record(TOPIC, Halves.begin(group, record))
+        size = FRAME_HEAD_BYTES + len(fact.record)
+        if len(self._halves) >= self._halves_max or self._halves.bytes + size > self._bytes_max:
+            raise Busy(
+                f"there are {len(self._halves)} halves with {self._halves.bytes} bytes: the limit is reached",
+                hint="`penstock transaction list` shows those that nobody decides; halves_max and halves_bytes_max",
+            )
+        [placed] = self._store.append([fact], now_ms)
+        self._schedule.put(placed.position, group, now + self._schedule.delay_s(placed.position, 0))
+        return placed.position
+
+    @handles(EndHalves)
+    def end(self, request: EndHalves, now: float, now_ms: int) -> Outcome:
+        """Commits halves, rolls them back, or leaves them to later checks; the first outcome stands."""
+        _check_group(request.group)
+        ended: list[HalfEnded] = []
+        for at, one in enumerate(request.outcomes):
+            try:
+                ended.append(HalfEnded(one.id, self._end(request.group, one, now_ms)))
+            except StorageFull as error:
+                if not at:
+                    raise
+                ended.append(HalfEnded(one.id, "", error.code, error.message))
+            except PenstockError as error:
+                ended.append(HalfEnded(one.id, self._halves.outcome(one.id), error.code, error.message))
+        return AfterQuorum(HalvesEnded(tuple(ended)), self._store.written)
+
+    def _end(self, group: str, wanted: HalfOutcome, now_ms: int) -> str:
+        if wanted.outcome not in (COMMIT, ROLLBACK, UNKNOWN):
+            raise InvalidRequest(f"an outcome is {COMMIT}, {ROLLBACK} or {UNKNOWN}, not {wanted.outcome!r}")
+        half = self._halves.get(wanted.id)
+        if half is None:
+            return self._stands(wanted)
+        if half.group != group:
+            raise HalfNotFound(f"the half {wanted.id} is of another group than {group}")
+        if wanted.outcome == UNKNOWN:
+            return UNKNOWN
+        if wanted.outcome == ROLLBACK:
+            self._store.append([fact_record(TOPIC, Halves.rollback(wanted.id))], now_ms)
+            self._rolled_back += 1
+        else:
+            self._store.append([self._committed_message(wanted.id, half, now_ms)], now_ms)
+            self._committed += 1
+        self._schedule.drop(wanted.id)
+        return wanted.outcome
+
+    def _stands(self, wanted: HalfOutcome) -> str:
+        stands = self._halves.outcome(wanted.id)
+        if not stands:
+            raise HalfNotFound(f"there is no half {wanted.id}: it was ended long ago, or never began")
+        if wanted.outcome not in (stands, UNKNOWN):
+            done = {COMMITTED: "committed", ROLLED_BACK: "rolled back"}[stands]
+            raise OutcomeStands(f"the half {wanted.id} was {done} already")
+        return stands
+
+    def _committed_message(self, id: int, half: Half, now_ms: int) -> Incoming:
+        """The message of a half, ready to append. Raises what it is refused with; it is parked then."""
+        record = self._record_of(half)
+        taken, refused, _, _ = self._acceptance.take(record, 1, now_ms)
+        if refused:
+            self._now_ms = now_ms
+            self._park(id, f"its commit was refused: {refused[0].message}")
+            raise from_wire(refused[0].code, refused[0].message)
+        return marked(taken[0], FLAG_WOKEN, HALF, str(id))
+
+    def _record_of(self, half: Half) -> bytes:
+        """The message of a half. Raises ``Damaged``."""
+        record: bytes = fact_in(self._store.frame(half.position))[-1]
+        return record
+
+    # ------------------------------------------------------------ checks
+
+    @handles(WatchHalves)
+    def watch(self, request: WatchHalves, now: float, now_ms: int) -> Outcome:
+        """Halves that a producer is asked about; parked while none is due."""
+        _check_group(request.group)
+        if request.count_max < 1 or request.wait_s < 0:
+            raise InvalidRequest("count_max is at least 1, wait_s at least 0")
+        self._now, self._now_ms = now, now_ms
+        self._reopen_unasked(request.group)
+        found = self._to_check(request)
+        if found.halves or not request.wait_s:
+            return Now(found)
+
+        def again(last: bool) -> Result | None:
+            try:
+                found = self._to_check(request)
+            except PenstockError as error:
+                return error.as_result()
+            return found if found.halves or last else None
+
+        return Parked((half_waker(request.group),), now + min(request.wait_s, WAIT_S_MAX), again)
+
+    def _reopen_unasked(self, group: str) -> None:
+        """Halves that were parked because no producer was there are asked about now that there is one."""
+        if group not in self._unasked:
+            return
+        for id, half in list(self._halves.items()):
+            if half.group == group and half.parked == NOT_ASKED:
+                self._store.append([fact_record(TOPIC, Halves.reopen(id))], self._now_ms)
+                self._schedule.put(id, group, self._now)
+        self._unasked.discard(group)
+        self._schedule.advance(self._now)
+
+    def _to_check(self, request: WatchHalves) -> HalvesToCheck:
+        rows: list[HalfRow] = []
+        records: list[bytes] = []
+        size = 0
+        for id in self._schedule.ready(request.group)[: min(request.count_max, CHECK_COUNT_MAX)]:
+            half = self._halves.get(id)
+            if half is None or (rows and size + half.size > CHECK_BYTES_MAX):
+                continue
+            try:
+                record = self._record_of(half)
+            except Damaged as error:
+                self._park(id, str(error))
+                continue
+            if self._next_round(id, half, is_asked=True):
+                size += half.size
+                records.append(record)
+                rows.append(_row(id, half._replace(checks=half.checks + 1), record))
+        self._asked += len(rows)
+        return HalvesToCheck(tuple(rows), b"".join(records))
+
+    def tick(self, now: float, now_ms: int) -> None:
+        """Wakes producers that wait for halves which are due; where none takes one, its round passes without. Raises
+        ``StorageFull``."""
+        self._now, self._now_ms = now, now_ms
+        for _, group in self._schedule.advance(now):
+            self.changed[half_waker(group)] = None
+        for id in self._schedule.overdue(now - GRACE_S, CHECK_COUNT_MAX):
+            half = self._halves.get(id)
+            if half is not None:
+                self._next_round(id, half, is_asked=False)
+
+    def _next_round(self, id: int, half: Half, *, is_asked: bool) -> bool:
+        """A half was due. Returns ``False`` where it has had all its rounds and is parked."""
+        if half.rounds >= self._checks_max:
+            self._park(id, NOT_ANSWERED if half.checks else NOT_ASKED)
+            return False
+        self._store.append([fact_record(TOPIC, Halves.round(id, is_asked=is_asked))], self._now_ms)
+        self._schedule.put(id, half.group, self._now + self._schedule.delay_s(id, half.rounds + 1))
+        return True
+
+    def _park(self, id: int, reason: str) -> None:
+        self._store.append([fact_record(TOPIC, Halves.park(id, reason))], self._now_ms)
+        self._schedule.drop(id)
+        half = self._halves.get(id)
+        if half is not None and reason == NOT_ASKED:
+            self._unasked.add(half.group)
+        _log.warning("the half %d waits for an operator (`penstock transaction list`): %s", id, reason)
+
+    def take_changed(self) -> list[str]:
+        """Wakers that have stirred since the last call."""
+        changed = list(self.changed)
+        self.changed.clear()
+        return changed
+
+    # ------------------------------------------------------------ operators
+
+    @handles(ListHalves)
+    def list_all(self, request: ListHalves, now: float, now_ms: int) -> Outcome:
+        """A page of the halves, by id."""
+        if request.count_max < 1:
+            raise InvalidRequest("count_max is at least 1")
+        count_max = min(request.count_max, PAGE_MAX)
+        found = self._halves.after(request.after, count_max)
+        rows = tuple(self._listed(id, half) for id, half in found)
+        return Now(HalvesPage(rows, found[-1][0] if len(found) == count_max else 0, len(self._halves)))
+
+    def _listed(self, id: int, half: Half) -> HalfRow:
+        try:
+            return _row(id, half, self._record_of(half))
+        except Damaged:
+            return HalfRow(id, half.group, half.born_ms, half.checks, half.parked, "", "", 0)
+
+    @handles(CheckHalf)
+    def check(self, request: CheckHalf, now: float, now_ms: int) -> Outcome:
+        """Has a half asked for again from the beginning, now."""
+        half = self._halves.get(request.id)
+        if half is None:
+            raise HalfNotFound(f"there is no half {request.id}")
+        self._store.append([fact_record(TOPIC, Halves.reopen(request.id))], now_ms)
+        self._schedule.put(request.id, half.group, now)
+        return AfterQuorum(Done(), self._store.written)
+
+    def carry(self, position: int, now_ms: int, count_max: int = 500, bytes_max: int = 1 << 20) -> int:
+        """Appends halves whose records are before a position once more, a bounded number at a time; returns how many
+        are still there. Raises ``StorageFull``."""
+        old = self._halves.before(position, count_max)
+        batch, size = list[Incoming](), 0
+        for id, half in old:
+            if batch and size + half.size > bytes_max:
+                break
+            try:
+                batch.append(fact_record(TOPIC, Halves.carry(id, self._record_of(half))))
+            except Damaged as error:
+                _log.error("the half %d is lost: %s", id, error)
+                batch.append(fact_record(TOPIC, Halves.rollback(id)))
+            size += half.size
+        if batch:
+            self._store.append(batch, now_ms)
+        return len(old) - len(batch)
+
+    def figures(self) -> dict[str, float]:
+        """Gauges and counters of transactional messages."""
+        return {
+            "penstock_halves": len(self._halves),
+            "penstock_halves_parked": sum([bool(half.parked) for _, half in self._halves.items()]),
+            "penstock_halves_committed_total": self._committed,
+            "penstock_halves_rolled_back_total": self._rolled_back,
+            "penstock_halves_checked_total": self._asked,
+        }
+
+
+def _row(id: int, half: Half, record: bytes) -> HalfRow:
+    message = decode_message(record)
+    key = message.key if isinstance(message.key, str) else message.key.hex()
+    return HalfRow(id, half.group, half.born_ms, half.checks, half.parked, message.topic, key, len(record))
+
+
+def _check_group(group: str) -> None:
+    if not 0 < len(group.encode("utf-8", "replace")) <= GROUP_BYTES_MAX:
+        raise InvalidRequest(f"a producer group has 1 to {GROUP_BYTES_MAX} bytes")

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.transactions.requests import GRACE_S, NOT_ANSWERED, NOT_ASKED
+from penstock.errors import HalfNotFound, InvalidTopic, OutcomeStands, from_wire
+from penstock.protocol.message import Message, decode_message, encode_message
+from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.topics import CreateTopic
+from penstock.protocol.requests.transactions import (
+    BeginHalves,
+    CheckHalf,
+    EndHalves,
+    HalfOutcome,
+    HalfRow,
+    HalvesBegun,
+    HalvesEnded,
+    HalvesToCheck,
+    ListHalves,
+    WatchHalves,
+)
+from tests.broker.broker_rig import Rig, append
+
+
+def rig_with_topic(**given: Any) -> Rig:
+    rig = Rig(half_check_after_s=1.0, half_checks_max=3, **given)
+    rig.ask(CreateTopic("t", 1, "disk"))
+    return rig
+
+
+def begin(rig: Rig, *bodies: bytes, group: str = "g") -> list[int]:
+    """Begins a half for each body."""
+    records = b"".join(encode_message(Message("t", body, key="k")) for body in bodies)
+    answer = rig.ask(BeginHalves(group, len(bodies), records))
+    assert isinstance(answer, HalvesBegun), answer
+    assert answer.refused == ()
+    return list(answer.ids)
+
+
+def end(rig: Rig, id: int, outcome: str, group: str = "g") -> tuple[str, type | None]:
+    """Says what becomes of a half; what stands, and the error."""
+    answer = rig.ask(EndHalves(group, (HalfOutcome(id, outcome),)))
+    assert isinstance(answer, HalvesEnded), answer
+    [ended] = answer.ended
+    return ended.outcome, type(from_wire(ended.code, ended.message)) if ended.code else None
+
+
+def pass_s(rig: Rig, seconds: float) -> None:
+    """Time passes, a tick every half a second."""
+    for _ in range(int(seconds * 2)):
+        rig.clock.now += 0.5
+        rig.dispatch.tick()
+        rig.sync()
+
+
+def halves(rig: Rig) -> dict[int, HalfRow]:
+    return {row.id: row for row in rig.ask(ListHalves()).halves}
+
+
+def test_nobody_sees_a_half_before_it_is_committed_and_then_all_do_once() -> None:
+    rig = rig_with_topic()
+    first, second = begin(rig, b"1", b"2")
+    rig.ask(append(Message("t", b"between")))
+    assert rig.bodies("t:0") == [b"between"]
+    assert end(rig, second, "commit") == ("commit", None)
+    assert rig.bodies("t:0") == [b"between", b"2"]
+    assert end(rig, second, "commit") == ("commit", None)
+    assert end(rig, first, "rollback") == ("rollback", None)
+    assert rig.bodies("t:0") == [b"between", b"2"]
+    assert halves(rig) == {}
+
+
+def test_the_first_outcome_stands_and_the_second_hears_which() -> None:
+    rig = rig_with_topic()
+    first, second = begin(rig, b"1", b"2")
+    end(rig, first, "commit")
+    end(rig, second, "rollback")
+    rig = rig.restarted()
+    assert end(rig, first, "rollback") == ("commit", OutcomeStands)
+    assert end(rig, second, "commit") == ("rollback", OutcomeStands)
+    assert rig.bodies("t:0") == [b"1"]
+
+
+def test_halves_of_others_and_unknown_outcomes_have_errors_of_their_own() -> None:
+    rig = rig_with_topic()
+    [half] = begin(rig, b"1")
+    assert end(rig, half, "commit", group="other") == ("", HalfNotFound)
+    assert end(rig, half + 1, "commit") == ("", HalfNotFound)
+    assert end(rig, half, "unknown") == ("unknown", None)
+    assert end(rig, half, "perhaps")[1] is not None
+    assert list(halves(rig)) == [half]
+
+
+def test_a_bad_half_is_refused_by_its_place_and_the_others_begin() -> None:
+    rig = rig_with_topic()
+    records = [Message("t", b"1"), Message("%DLQ%x", b"2"), Message("t", b"3")]
+    answer = rig.ask(BeginHalves("g", 3, b"".join(map(encode_message, records))))
+    assert [bool(id) for id in answer.ids] == [True, False, True]
+    assert isinstance(from_wire(answer.refused[0].code, answer.refused[0].message), InvalidTopic)
+
+
+def test_a_producer_of_the_group_is_asked_after_a_while_and_its_word_settles_it() -> None:
+    rig = rig_with_topic()
+    [half] = begin(rig, b"1")
+    asked = rig.submit(WatchHalves("g", 30.0))
+    other = rig.submit(WatchHalves("h", 30.0))
+    pass_s(rig, 0.5)
+    assert asked == []
+    pass_s(rig, 1.0)
+    [answer] = asked
+    assert isinstance(answer, HalvesToCheck)
+    assert [(row.id, row.checks, row.topic, row.key) for row in answer.halves] == [(half, 1, "t", "k")]
+    assert decode_message(answer.body).body == b"1"
+    assert other == []
+    end(rig, half, "commit")
+    assert rig.bodies("t:0") == [b"1"]
+
+
+def test_a_half_goes_to_one_producer_at_a_time() -> None:
+    rig = rig_with_topic()
+    begin(rig, b"1")
+    asked = [rig.submit(WatchHalves("g", 30.0)) for _ in range(3)]
+    pass_s(rig, 1.5)
+    assert sum(len(answers) for answers in asked) == 1
+
+
+def test_a_half_without_an_outcome_is_parked_after_so_many_checks_and_an_operator_commits_it() -> None:
+    rig = rig_with_topic()
+    [half] = begin(rig, b"1")
+    checks = 0
+    for _ in range(60):
+        answers = rig.submit(WatchHalves("g", 0.5))
+        pass_s(rig, 0.5)
+        checks += sum(len(answer.halves) for answer in answers if isinstance(answer, HalvesToCheck))
+    assert checks == 3
+    assert halves(rig)[half].parked == NOT_ANSWERED
+    rig = rig.restarted()
+    assert end(rig, half, "commit") == ("commit", None)
+    assert rig.bodies("t:0") == [b"1"]
+
+
+def test_without_any_producer_a_half_is_parked_and_the_first_producer_that_comes_is_asked() -> None:
+    rig = rig_with_topic()
+    [half] = begin(rig, b"1")
+    pass_s(rig, 40.0)
+    assert (halves(rig)[half].parked, halves(rig)[half].checks) == (NOT_ASKED, 0)
+    rig = rig.restarted()
+    asked = rig.submit(WatchHalves("g", 30.0))
+    pass_s(rig, GRACE_S)
+    [answer] = asked
+    assert isinstance(answer, HalvesToCheck)
+    assert [row.id for row in answer.halves] == [half]
+
+
+def test_an_operator_has_a_parked_half_checked_again() -> None:
+    rig = rig_with_topic()
+    [half] = begin(rig, b"1")
+    pass_s(rig, 40.0)
+    assert rig.ask(CheckHalf(half)) == Done()
+    assert halves(rig)[half].parked == ""
+    asked = rig.submit(WatchHalves("g", 30.0))
+    pass_s(rig, 1.0)
+    assert len(asked) == 1
+    assert isinstance(rig.ask(CheckHalf(half + 1)), HalfNotFound)
+
+
+def test_a_commit_that_is_refused_parks_the_half_with_the_reason() -> None:
+    rig = rig_with_topic(retained_max=1)
+    record = encode_message(Message("t", b"1", mqtt_topic="t/a", retain=True))
+    [half] = rig.ask(BeginHalves("g", 1, record)).ids
+    rig.ask(append(Message("t", b"2", mqtt_topic="t/b", retain=True)))
+    assert end(rig, half, "commit")[1] is not None
+    assert "its commit was refused" in halves(rig)[half].parked
+    rig.ask(append(Message("t", b"", mqtt_topic="t/b", retain=True)))
+    assert end(rig, half, "commit") == ("commit", None)
+
+
+def test_there_is_a_limit_of_halves_and_it_says_so() -> None:
+    rig = rig_with_topic(halves_max=2)
+    begin(rig, b"1", b"2")
+    record = encode_message(Message("t", b"3"))
+    answer = rig.ask(BeginHalves("g", 1, record))
+    assert "the limit is reached" in answer.refused[0].message
+
+
+def test_halves_that_are_carried_to_the_logs_end_are_committed_as_if_nothing_had_been() -> None:
+    rig = rig_with_topic()
+    first, second = begin(rig, b"1", b"2")
+    border = rig.store.written
+    transactions = rig.service._transactions
+    assert transactions.carry(border, rig.times.wall_ms(), count_max=1) == 0
+    assert transactions.carry(border, rig.times.wall_ms()) == 0
+    assert rig.state.halves.before(border, 9) == []
+    rig.sync()
+    rig = rig.restarted()
+    assert [end(rig, id, "commit") for id in (first, second)] == [("commit", None)] * 2
+    assert rig.bodies("t:0") == [b"1", b"2"]
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(st.sampled_from(["commit", "rollback", "unknown"]), st.booleans()), min_size=1, max_size=8))
+def test_whatever_crashes_each_half_has_the_outcome_that_its_producer_heard(steps: list[tuple[str, bool]]) -> None:
+    rig = rig_with_topic()
+    wanted: dict[bytes, str] = {}
+    for number, (outcome, crashes) in enumerate(steps):
+        body = b"%d" % number
+        [half] = begin(rig, body)
+        if crashes:  # what was said is not synced when power fails: it is said again
+            rig.submit(EndHalves("g", (HalfOutcome(half, outcome),)))
+            rig.disk.lose_power()
+            rig = rig.restarted()
+        end(rig, half, outcome)
+        wanted[body] = outcome
+    rig.disk.lose_power()
+    rig = rig.restarted()
+    assert rig.bodies("t:0") == [body for body, outcome in wanted.items() if outcome == "commit"]
+    assert len(halves(rig)) == sum(outcome == "unknown" for outcome in wanted.values())
+
+
+@pytest.mark.parametrize("group", ["", "g" * 256])
+def test_a_group_has_a_name_of_bounded_length(group: str) -> None:
+    rig = rig_with_topic()
+    answer = rig.ask(BeginHalves(group, 1, encode_message(Message("t", b"1"))))
+    assert "1 to 255 bytes" in str(answer)
