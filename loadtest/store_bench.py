@@ -46,6 +46,9 @@ APPEND_BODY_BYTES: Final = 256
 READ_BODY_BYTES: Final = 1024
 READ_MESSAGES: Final = 20_000
 READ_BYTES: Final = (256 * 1024, 1024 * 1024)
+SCAN_MESSAGES: Final = 40_000
+SCAN_COUNT: Final = 20_000
+SCAN_GOAL_US: Final = 0.8
 PRODUCERS: Final = 64
 LEVEL_S: Final = 1.0
 
@@ -164,6 +167,34 @@ def _read_row(store: MessageStore, descriptor: int, out: socket.socket, read_byt
     return Row(title, figure, ">= 50 % of plain read", theirs / own >= 0.5)
 
 
+def scan_rows(folder: Path) -> list[Row]:
+    """What a pulled message costs the store where its queue stands alone in the log, and where four queues were filled
+    side by side; in turns."""
+    stores = {
+        queues: open_store(RealDisk(folder / f"scan-{queues}"), StoreSettings(), NoFolds(), 1) for queues in (1, 4)
+    }
+    for queues, store in stores.items():
+        for _ in range(SCAN_MESSAGES // BATCH):
+            store.append(device_batch(BATCH, APPEND_BODY_BYTES, queues), 1)
+        store.sync_all()
+    alone, beside = in_turns(*[partial(_scan, store, queues) for queues, store in stores.items()])
+    for store in stores.values():
+        store.close(1)
+    rows = []
+    for title, seconds in (("one queue", alone), ("four queues side by side", beside)):
+        figure = seconds / SCAN_MESSAGES * 1e6
+        title = f"read {title}, {APPEND_BODY_BYTES} B, pulls of {SCAN_COUNT:,}"
+        rows.append(Row(title, f"{figure:.2f} us a message", f"<= {SCAN_GOAL_US} us", figure <= SCAN_GOAL_US))
+    return rows
+
+
+def _scan(store: MessageStore, queues: int) -> None:
+    for number in range(queues):
+        key, offset = f"telemetry:{number}", 0
+        while offset < store.bounds(key).end:
+            offset = store.read(key, offset, SCAN_COUNT, 4 << 20).next
+
+
 class drained_socket:
     """A socket whose other end is read to nothing by another process."""
 
@@ -272,7 +303,7 @@ def run() -> list[Row]:
     """Measures the short rows."""
     with tempfile.TemporaryDirectory(prefix="penstock-store-") as made:
         place = Path(made)
-        return [append_row(place), *read_rows(place), *level_rows(place)]
+        return [append_row(place), *read_rows(place), *scan_rows(place), *level_rows(place)]
 
 
 def show(console: Console, rows: list[Row]) -> None:

@@ -32,7 +32,7 @@ from penstock.protocol.message import (
     check_record,
 )
 
-crc32c: Final[Callable[[bytes], int]] = iscsi
+crc32c: Final[Callable[[bytes | memoryview], int]] = iscsi
 """Of a frame."""
 crc32: Final[Callable[[bytes], int]] = iso_hdlc
 """Of a body: CRC-32 as zlib has it."""
@@ -64,8 +64,12 @@ PATCHED: Final = struct.Struct(f">IIIQ{QUEUE_ID_AT}sI4sQQ{STORED_AT - SYSTEM_FLA
 _INDEXED: Final = struct.Struct(">16xQ 12xIIQ 8x 20xQ 20xI")
 _BODY_AT: Final = FRAME_HEAD_BYTES + BODY_AT
 _CRC_BYTES: Final = 4
+LENGTH_AT: Final = 8
+"""Of a frame: its length."""
 _OFFSETS_AT: Final = FRAME_HEAD_BYTES + OFFSETS_AT
 _QUEUE_ID_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT
+POSITION_AT: Final = _OFFSETS_AT + 8
+"""Of a frame: its own position."""
 _POSITION_AT: Final = _OFFSETS_AT + 8 - _CRC_BYTES
 _BORN_AT: Final = FRAME_HEAD_BYTES + BORN_AT
 _STORED_AT: Final = FRAME_HEAD_BYTES + STORED_AT

@@ -91,6 +91,8 @@ class Fresh:
     def between(self, start: int, end: int) -> bytes | None:
         """The bytes of the log between two positions; ``None`` unless all of them are here."""
         parts: list[bytes] = []
+        if not self._appends or start < self._appends[0].position:
+            return None
         for one in reversed(self._appends):
             position, frames = one.position, one.frames
             if position < end:

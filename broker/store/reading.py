@@ -9,22 +9,14 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from broker.store import bulk
 from broker.store.commit_log import CommitLog
-from broker.store.frames import (
-    FRAME_BYTES_MIN,
-    good_frames,
-    is_good,
-    queue_id_of,
-    queue_offset_of,
-    read_head,
-    stored_ms_of,
-)
+from broker.store.frames import is_good, queue_id_of, queue_offset_of, read_head, stored_ms_of
 from broker.store.index_chunk import ChunkFiles, KeyRuns
 from broker.store.key_index import KeyIndex, holds_key, key_hash
 from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Queue, QueueIndex
@@ -46,10 +38,9 @@ GAP_BYTES_MAX: Final = 64 * 1024
 READ_BYTES_MAX: Final = 4 << 20
 FIND_MAX: Final = 1_000
 """One search looks at so many messages and index chunks."""
-NUMPY_FROM: Final = 64
 ENTRIES_MAX: Final = 65_536
-FRESH_MAX: Final = 512
-"""For who is further behind than so many messages memory is not looked through one by one."""
+"""So many entries are looked at for one pull."""
+ENTRIES_AT_ONCE: Final = 4_096
 _NEVER: Final = 1 << 62
 
 Found = tuple[int, int, int, int]  # offset, position, size, tag hash
@@ -65,6 +56,7 @@ class Reading:
         self._index = index
         self._keys = keys
         self._chunks = chunks
+        self._long = bulk.LongReads(log, self._report)
         self.damaged = 0  # frames passed over because they were not good
 
     def read(self, key: str, offset: int, count_max: int, bytes_max: int, tags: frozenset[int]) -> Pulled:
@@ -75,18 +67,19 @@ class Reading:
         if offset == queue.readable:
             return Pulled(0, offset, queue.min, offset, b"")
         offset = queue.behind_gap(offset)
-        if count_max >= bulk.BULK_FROM <= queue.readable - offset and not tags:
-            pulled = self._read_neighbours(queue, offset, count_max, bytes_max)
-            if pulled is not None:
-                return pulled
-        if offset >= queue.tail_base and queue.readable - offset <= FRESH_MAX and not tags:
-            raw = self._entries(queue, offset, min(count_max, queue.readable - offset))
+        ahead = queue.readable - offset
+        if (ahead if tags else min(ahead, count_max)) >= bulk.BULK_FROM:
+            return self._read_many(queue, offset, count_max, bytes_max, tags)
+        if offset >= queue.tail_base and not tags:
+            raw = self._entries(queue, offset, min(count_max, ahead))
             found = self._log.fresh.batch(raw, offset, bytes_max)
             if found is not None:
                 return Pulled(found[0], offset + found[0], queue.min, queue.readable, found[1])
         wanted, following = self._choose(queue, offset, count_max, bytes_max, tags)
-        entries, frames = self._gather(wanted)
-        return Pulled(len(entries), following, queue.min, queue.readable, b"".join(entries + frames))
+        frames: list[bytes] = []
+        good = self._long.take_few(wanted, frames) if wanted else []
+        rows = [ENTRY.pack(*found) for found in good]
+        return Pulled(len(rows), following, queue.min, queue.readable, b"".join(rows + frames))
 
     def read_given(self, key: str, offset: int, count_max: int, bytes_max: int) -> Pulled | GivenPulled | None:
         """See ``MessageStore.read_given``."""
@@ -99,48 +92,62 @@ class Reading:
                 return GivenPulled(count, offset + count, runs)
         return self.read(key, offset, count_max, bytes_max, frozenset())
 
-    def _read_neighbours(self, queue: Queue, offset: int, count_max: int, bytes_max: int) -> Pulled | None:
-        """Many entries that stand one behind the other, without work per frame; None where there are few, or not all
-        are good."""
-        some = self._entries(queue, offset, 2)
-        position, size, _ = ENTRY20.unpack_from(some)
-        if len(some) == ENTRY_BYTES or ENTRY20.unpack_from(some, ENTRY_BYTES)[0] != position + size:
-            return None
-        likely = bytes_max // max(size, FRAME_BYTES_MIN) + bulk.BULK_FROM
-        raw = self._entries(queue, offset, min(count_max, queue.readable - offset, likely, ENTRIES_MAX))
-        count = bulk.neighbours(raw, min(bytes_max, bulk.BULK_BYTES_MAX))
-        if count < bulk.BULK_FROM:
-            return None
-        raw = raw[: count * ENTRY_BYTES]
-        frames = bulk.fresh_frames(self._log, raw)
-        if frames is None:
-            count = bulk.aligned(self._log, raw)
-            raw = raw[: count * ENTRY_BYTES]
-            frames = bulk.frames(self._log, raw)
-        if frames is None:
-            return None
-        body = b"".join([bulk.rows(raw, offset), *frames])
-        return Pulled(count, offset + count, queue.min, queue.readable, body)
+    def _read_many(self, queue: Queue, offset: int, count_max: int, bytes_max: int, tags: frozenset[int]) -> Pulled:
+        """The same of many messages, without work per message."""
+        entries, offsets, following = self._choose_many(queue, offset, count_max, bytes_max, tags)
+        gathered = self._long.gather(entries)
+        if gathered.done < len(entries):
+            following = int(offsets[gathered.done])
+            entries, offsets = entries[: gathered.done], offsets[: gathered.done]
+        if gathered.good is not None:
+            entries, offsets = entries[gathered.good], offsets[gathered.good]
+        body = b"".join([bulk.rows(entries, offsets), *gathered.frames])
+        return Pulled(len(entries), following, queue.min, queue.readable, body)
+
+    def _choose_many(
+        self, queue: Queue, offset: int, count_max: int, bytes_max: int, tags: frozenset[int]
+    ) -> tuple[bulk.Entries, bulk.Numbers, int]:
+        """Which entries to deliver, their offsets, and the offset after the last one looked at."""
+        found: list[bytes] = []
+        offsets = [np.empty(0, np.int64)]
+        end, near, bytes_max = min(queue.readable, offset + ENTRIES_MAX), 0, min(bytes_max, bulk.BATCH_BYTES_MAX)
+        while offset < end and count_max > 0 and bytes_max > 0 and queue.behind_gap(offset) == offset:
+            most = min(end - offset, ENTRIES_AT_ONCE)
+            raw = self._entries(queue, offset, most if tags else min(most, count_max))
+            entries = np.frombuffer(raw, bulk.ENTRY_DTYPE)
+            places, looked_at = bulk.choose(entries, tags, count_max, bytes_max)
+            if len(places):
+                some = entries if len(places) == len(entries) else entries[places]
+                size = int(some["size"].sum(dtype=np.int64))
+                if found and size > bytes_max:
+                    break
+                found.append(some.tobytes())
+                offsets.append(places + offset)
+                count_max -= len(places)
+                bytes_max -= size
+                near = near or int(some["position"][0]) + bulk.WORK_BYTES_MAX
+            offset += looked_at
+            if looked_at < len(entries) or (near and int(entries["position"][-1]) > near):
+                break
+        return np.frombuffer(b"".join(found), bulk.ENTRY_DTYPE), np.concatenate(offsets), queue.behind_gap(offset)
 
     def _choose(
         self, queue: Queue, offset: int, count_max: int, bytes_max: int, tags: frozenset[int]
     ) -> tuple[list[Found], int]:
-        """Which entries to deliver, and the offset after the last one looked at."""
+        """Which of few entries to deliver, and the offset after the last one looked at."""
         wanted: list[Found] = []
-        size_left = bytes_max
-        looked_at_max = min(queue.readable, offset + ENTRIES_MAX)
-        while offset < looked_at_max and len(wanted) < count_max:
+        while offset < queue.readable and len(wanted) < count_max:
             if queue.behind_gap(offset) != offset:
                 return wanted, queue.behind_gap(offset)
-            raw = self._entries(queue, offset, min(count_max if not tags else 1024, looked_at_max - offset))
-            places = _matching(raw, tags)
-            for place, (position, size, tag) in zip(places, _rows(raw, places), strict=True):
-                if wanted and (size > size_left or len(wanted) >= count_max):
-                    return wanted, offset + place
-                if size:
-                    wanted.append((offset + place, position, size, tag))
-                    size_left -= size
-            offset += len(raw) // ENTRY_BYTES
+            left = queue.readable - offset
+            raw = self._entries(queue, offset, left if tags else min(left, count_max - len(wanted)))
+            for position, size, tag in ENTRY20.iter_unpack(raw):
+                if size and (not tags or tag in tags):
+                    if wanted and (size > bytes_max or len(wanted) >= count_max):
+                        return wanted, offset
+                    wanted.append((offset, position, size, tag))
+                    bytes_max -= size
+                offset += 1
         return wanted, offset
 
     def _entries(self, queue: Queue, offset: int, count: int) -> bytes:
@@ -151,66 +158,6 @@ class Reading:
             return bytes(queue.tail[start : start + count * ENTRY_BYTES])
         place = piece.place + (offset - piece.base) * ENTRY_BYTES
         return self._chunks.entries(piece.chunk, place, min(count, piece.base + piece.entries - offset) * ENTRY_BYTES)
-
-    def _gather(self, wanted: list[Found]) -> tuple[list[bytes], list[bytes]]:
-        """Entry rows and frames of what is good of ``wanted``."""
-        rows: list[bytes] = []
-        frames: list[bytes] = []
-        for run in self._runs(wanted):
-            base = run[0][1]
-            size = run[-1][1] + run[-1][2] - base
-            try:
-                data = self._log.read(base, size)
-            except Damaged as error:
-                self._one_by_one(run, str(error), rows, frames)
-                continue
-            good = good_frames(data, base, run)
-            rows += [ENTRY.pack(*found) for found in good]
-            if len(good) == len(run) and sum([found[2] for found in run]) == size:
-                frames.append(data)  # neighbours without a gap go out as they are
-            else:
-                frames += [data[found[1] - base : found[1] - base + found[2]] for found in good]
-                self._report_missing(run, good)
-        return rows, frames
-
-    def _one_by_one(self, run: list[Found], reason: str, rows: list[bytes], frames: list[bytes]) -> None:
-        """A stretch cannot be read as a whole: its other frames still may."""
-        if len(run) == 1:
-            self._report(run[0][1], reason)
-            return
-        for found in run:
-            more = self._gather([found])
-            rows += more[0]
-            frames += more[1]
-
-    def _report_missing(self, run: list[Found], good: list[Found]) -> None:
-        served = {found[1] for found in good}
-        for found in run:
-            if found[1] not in served:
-                self._report(found[1], "a frame does not match its checksum")
-
-    def _runs(self, wanted: list[Found]) -> Iterator[list[Found]]:
-        """Neighbours in the log, together: within one segment, small gaps, bounded size."""
-        if not wanted:
-            return
-        start, end = wanted[0][1], wanted[-1][1] + wanted[-1][2]
-        in_one_segment = end <= min(start + READ_BYTES_MAX, self._log.segment_end(start))
-        if in_one_segment and end - start - sum([found[2] for found in wanted]) <= GAP_BYTES_MAX:
-            yield wanted
-            return
-        run: list[Found] = []
-        near = limit = 0
-        for found in wanted:
-            end = found[1] + found[2]
-            if run and (end > limit or found[1] > near):
-                yield run
-                run = []
-            if not run:
-                limit = min(found[1] + READ_BYTES_MAX, self._log.segment_end(found[1]))
-            near = end + GAP_BYTES_MAX
-            run.append(found)
-        if run:
-            yield run
 
     def _report(self, position: int, what: str) -> None:
         self.damaged += 1
@@ -358,21 +305,3 @@ class Reading:
 
 def _first_of(run: range) -> int:
     return run.start
-
-
-def _rows(raw: bytes, places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Position, size and tag hash of the entries at some places."""
-    if isinstance(places, range):  # all of them
-        return ENTRY20.iter_unpack(raw)
-    return (ENTRY20.unpack_from(raw, place * ENTRY_BYTES) for place in places)
-
-
-def _matching(raw: bytes, tags: frozenset[int]) -> Sequence[int]:
-    """Places of the entries whose tag is asked for; all without tags."""
-    count = len(raw) // ENTRY_BYTES
-    if not tags:
-        return range(count)
-    if count < NUMPY_FROM:
-        return [place for place in range(count) if ENTRY20.unpack_from(raw, place * ENTRY_BYTES)[2] in tags]
-    found = np.isin(np.frombuffer(raw, bulk.ENTRY_DTYPE)["tag"], list(tags))
-    return [int(place) for place in np.flatnonzero(found)]

@@ -12,7 +12,7 @@ The table is memory only, bounded, and may forget anything at any time.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
 from broker.store.frames import extend
@@ -109,11 +109,14 @@ class Stretches:
             return None
         return Stretch(self._starts[place], self._ends[place], self._crcs[place])
 
-    def next_start(self, position: int, end: int) -> int:
-        """Where the first stretch behind a position begins, at most ``end``."""
-        place = bisect_right(self._starts, position)
-        following = self._starts[place] if place < len(self._starts) else self._start
-        return min(following, end) if following > position else end
+    def within(self, start: int, end: int) -> list[Stretch]:
+        """The stretches that lie wholly between two positions, in order."""
+        place = bisect_left(self._starts, start)
+        following = bisect_right(self._ends, end)
+        found = [Stretch(self._starts[at], self._ends[at], self._crcs[at]) for at in range(place, following)]
+        if start <= self._start < self._end <= end:
+            found.append(Stretch(self._start, self._end, self._summed()))
+        return found
 
     def forget_before(self, position: int) -> None:
         """The log begins at a position now."""

@@ -15,9 +15,11 @@ from loadtest.store_bench import Row
 def test_every_row_has_a_figure_beside_its_goal(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, small in (("ROUNDS", 2), ("BATCHES", 2), ("READ_MESSAGES", 300), ("PRODUCERS", 3), ("LEVEL_S", 0.05)):
         monkeypatch.setattr(store_bench, name, small)
+    monkeypatch.setattr(store_bench, "SCAN_MESSAGES", 300)
     rows = store_bench.run()
-    assert [row.goal[:4] for row in rows] == [">= 4", ">= 5", ">= 5", ">= 8", "one "]
-    assert all("%" in row.figure for row in rows[:4])
+    assert [row.goal[:4] for row in rows] == [">= 4", ">= 5", ">= 5", "<= 0", "<= 0", ">= 8", "one "]
+    assert all("%" in row.figure for row in [*rows[:3], rows[5]])
+    assert all(row.figure.endswith(" us a message") for row in rows[3:5])
     assert " syncs a message" in rows[-1].figure
 
 

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from broker.kernel.frozen import Table
-from broker.store import bulk, frames, merging, message_store, reading, recovery, scan, state
+from broker.store import bulk, frames, merging, message_store, recovery, scan, state
+from broker.store.bulk import LongReads
 from broker.store.commit_log import CommitLog
 from broker.store.disk import RealDisk, RealFile
 from broker.store.index_chunk import KEY, ChunkReader, Sealed
@@ -52,6 +53,8 @@ from tests.broker.store import (
 )
 from tests.properties import test_store_model
 from tests.simulation.disk import SimDisk
+
+CHOOSE = bulk.choose
 
 
 class Plant(NamedTuple):
@@ -300,9 +303,8 @@ def what_stands_before_damage_moves_too(sealing: Sealing, position: int) -> None
     """It is sealed with the rest."""
 
 
-def neighbours_unchecked(log: CommitLog, raw: bytes) -> list[bytes]:
-    first, (last, size, _) = ENTRY20.unpack_from(raw)[0], ENTRY20.unpack_from(raw, len(raw) - ENTRY20.size)
-    return [log.read(first, last + size - first)]
+def spans_unchecked(reads: LongReads, span: Any, positions: Any, sizes: Any, start: int, end: int) -> None:
+    """All of it is good."""
 
 
 def a_table_that_is_not_frozen(table: Table[Any], row: Callable[[str, Any], list[Any]]) -> Iterator[bytes]:
@@ -321,11 +323,8 @@ def a_cut_that_forgets_to_truncate(segment: Segment, position: int) -> None:
     segment.reserved = position - segment.base
 
 
-def tags_of_the_first_entries(raw: bytes, tags: frozenset[int]) -> Sequence[int]:
-    count = min(len(raw) // ENTRY20.size, 63)
-    if not tags:
-        return range(len(raw) // ENTRY20.size)
-    return [place for place in range(count) if ENTRY20.unpack_from(raw, place * ENTRY20.size)[2] in tags]
+def tags_of_the_first_entries(entries: Any, tags: frozenset[int], count_max: int, bytes_max: int) -> Any:
+    return CHOOSE(entries[:63] if tags else entries, tags, count_max, bytes_max)[0], len(entries)
 
 
 def a_merge_over_a_segments_border(chunks: Sequence[Sealed], bases: Sequence[int], damaged: frozenset[int]) -> Any:
@@ -403,7 +402,7 @@ PLANTS = [
     ),
     Plant(
         "B5",
-        reading,
+        bulk,
         "good_frames",
         good_as_the_index_says,
         test_reading.test_a_rotten_frame_among_neighbours_is_passed_over_alone,
@@ -587,9 +586,9 @@ PLANTS = [
     ),
     Plant(
         "rot",
-        bulk,
-        "frames",
-        neighbours_unchecked,
+        LongReads,
+        "_good",
+        spans_unchecked,
         test_bulk.test_a_rotten_frame_in_a_long_read_is_passed_over_alone,
     ),
     Plant(
@@ -689,8 +688,8 @@ PLANTS = [
     ),
     Plant(
         "tags",
-        reading,
-        "_matching",
+        bulk,
+        "choose",
         tags_of_the_first_entries,
         test_reading.test_the_vectorised_tag_filter_agrees_with_the_plain_one,
     ),
