@@ -14,7 +14,7 @@ from broker.store.fresh import APPENDS_MAX, Fresh
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex, hole
 from penstock.errors import StorageFull
-from penstock.protocol.message import Message, decode_batch
+from penstock.protocol.message import decode_batch
 from penstock.protocol.runs import Run
 from tests.broker.store.store_rig import SMALL, bodies, incoming, messages, opened, stored, sync
 from tests.simulation.disk import SimDisk
@@ -75,9 +75,9 @@ def test_many_neighbours_of_several_appends_are_read_without_the_disk_and_are_th
     assert "pread" not in disk.calls
 
 
-def pulled(store: MessageStore, offset: int, bytes_max: int) -> Iterator[tuple[int, Message]]:
+def pulled(store: MessageStore, offset: int, bytes_max: int) -> Iterator[tuple[int, bytes]]:
     found = store.read("t:0", offset, 100, bytes_max)
-    return decode_batch(found.count, found.body)
+    return ((at, message.body) for at, message in decode_batch(found.count, found.body))
 
 
 def test_a_pull_at_the_end_of_a_queue_touches_nothing() -> None:
