@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from penstock.client.admin import Admin as Admin
     from penstock.client.consumer import Consumer as Consumer
     from penstock.client.producer import Producer as Producer
     from penstock.client.reader import Reader as Reader
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.protocol.received import ReceivedMessage as ReceivedMessage
 
 _HOMES: Final = {
+    "Admin": "penstock.client.admin",
     "Consumer": "penstock.client.consumer",
     "Message": "penstock.protocol.message",
     "MessageQueue": "penstock.protocol.received",
@@ -33,6 +35,7 @@ _HOMES: Final = {
 }
 
 __all__ = [
+    "Admin",
     "Consumer",
     "Message",
     "MessageQueue",

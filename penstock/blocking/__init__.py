@@ -1,5 +1,6 @@
 """The client on plain blocking sockets: for scripts, notebooks and Spark executors. It imports no event loop."""
 
+from penstock.blocking.admin import Admin as Admin
 from penstock.blocking.consumer import Consumer as Consumer
 from penstock.blocking.finding import find as find
 from penstock.blocking.link import BlockingLink as BlockingLink

@@ -120,11 +120,12 @@ def register() -> None:
     from penstock.cli.group import group
     from penstock.cli.produce import produce
     from penstock.cli.share import share
+    from penstock.cli.sleeping import dlq, timer, transaction
     from penstock.cli.status import status
     from penstock.cli.topic import topic
     from penstock.cli.user import user
 
-    for command in (topic, produce, consume, find, group, share, status, user, acl):
+    for command in (topic, produce, consume, find, group, share, timer, transaction, dlq, status, user, acl):
         root.add_command(command)
 
 

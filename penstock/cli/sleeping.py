@@ -1,0 +1,243 @@
+"""``penstock timer``, ``penstock transaction`` and ``penstock dlq``: messages that wait for a time, for an outcome, or
+for an operator."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+import click
+
+from penstock.blocking.admin import Admin
+from penstock.cli.display import body_text, json_option, line_text, print_rows
+from penstock.client.administration import DeadLetter, Transaction
+from penstock.errors import InvalidRequest, PenstockError
+
+_SHOWN: Final = 80
+broker_option = click.option("--broker", default="", help="The broker that has it; needed where there are several.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+@click.group()
+def timer() -> None:
+    """Look at delayed messages, and take them back."""
+
+
+@timer.command("list")
+@json_option
+@click.pass_obj
+def list_timers(server: str, as_json: bool) -> None:
+    """List the delayed messages of all brokers, in the order in which they are due.
+
+    \b
+    Examples:
+      penstock timer list
+      penstock timer list --json | jq 'select(.topic == "orders")'
+    """
+    with Admin(server) as admin:
+        rows = [
+            {
+                "timer": f"{one.id}@{one.due_ms}",
+                "broker": one.broker,
+                "due": _time(one.due_ms),
+                "topic": None if one.damaged else one.topic,
+                "key": one.key or None,
+                "bytes": one.size,
+                "damaged": one.damaged,
+            }
+            for one in admin.delayed()
+        ]
+    print_rows(rows, ("timer", "broker", "due", "topic", "key", "bytes"), as_json=as_json, empty="no delayed messages")
+
+
+@timer.command()
+@click.argument("timer")
+@broker_option
+@click.pass_obj
+def cancel(server: str, timer: str, broker: str) -> None:
+    """Take a delayed message back. TIMER is what `penstock timer list` shows.
+
+    \b
+    Examples:
+      penstock timer cancel 40213@1795860000000
+    """
+    id, _, due_ms = timer.partition("@")
+    if not id.isdigit() or not due_ms.isdigit():
+        raise InvalidRequest(f"{timer!r} is no timer", hint="copy it from `penstock timer list`: 40213@1795860000000")
+    with Admin(server) as admin:
+        admin.cancel(broker, int(id), int(due_ms))
+    click.echo(f"cancelled {timer}")
+
+
+@click.group()
+def transaction() -> None:
+    """Look at transactions without an outcome, and decide them."""
+
+
+@transaction.command("list")
+@click.option("--parked", is_flag=True, help="Only those that wait for an operator.")
+@json_option
+@click.pass_obj
+def list_transactions(server: str, parked: bool, as_json: bool) -> None:
+    """List the halves of transactions that wait for their outcome, the oldest first.
+
+    Producers of the group are asked again and again. A half that got no outcome by then is parked: it waits for
+    `commit`, `rollback` or `check`.
+
+    \b
+    Examples:
+      penstock transaction list
+      penstock transaction list --parked --json
+    """
+    with Admin(server) as admin:
+        rows = [_half(one) for one in admin.transactions() if one.parked or not parked]
+    columns = ("id", "broker", "group", "began", "checks", "topic", "key", "parked")
+    print_rows(rows, columns, as_json=as_json, empty="no transactions without an outcome")
+
+
+def _half(one: Transaction) -> dict[str, Any]:
+    return {
+        "id": str(one.id),
+        "broker": one.broker,
+        "group": one.group,
+        "began": _time(one.born_ms),
+        "checks": one.checks,
+        "topic": one.topic or None,
+        "key": one.key or None,
+        "bytes": one.size,
+        "parked": one.parked or None,
+    }
+
+
+@transaction.command()
+@click.argument("id", type=int)
+@broker_option
+@click.pass_obj
+def commit(server: str, id: int, broker: str) -> None:
+    """Commit a half: its message is delivered."""
+    with Admin(server) as admin:
+        admin.commit(broker, id)
+    click.echo(f"committed {id}")
+
+
+@transaction.command()
+@click.argument("id", type=int)
+@broker_option
+@yes_option
+@click.pass_obj
+def rollback(server: str, id: int, broker: str, yes: bool) -> None:
+    """Roll a half back: its message is never delivered."""
+    if not yes:
+        click.confirm(f"The message of half {id} will be gone. Roll it back?", abort=True, err=True)
+    with Admin(server) as admin:
+        admin.rollback(broker, id)
+    click.echo(f"rolled back {id}")
+
+
+@transaction.command()
+@click.argument("id", type=int)
+@broker_option
+@click.pass_obj
+def check(server: str, id: int, broker: str) -> None:
+    """Have producers of the group asked about a half again."""
+    with Admin(server) as admin:
+        admin.check(broker, id)
+    click.echo(f"producers are asked about {id} again")
+
+
+@click.group()
+def dlq() -> None:
+    """Look at dead letters, and send them again."""
+
+
+@dlq.command("list")
+@json_option
+@click.pass_obj
+def list_letters(server: str, as_json: bool) -> None:
+    """List which groups have dead letters, and how many were not sent again yet.
+
+    \b
+    Examples:
+      penstock dlq list
+    """
+    with Admin(server) as admin:
+        rows = [
+            {"group": one.group, "broker": one.broker, "letters": one.letters, "waiting": one.waiting}
+            for one in admin.dead_letters()
+        ]
+    print_rows(rows, ("group", "broker", "letters", "waiting"), as_json=as_json, empty="no dead letters")
+
+
+@dlq.command()
+@click.argument("group")
+@click.option("--count", default=20, type=click.IntRange(min=1), help="At most so many of each broker, the latest.")
+@json_option
+@click.pass_obj
+def show(server: str, group: str, count: int, as_json: bool) -> None:
+    """Show the latest dead letters of a group, with where they come from and why they are here.
+
+    \b
+    Examples:
+      penstock dlq show billing
+      penstock dlq show billing --count 1 --json | jq -r .body
+    """
+    with Admin(server) as admin:
+        rows = [_letter(one, as_json) for one in admin.letters_of(group, count)]
+    columns = ("offset", "broker", "stored", "origin", "attempts", "reason", "key", "body")
+    print_rows(rows, columns, as_json=as_json, empty="no dead letters")
+
+
+def _letter(one: DeadLetter, as_json: bool) -> dict[str, Any]:
+    message = one.message
+    body, encoding = body_text(message.body)
+    key = message.key if isinstance(message.key, str) else message.key.hex()
+    row: dict[str, Any] = {
+        "offset": message.offset,
+        "broker": message.queue.broker,
+        "stored": _time(message.stored_ms),
+        "origin": one.origin,
+        "attempts": one.attempts,
+        "reason": one.reason or None,
+        "key": key or None,
+        "body": body if as_json else line_text(message.body, _SHOWN),
+    }
+    return row | {"encoding": encoding, "id": message.id, "properties": dict(message.properties)} if as_json else row
+
+
+@dlq.command()
+@click.argument("group")
+@click.option("--to", default="", metavar="TOPIC", help="Send all to this topic, not to those that they came from.")
+@click.option("--again", is_flag=True, help="Also those that were sent again before.")
+@yes_option
+@json_option
+@click.pass_obj
+def redrive(server: str, group: str, to: str, again: bool, yes: bool, as_json: bool) -> None:
+    """Send the dead letters of a group again, each at least once, with a result for each.
+
+    \b
+    Examples:
+      penstock dlq redrive billing
+      penstock dlq redrive billing --to billing-test --yes
+    """
+    if not yes:
+        where = f"to {to!r}" if to else "to the topics that they came from"
+        click.confirm(f"Dead letters of {group!r} will be sent {where}. Go on?", abort=True, err=True)
+    with Admin(server) as admin:
+        done = admin.redrive(group, to, again=again)
+    rows = [
+        {
+            "offset": one.letter.message.offset,
+            "broker": one.letter.message.queue.broker,
+            "topic": one.topic,
+            "result": "sent" if one.error is None else str(one.error),
+        }
+        for one in done
+    ]
+    print_rows(rows, ("offset", "broker", "topic", "result"), as_json=as_json, empty="nothing waits to be sent again")
+    failed: list[PenstockError] = [one.error for one in done if one.error is not None]
+    if failed:
+        raise failed[0]
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(timespec="milliseconds")

@@ -1,0 +1,340 @@
+"""What administrators ask brokers: delayed messages, transactions, dead letters. Pure.
+
+Each task is a generator of questions. It yields an ``Ask`` (a request for one broker) or ``ALL_BROKERS`` and is sent
+the answer; ``Admin`` drives it, asynchronous or blocking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+
+from penstock.errors import HalfNotFound, InvalidRequest, PenstockError, TimerNotFound, TopicNotFound, from_wire
+from penstock.protocol.message import (
+    ATTEMPTS_AT,
+    ENTRY,
+    FRAME_HEAD_BYTES,
+    Message,
+    decode_message,
+    encode_message,
+)
+from penstock.protocol.received import MessageQueue, ReceivedMessage
+from penstock.protocol.requests.groups import CommitOffsets, FetchOffsets, GroupOffsets, QueueOffset
+from penstock.protocol.requests.messages import Append, Appended, BoundsReply, Pull, Pulled, QueryBounds
+from penstock.protocol.requests.request import Done, Reply, Request
+from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.requests.timers import CancelTimer, ListTimers, TimersPage
+from penstock.protocol.requests.topics import ListTopics, TopicList
+from penstock.protocol.requests.transactions import (
+    CheckHalf,
+    EndHalves,
+    HalfOutcome,
+    HalvesEnded,
+    HalvesPage,
+    ListHalves,
+)
+from topicmap.queues import DEAD_LETTER_PREFIX, dead_letter_topic, readable
+
+PAGE: Final = 500
+REDRIVE_COUNT: Final = 64
+REDRIVE_BYTES: Final = 1 << 20
+_MARKS: Final = ("ORIGIN_TOPIC", "ORIGIN_NAME", "ORIGIN_QUEUE", "ORIGIN_OFFSET", "REASON", "TIMER", "HALF")
+
+R = TypeVar("R")
+
+
+class Ask(NamedTuple):
+    """A request for the broker at an address, and the type of its reply."""
+
+    address: str
+    request: Request
+    reply: type[Reply]
+
+
+class AllBrokers:
+    """Asks for the routes of all brokers; one that is away is an error."""
+
+
+ALL_BROKERS: Final = AllBrokers()
+Task = Generator[Ask | AllBrokers, Any, R]
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedMessage:
+    """A message that is delivered later.
+
+    Attributes:
+        broker, id, due_ms: together they name it: broker, its number there, and when it is due, in milliseconds since
+            1970.
+        topic, key: of the message; empty where it is ``damaged``.
+        size: bytes of its record.
+        damaged: its stored bytes are not good any more.
+    """
+
+    broker: str
+    id: int
+    due_ms: int
+    topic: str
+    key: str
+    size: int
+    damaged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A half that waits for its outcome.
+
+    Attributes:
+        broker, id: together they name it.
+        group: the producer group that is asked about it.
+        born_ms: when it began, in milliseconds since 1970.
+        checks: how often a producer was asked.
+        parked: why it waits for an operator; empty while producers are asked.
+        topic, key, size: of its message.
+    """
+
+    broker: str
+    id: int
+    group: str
+    born_ms: int
+    checks: int
+    parked: str
+    topic: str
+    key: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that nothing could be done with.
+
+    Attributes:
+        message: as it is stored; its ``queue`` and ``offset`` name it.
+        origin: the topic that it was in first.
+        attempts: how often it was tried, 0 where nobody tried.
+        reason: why it is here.
+    """
+
+    message: ReceivedMessage
+    origin: str
+    attempts: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """The dead letters of a group at one broker. ``waiting``: those of them that were not sent again."""
+
+    group: str
+    broker: str
+    letters: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """A dead letter that was to be sent again, and the error where it could not be."""
+
+    letter: DeadLetter
+    topic: str
+    error: PenstockError | None = None
+
+
+# ------------------------------------------------------------ delayed messages
+
+
+def delayed() -> Task[list[DelayedMessage]]:
+    """All delayed messages, in the order in which they are due."""
+    found: list[DelayedMessage] = []
+    for route in (yield ALL_BROKERS):
+        after = (0, 0)
+        while True:
+            page: TimersPage = yield Ask(route.address, ListTimers(*after, PAGE), TimersPage)
+            found += [
+                DelayedMessage(route.broker, one.id, one.due_ms, one.topic, one.key, one.size, one.damaged)
+                for one in page.timers
+            ]
+            after = (page.after_ms, page.after_id)
+            if after == (0, 0):
+                break
+    return sorted(found, key=lambda one: (one.due_ms, one.broker, one.id))
+
+
+def cancel(broker: str, id: int, due_ms: int) -> Task[None]:
+    """Takes a delayed message back. Raises ``TimerFired`` or ``TimerNotFound``."""
+    route = yield from _broker(broker, TimerNotFound)
+    yield Ask(route.address, CancelTimer(id, due_ms), Done)
+
+
+# ------------------------------------------------------------ transactions
+
+
+def transactions() -> Task[list[Transaction]]:
+    """All halves that wait for their outcome, the oldest first."""
+    found: list[Transaction] = []
+    for route in (yield ALL_BROKERS):
+        after = 0
+        while True:
+            page: HalvesPage = yield Ask(route.address, ListHalves(after, PAGE), HalvesPage)
+            found += [
+                Transaction(
+                    route.broker, one.id, one.group, one.born_ms, one.checks, one.parked, one.topic, one.key, one.size
+                )
+                for one in page.halves
+            ]
+            after = page.after
+            if not after:
+                break
+    return sorted(found, key=lambda one: (one.born_ms, one.broker, one.id))
+
+
+def end_transaction(broker: str, id: int, outcome: str) -> Task[None]:
+    """Commits a half or rolls it back. Raises ``OutcomeStands`` or ``HalfNotFound``."""
+    route = yield from _broker(broker, HalfNotFound)
+    page: HalvesPage = yield Ask(route.address, ListHalves(id - 1, 1), HalvesPage)
+    group = page.halves[0].group if page.halves and page.halves[0].id == id else "?"
+    answer: HalvesEnded = yield Ask(route.address, EndHalves(group, (HalfOutcome(id, outcome),)), HalvesEnded)
+    ended = answer.ended[0]
+    if ended.code:
+        raise from_wire(ended.code, ended.message)
+
+
+def check_transaction(broker: str, id: int) -> Task[None]:
+    """Has producers asked about a half again. Raises ``HalfNotFound``."""
+    route = yield from _broker(broker, HalfNotFound)
+    yield Ask(route.address, CheckHalf(id), Done)
+
+
+# ------------------------------------------------------------ dead letters
+
+
+def dead_letters() -> Task[list[DeadLetters]]:
+    """How many dead letters each group has at each broker."""
+    found: list[DeadLetters] = []
+    for route in (yield ALL_BROKERS):
+        topics: TopicList = yield Ask(route.address, ListTopics(), TopicList)
+        for topic in topics.topics:
+            if topic.topic.startswith(DEAD_LETTER_PREFIX):
+                group = readable(topic.topic.removeprefix(DEAD_LETTER_PREFIX))
+                first, place, end = yield from _bounds(route, topic.topic)
+                found.append(DeadLetters(group, route.broker, end - first, end - max(first, place)))
+    return sorted(found, key=lambda one: (one.group, one.broker))
+
+
+def letters_of(group: str, count_max: int) -> Task[list[DeadLetter]]:
+    """The latest dead letters of a group at each broker, at most so many of each. Raises ``TopicNotFound``."""
+    topic, found, is_there = dead_letter_topic(group), list[DeadLetter](), False
+    for route in (yield ALL_BROKERS):
+        if not (yield from _has(route, topic)):
+            continue
+        is_there = True
+        first, _, end = yield from _bounds(route, topic)
+        offset = max(first, end - count_max)
+        while offset < end:
+            pulled: Pulled = yield Ask(route.address, Pull(f"{topic}:0", offset, REDRIVE_BYTES, PAGE), Pulled)
+            found += _letters(route.broker, topic, pulled)
+            offset = pulled.next
+    if not is_there:
+        raise _none(group)
+    return sorted(found, key=lambda one: (one.message.stored_ms, one.message.queue, one.message.offset))
+
+
+def redrive(group: str, to: str, *, again: bool) -> Task[list[Redriven]]:
+    """Sends the dead letters of a group that were not sent again yet (``again``: all of them) to the topics that they
+    came from, or to one topic; one result for each. It stops at a broker with the first that is refused there: what is
+    behind it is sent by the next call."""
+    topic, found, is_there = dead_letter_topic(group), list[Redriven](), False
+    for route in (yield ALL_BROKERS):
+        if not (yield from _has(route, topic)):
+            continue
+        is_there = True
+        first, place, end = yield from _bounds(route, topic)
+        offset = first if again else max(first, place)
+        while offset < end:
+            pulled: Pulled = yield Ask(route.address, Pull(f"{topic}:0", offset, REDRIVE_BYTES, REDRIVE_COUNT), Pulled)
+            letters = list(_letters(route.broker, topic, pulled))
+            done = yield from _send_again(route, letters, to)
+            found += done
+            failed = next((one for one in done if one.error), None)
+            offset = failed.letter.message.offset if failed else pulled.next
+            reached = (QueueOffset(f"{topic}:0", offset),)
+            yield Ask(route.address, CommitOffsets(_redriver(topic), "", 0, reached), Done)
+            if failed:
+                break
+    if not is_there:
+        raise _none(group)
+    return found
+
+
+def _send_again(route: BrokerRoute, letters: Sequence[DeadLetter], to: str) -> Task[list[Redriven]]:
+    """Sends messages one after the other until one is refused."""
+    done: list[Redriven] = []
+    for letter in letters:
+        topic = to or letter.origin
+        try:
+            answer: Appended = yield Ask(route.address, Append(1, True, _as_before(letter, topic)), Appended)
+            refused = [from_wire(one.code, one.message) for one in answer.refused]
+        except PenstockError as error:
+            refused = [error]
+        done.append(Redriven(letter, topic, refused[0] if refused else None))
+        if refused:
+            break
+    return done
+
+
+def _as_before(letter: DeadLetter, topic: str) -> bytes:
+    """The record of a dead letter's message as it was sent first, for a topic."""
+    message = letter.message
+    properties = {name: value for name, value in message.properties.items() if name not in _MARKS}
+    name = message.properties.get("ORIGIN_NAME", "")
+    return encode_message(
+        Message(topic, message.body, message.key, message.tag, properties, name, message.qos, id=message.id),
+        born_ms=message.born_ms,
+    )
+
+
+def _letters(broker: str, topic: str, pulled: Pulled) -> Iterator[DeadLetter]:
+    queue = MessageQueue(broker, topic, 0)
+    view, at = memoryview(pulled.body), pulled.count * ENTRY.size
+    for _, _, size, _ in ENTRY.iter_unpack(view[:at]):
+        record = bytes(view[at + FRAME_HEAD_BYTES : at + size])
+        at += size
+        message = decode_message(record, queue)
+        attempts = int.from_bytes(record[ATTEMPTS_AT : ATTEMPTS_AT + 4], "big")
+        properties = message.properties
+        yield DeadLetter(message, properties.get("ORIGIN_TOPIC", ""), attempts, properties.get("REASON", ""))
+
+
+def _bounds(route: BrokerRoute, topic: str) -> Task[tuple[int, int, int]]:
+    """First offset of a dead-letter queue, the next one to send again (-1: none was), and its end."""
+    bounds: BoundsReply = yield Ask(route.address, QueryBounds((f"{topic}:0",)), BoundsReply)
+    places: GroupOffsets = yield Ask(route.address, FetchOffsets(_redriver(topic), (f"{topic}:0",)), GroupOffsets)
+    return bounds.bounds[0].min, places.offsets[0].offset, bounds.bounds[0].end
+
+
+def _redriver(topic: str) -> str:
+    """The consumer group whose position says which dead letters were sent again."""
+    return f"redrive {topic.removeprefix(DEAD_LETTER_PREFIX)}"
+
+
+def _has(route: BrokerRoute, topic: str) -> Task[bool]:
+    topics: TopicList = yield Ask(route.address, ListTopics(), TopicList)
+    return any(one.topic == topic for one in topics.topics)
+
+
+def _none(group: str) -> TopicNotFound:
+    return TopicNotFound(f"group {group!r} has no dead letters", hint="`penstock dlq list` shows who has")
+
+
+def _broker(name: str, error: type[PenstockError]) -> Task[BrokerRoute]:
+    """The broker of a name, or the only one where none is named."""
+    routes: Sequence[BrokerRoute] = yield ALL_BROKERS
+    if not name and len(routes) == 1:
+        return routes[0]
+    if not name:
+        raise InvalidRequest(f"say at which broker: {', '.join(route.broker for route in routes)}")
+    for route in routes:
+        if route.broker == name:
+            return route
+    raise error(f"there is no broker {name!r}; there are {', '.join(route.broker for route in routes)}")
