@@ -153,4 +153,4 @@ soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a
 	$(BIN)/python -m loadtest soak
 
 clean:  ## remove what make made; data folders stay
-	rm -rf $(VENV) .node .compiled .checked .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .node .compiled .checked build/rocketmq .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

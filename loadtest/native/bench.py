@@ -25,12 +25,13 @@ from typing import Any, Final
 from loadtest.cores import Cores, choose
 from loadtest.goals import Goal
 from loadtest.native.orders import Order, Outcome
+from loadtest.native.rocketmq import RocketMQ
 from loadtest.native.scenarios import CONSUME, PIPE, SCENARIOS, Scenario
 from loadtest.servers import HOST, NAMES, Compiled, CompiledCache, Missing, Penstock, PenstockCache, Server
 
 LIMIT_S: Final = 150.0
 """A run is given up after this."""
-SERVERS: Final[tuple[type[Server], ...]] = (Penstock, PenstockCache, Compiled, CompiledCache)
+SERVERS: Final[tuple[type[Server], ...]] = (Penstock, PenstockCache, Compiled, CompiledCache, RocketMQ)
 LOOPS: Final = ("asyncio", "trio")
 
 
@@ -57,22 +58,18 @@ class Plan:
 
 @dataclass(slots=True)
 class Measured:
-    """All that was measured: outcomes by scenario and server, one per round, and the circumstances."""
+    """All that was measured: outcomes by scenario and server, one per round, and the circumstances.
+    ``missing``: why a server takes no part."""
 
     plan: Plan
     levels: dict[str, str] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
     outcomes: dict[str, dict[str, list[Outcome]]] = field(default_factory=dict)
     cores: Cores = field(default_factory=Cores)
     python: str = platform.python_version()
     seconds: float = 0.0
     load_before: float = 0.0
     load_after: float = 0.0
-
-    def leave_out(self, reason: str) -> None:
-        """Something is not measured; the reason is told once."""
-        if reason not in self.missing:
-            self.missing.append(reason)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -121,7 +118,7 @@ def _start(
         except (Missing, RuntimeError) as error:
             server.stop()
             running.remove(server)
-            measured.leave_out(str(error))
+            measured.missing[server.name] = str(error)
 
 
 def _rounds(
@@ -143,6 +140,8 @@ def _rounds(
 def _run(plan: Plan, scenario: Scenario, server: Server, number: int) -> Outcome:
     """One run in a client process of its own, from the tree that the server is started in."""
     order = _order(plan, scenario, server, number)
+    if isinstance(server, RocketMQ):
+        return server.perform(order)
     try:
         if scenario.kind in (CONSUME, PIPE):
             create_topic(server, order.topic, scenario.queues)
@@ -198,10 +197,12 @@ def create_topic(server: Server, topic: str, queues: int) -> None:
 @dataclass(frozen=True, slots=True)
 class Row:
     """One server in one scenario: medians over the rounds. ``lowest`` and ``highest``: of its rates. ``judged``: each
-    goal that this server is to reach, with the value that it has reached."""
+    goal that this server is to reach, with the value that it has reached. ``is_missing``: it takes no part, ``error``
+    says why."""
 
     server: str
     error: str = ""
+    is_missing: bool = False
     rate: float = 0.0
     lowest: float = 0.0
     highest: float = 0.0
@@ -220,7 +221,7 @@ class Row:
 
 
 def rows(measured: Measured, scenario: Scenario) -> list[Row]:
-    """A scenario's rows. A server with any failed run has no numbers."""
+    """A scenario's rows. A server with any failed run has no numbers, nor has one that is missing."""
     outcomes = measured.outcomes.get(scenario.name, {})
     made = []
     for server, runs in outcomes.items():
@@ -245,7 +246,8 @@ def rows(measured: Measured, scenario: Scenario) -> list[Row]:
                 judged=tuple(judged) if server in scenario.judged else (),
             )
         )
-    return made
+    chosen = [server for server in measured.missing if measured.plan.takes(server, scenario)]
+    return made + [Row(server, error=measured.missing[server], is_missing=True) for server in chosen]
 
 
 def _judged(scenario: Scenario, server: str, outcomes: Mapping[str, Sequence[Outcome]]) -> Iterator[tuple[Goal, float]]:

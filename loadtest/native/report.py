@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from loadtest.goals import Goal
@@ -42,7 +43,7 @@ def _table(scenario: Scenario, made: Sequence[Row]) -> Table:
         table.add_column(title, justify="right")
     for row in made:
         if row.error:
-            table.add_row(row.server, f"[red]failed[/]: {row.error[:100]}")
+            table.add_row(row.server, "missing" if row.is_missing else "[red]failed[/]")
             continue
         cells = [f"{row.rate:,.0f}", f"{row.lowest:,.0f}-{row.highest:,.0f}"]
         cells += [f"{row.client_us:.2f}", f"{row.broker_us:.2f}", f"{row.client_busy:.0%}, {row.broker_busy:.0%}"]
@@ -52,6 +53,8 @@ def _table(scenario: Scenario, made: Sequence[Row]) -> Table:
         if has_ratio:
             cells.append(f"{row.ratio:.2f}x" if row.ratio else "")
         table.add_row(row.server, *cells)
+    table.caption = "\n".join([f"{row.server}: {escape(row.error[:300])}" for row in made if row.error])
+    table.caption_justify = "left"
     return table
 
 
@@ -98,4 +101,4 @@ def notes(measured: Measured) -> list[str]:
             f" {measured.cores.generator}. Rows beside RocketMQ: everything may use every core."
         )
     told.append(f"Load average {measured.load_before:.1f} before, {measured.load_after:.1f} after: 0 and 1 are quiet.")
-    return told + [f"Left out: {reason}." for reason in measured.missing]
+    return told + [f"Left out: {server}: {reason}." for server, reason in measured.missing.items()]

@@ -38,7 +38,7 @@ def test_every_load_of_ours_runs_in_turns_and_what_is_missing_is_named(monkeypat
     assert {name: run.error for name, run in runs.items()} == dict.fromkeys(names, "")
     assert all(run.checked >= run.messages > 0 for run in runs.values())
     assert (runs["consume"].checked, runs["consume-four"].checked) == (1500, 1500)
-    assert measured.missing == ["compiled is not there"]
+    assert measured.missing == {"compiled": "compiled is not there"}
     json.dumps(measured.as_json())
 
 

@@ -11,15 +11,17 @@ from loadtest.native import report
 from loadtest.native.bench import Measured, Plan
 from loadtest.native.orders import Outcome
 
+PLAN = Plan()
+
 
 def outcome(rate: float, **figures: float) -> Outcome:
     return Outcome(rate=rate, client_us=6.0, broker_us=2.0, client_busy=0.75, broker_busy=0.25, figures=figures)
 
 
-def shown(**outcomes: dict[str, list[Outcome]]) -> str:
-    made = Measured(Plan(), levels={"compiled": "fsynced"}, cores=Cores(server=1, generator=0, sync_us={0: 9.0}))
+def shown(plan: Plan = PLAN, **outcomes: dict[str, list[Outcome]]) -> str:
+    made = Measured(plan, levels={"compiled": "fsynced"}, cores=Cores(server=1, generator=0, sync_us={0: 9.0}))
     made.outcomes = {name.replace("_", "-"): by for name, by in outcomes.items()}
-    made.missing = ["rocketmq: there is no Java"]
+    made.missing = {"rocketmq": "there is no Java"}
     console = Console(file=io.StringIO(), width=140)
     report.show(made, console)
     assert isinstance(console.file, io.StringIO)
@@ -51,9 +53,17 @@ def test_rows_beside_rocketmq_have_a_ratio_and_its_goal() -> None:
     assert "peer-singles rate at least 2.00x rocketmq 3.00x - - 2.50x yes" in text
 
 
+def test_a_server_that_is_missing_says_why_in_its_row() -> None:
+    text = shown(peer_singles={"compiled cache": [outcome(250)]})
+    assert "rocketmq missing" in text
+    assert "rocketmq: there is no Java" in text
+    assert "rocketmq missing" not in shown(Plan(scenarios=("send",)), send={"compiled": [outcome(10)]})
+
+
 def test_a_failed_run_has_no_numbers_and_counts() -> None:
     text = shown(send={"compiled": [outcome(10), Outcome(error="message 7 came twice")]})
-    assert "failed: message 7 came twice" in text
+    assert "compiled failed" in text
+    assert "compiled: message 7 came twice" in text
     made = Measured(Plan(), outcomes={"send": {"compiled": [outcome(10), Outcome(error="no")]}})
     assert report.failures(made) == 1
 
