@@ -18,6 +18,7 @@ from broker.kernel.handler import handlers_of, handles
 from broker.kernel.outcomes import Now, Outcome
 from broker.lags import Lags
 from broker.lineage.epoch import Epoch
+from broker.lineage.owner import LogOwner
 from broker.messages.acceptance import Acceptance
 from broker.messages.dead_letters import DeadLetters
 from broker.messages.requests import MessageRequests
@@ -70,6 +71,7 @@ class BrokerService:
         self.count_parked: Callable[[], int] = _none
         self.is_awaited: Callable[[str], bool] = _is_not
         self.read_clock: Callable[[], Mapping[str, float]] = dict
+        self._owner = LogOwner(store, state)
         self._epoch = Epoch(state.epochs, store, settings.name)
         with contextlib.suppress(StorageFull):  # tried again at each tick
             self._epoch.record(now_ms)
@@ -158,7 +160,8 @@ class BrokerService:
         self._lags.tick(now, now_ms, self._readers.needed_from)
         self._usage.tick(now)
         self._gateways.tick(now)
-        self._store.tick(now_ms, self._readers.needed_from, age_ms)
+        self._store.tick(now_ms, age_ms)  # it looks first whether the folder is still its own
+        self._owner.tick(now_ms, age_ms, self._readers.needed_from)
 
     def take_wakers(self) -> list[str]:
         """Queues with newly readable messages, groups with a new generation and sessions that changed hands, since the

@@ -9,11 +9,13 @@ from broker.groups.fold import Offsets
 from broker.kernel.fold import Fold, FoldRegistry
 from broker.lineage.epochs import Epochs
 from broker.lineage.identity import Identity
+from broker.lineage.removals import Removals
 from broker.messages.retained import Retained
 from broker.sessions.exchanges import Exchanges
 from broker.sessions.fold import Sessions
 from broker.sessions.lives import Lives
 from broker.shares.fold import Shares
+from broker.store.records import Removed
 from broker.timers.fold import Timers
 from broker.topics.fold import Topics
 from broker.transactions.fold import Halves
@@ -37,6 +39,7 @@ class BrokerState(FoldRegistry):
         self.lives = Lives()
         self.retained = Retained()
         self.identity = Identity()
+        self.removals = Removals()
         super().__init__(
             (
                 self.epochs,
@@ -51,6 +54,7 @@ class BrokerState(FoldRegistry):
                 self.lives,
                 self.retained,
                 self.identity,
+                self.removals,
                 *more,
             )
         )
@@ -59,6 +63,11 @@ class BrokerState(FoldRegistry):
     def epoch(self) -> int:
         """The last epoch, 0 before the first."""
         return self.epochs.last
+
+    @property
+    def removed(self) -> Removed:
+        """What of the log is removed."""
+        return self.removals.latest
 
     def is_fenced(self, client: str, incarnation: int, epoch: int) -> bool:
         """Whether a QoS 2 message comes from a gateway that has lost its session since."""

@@ -28,7 +28,7 @@ from broker.state import BrokerState
 from broker.store.disk import RealDisk
 from broker.store.level import Level
 from broker.store.message_store import MessageStore
-from broker.store.records import NO_CHANGE, Change, Incoming, Stored
+from broker.store.records import NO_CHANGE, Change, Incoming, Removed, Stored
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from broker.store_clock import StoreClock
@@ -67,6 +67,7 @@ class NoFolds:
 
     changes = 0
     epoch = 0
+    removed = Removed()
 
     def apply(self, record: Stored) -> Change:
         return NO_CHANGE

@@ -25,6 +25,7 @@ from broker.store.index_chunk import ChunkReader, Row, Sealed
 from broker.store.queue_index import ENTRY_BYTES, LIGHT
 from broker.store.records import Folds
 from broker.store.recovery import DERIVED, Checkpoints, make_derived, open_segments, open_store, starting_point
+from broker.store.retention import removed_by
 from broker.store.scan import Scan
 from broker.store.segment import Segment
 from broker.store.settings import StoreSettings
@@ -95,14 +96,17 @@ class Dumped(NamedTuple):
 
 
 def verify(disk: Disk) -> Generator[Step, None, Report]:
-    """Reads the whole log and its index; yields how far it is, returns what it found. Raises
-    ``DataFolderUnusable``."""
+    """Reads the whole log and its index; yields how far it is, returns what it found. Raises ``DataFolderUnusable``.
+
+    Segments before what retention has removed are not missed: a record says so, which is behind what it removes and so
+    still there, or the label does.
+    """
     reached, bad_checkpoints = _check_checkpoints(disk)  # before the log, which a running broker makes longer meanwhile
     segments = _segments(disk)
     report = Report(start=segments[0].base)
     try:
         known = label.read(disk)  # behind the segments, of which retention may remove some meanwhile
-        begins = report.start if known is None else min(known.begins, report.start)
+        begins = 0 if known is None else known.begins
         chunks = _chunks(disk, report)
         report.bad_files += bad_checkpoints
         scan = Scan(segments, report.start, _begin_of_replay(disk, segments, reached))
@@ -114,12 +118,15 @@ def verify(disk: Disk) -> Generator[Step, None, Report]:
             report.records += 1
             if not holds_record(frame):
                 report.malformed.append(position)
+            else:
+                begins = max(begins, removed_by(frame, position))
             checked.take(position)
             if position - told >= STEP_BYTES:
                 told = position
                 yield Step(position - report.start, total)
         report.end = scan.end
-        report.missing = [*([(begins, report.start)] if begins < report.start else []), *scan.missing]
+        is_short = begins < report.start and (known is not None or begins > 0)
+        report.missing = [*([(begins, report.start)] if is_short else []), *scan.missing]
         report.missing_bytes = max(0, reached - scan.end)
         checked.finish(scan.end)
         report.torn_bytes = _torn_bytes(segments, scan.end)

@@ -52,7 +52,7 @@ class MessageStore:
     Attributes:
         damage: stretches of the log (from, to) that recovery found damaged: kept, never served.
         missing: stretches of it that recovery found in no file.
-        removals: what retention removed since the start, newest last; ``forced`` ones were still needed by a reader.
+        is_owned: whether this node leads the log: only then anything is appended.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class MessageStore:
         sealed: int,
         keyframes: Iterable[Keyframe] = (),
         state_bytes: int = 0,
+        is_owned: bool = True,
     ) -> None:
         self._disk = disk
         self._settings = settings
@@ -77,17 +78,18 @@ class MessageStore:
         self._reading = Reading(log, index, keys, self._chunks)
         self._sealing = Sealing(disk, settings, folds, log, index, keys, sealed, state_bytes)
         self._sealing.keyframes = KeyframeMarks(keyframes)
+        self._sealing.keyframes.forget_before(log.start)
         self._merging = Merging(disk, index, keys, self._chunks)
         self._writing = Writing(folds, log, index, keys, self._sealing)
         self._quiet_since_ms = 0
         self._held_at_ms = 0
-        self._removing: Removal | None = None
+        self._cannot_remove = False
         self._is_behind_damage = False  # and what was read there is not planned to be sealed yet
         self._catches_up = True  # the disk has room for what a replay seals
         self.damage: list[tuple[int, int]] = []
         self.missing: list[tuple[int, int]] = []
         self._noted = log.start  # the beginning that retention has left, as the label says
-        self.removals: list[Removal] = []
+        self.is_owned = self._sealing.writes_keyframes = is_owned
 
     # ------------------------------------------------------------ appending
 
@@ -157,6 +159,14 @@ class MessageStore:
         self._quiet_since_ms = now_ms
         self._writing.append_runs(runs, destinations, now_ms)
 
+    def own(self) -> None:
+        """This node leads the log from here on."""
+        self.is_owned = self._sealing.writes_keyframes = True
+
+    def disown(self) -> None:
+        """It does not any more."""
+        self.is_owned = self._sealing.writes_keyframes = False
+
     def begin_epoch(self, number: int) -> None:
         """What is appended from here on is of this epoch. Numbers only grow."""
         assert number > self._folds.epoch, "an epoch begins once"
@@ -202,7 +212,7 @@ class MessageStore:
         self._index.passed = Passed(before.lost, end, sorted(known.union(damage)))
         self._writing.grows_to = end + 1 + count + self._index.move_light_queues(end, damage[-1][1])
         self._writing.damage_at = damage[0][0]
-        if not self._writing.grows_here:
+        if not self.is_owned or not self._writing.grows_here:
             return None
         try:
             self._writing.grow(now_ms)
@@ -212,29 +222,33 @@ class MessageStore:
         return self._log.durable
 
     def settle(self, now_ms: int) -> None:
-        """Recovery has replayed everything: makes it durable, says so in the log, and seals what piled up; after damage
-        all of it, so that the next start begins behind it and moves nothing again."""
+        """Recovery has replayed everything: makes it durable, says so in the log if it is this node's, and seals what
+        piled up; after damage all of it, so that the next start begins behind it and moves nothing again."""
         self._writing.epoch = max(1, self._folds.epoch)
         self.sync_all()
         if self._index.passed.unsettled:
             self._keep_lost_places()
         with contextlib.suppress(StorageFull):  # that was told, and goes on by itself when there is room
-            self._writing.grow(now_ms)
-            self.sync_all()
-            if not self._writing.ends_with_seal:
-                self._writing.seal(now_ms)
+            if self.is_owned:
+                self._writing.grow(now_ms)
                 self.sync_all()
+                self._seal_end(now_ms)
             self._plan_behind_damage()
             self._sealing.finish(now_ms)
             self._log.keep_emergency_room()
             self._sealing.probe()
-        if self._index.holds_moved:
+        if self._index.holds_moved and self.is_owned:
             _log.error("there is no room to pass over the damage: what filters have waiting behind it is not delivered")
         self.take_readable()
 
+    def _seal_end(self, now_ms: int) -> None:
+        if not self._writing.ends_with_seal:
+            self._writing.seal(now_ms)
+            self.sync_all()
+
     def _plan_behind_damage(self) -> None:
         """All that was read behind damage shall be sealed, once the log has grown."""
-        if self._is_behind_damage:
+        if self._is_behind_damage and self._log.end >= self._writing.grows_to:
             self._is_behind_damage = False
             self._sealing.plan(self._log.end)
 
@@ -349,23 +363,19 @@ class MessageStore:
 
     # ------------------------------------------------------------ upkeep
 
-    def tick(self, now_ms: int, needed_from: int | None = None, age_ms: int | None = None) -> None:
-        """Upkeep, a bounded piece per call: writes the durable watermark down, seals index chunks and merges them,
-        prepares room, applies retention.
+    def tick(self, now_ms: int, age_ms: int | None = None) -> None:
+        """The upkeep of this node's files, a bounded piece per call: seals index chunks and merges them, prepares room,
+        removes what the log says is removed. Appends nothing but keyframes, and those only for the log's owner.
 
-        ``needed_from``: the position up to which all named readers have read; None without readers. ``age_ms``: the
-        time by which retention judges ages, ``now_ms`` unless it is given. Raises ``StorageFailed`` where the folder is
-        not this store's any more.
+        ``age_ms``: a time that does not go slowly as store times may, ``now_ms`` unless it is given. Raises
+        ``StorageFailed`` where the folder is not this store's any more.
         """
         if self._log.failed is not None:
             return
-        age_ms = now_ms if age_ms is None else age_ms
-        self._check_hold(age_ms)  # store times may go slowly
+        self._check_hold(now_ms if age_ms is None else age_ms)
         try:
-            self._writing.grow(now_ms)
             self._plan_behind_damage()
             self._log.keep_emergency_room()
-            self._seal_silence(now_ms)
             self._sealing.plan_if_due(self._log.end)
             self._sealing.tick(now_ms)
             if now_ms - self._quiet_since_ms >= QUIET_MS:
@@ -376,7 +386,10 @@ class MessageStore:
             self._merging.make_room(now_ms)
         else:
             self._merging.step(self._log.bases, now_ms)
-        self._retain(age_ms, needed_from)
+        self._note_beginning(self._log.start)
+        removed = self._folds.removed
+        if self._log.start < removed.before and removed.said_at < self._log.committed:
+            self.remove_before(removed.before)
 
     def _check_hold(self, now_ms: int) -> None:
         """Another broker may be at work in a folder that was replaced: nothing is written there any more."""
@@ -390,17 +403,25 @@ class MessageStore:
             )
             raise self._log.failed
 
-    def _seal_silence(self, now_ms: int) -> None:
-        """After some silence a tiny record carries the watermark, so that rot in the last batch is told from a torn
-        tail."""
+    @property
+    def has_failed(self) -> bool:
+        """Whether nothing is ever appended again."""
+        return self._log.failed is not None
+
+    def is_silent(self, now_ms: int) -> bool:
+        """Whether it is time for a seal: a tiny record that carries the watermark, so that rot in the last batch is
+        told from a torn tail."""
         quiet_ms = now_ms - self._quiet_since_ms
         synced = self._log.durable == self._log.end
-        if not self._writing.ends_with_seal and synced and quiet_ms >= self._settings.seal_after_s * 1000:
-            self._writing.seal(now_ms)
+        return not self._writing.ends_with_seal and synced and quiet_ms >= self._settings.seal_after_s * 1000
 
     def seal(self, now_ms: int) -> None:
-        """Writes the durable watermark down now."""
+        """Writes the watermark down now. Raises ``StorageFull``."""
         self._writing.seal(now_ms)
+
+    def grow(self, now_ms: int) -> None:
+        """Makes the log as long as damage that was passed over asks for; mostly none does. Raises ``StorageFull``."""
+        self._writing.grow(now_ms)
 
     @property
     def leaves(self) -> bool:
@@ -419,35 +440,48 @@ class MessageStore:
                 label.write(self._disk, position)
                 self._noted = position
 
-    def _retain(self, age_ms: int, needed_from: int | None) -> None:
-        reading = self._reading
-        self._note_beginning(self._log.start)
-        removal = segments_to_drop(
+    @property
+    def lacks_beginning(self) -> bool:
+        """Whether the log's first segments are missing, though nobody has removed them."""
+        return bool(self.missing) and self.missing[0][1] == self._log.start
+
+    def removal_due(self, age_ms: int, needed_from: int | None = None) -> Removal | None:
+        """What retention would remove now."""
+        return segments_to_drop(
             self._log.bases,
             self._log.end,
-            min(self.sealed, self._log.committed),
+            self._safe,
             needed_from,
             self._has_keyframe,
-            reading.stored_ms_of_first,
+            self._reading.stored_ms_of_first,
             age_ms,
             self._settings,
         )
-        if removal is None:
+
+    @property
+    def _safe(self) -> int:
+        """Everything before is committed, and its index is sealed."""
+        return min(self.sealed, self._log.committed)
+
+    def remove_before(self, base: int) -> None:
+        """Removes the segments before the one at ``base``, if they are sealed and the log can be read from there alone;
+        else nothing. What the disk does not remove is tried again."""
+        if base not in self._log.bases or base > self._safe or not self._has_keyframe(base):
             return
-        if removal != self._removing and removal.forced:
-            _log.warning("retention removes positions %d to %d, which a reader still needs", removal.start, removal.end)
-        self._note_beginning(removal.end)
+        start = self._log.start
+        self._note_beginning(base)
         try:
-            self._log.drop_before(removal.end)
+            self._log.drop_before(base)
         except OSError as error:
-            if removal != self._removing:
+            if not self._cannot_remove:
+                self._cannot_remove = True
                 _log.error("a segment of the log cannot be removed: %s", error.strerror)
-        self._removing = removal  # what is tried again and again is told once
-        if self._log.start > removal.start:
-            self.removals.append(removal._replace(end=self._log.start))
-        self._sealing.keyframes.forget_before(self._log.start)
-        self._merging.leave(self._log.start)
-        self._forget_chunks(self._keys.chunks_before(self._log.start))
+        else:
+            self._cannot_remove = False
+        if self._log.start > start:
+            self._sealing.keyframes.forget_before(self._log.start)
+            self._merging.leave(self._log.start)
+            self._forget_chunks(self._keys.chunks_before(self._log.start))
 
     def _has_keyframe(self, base: int) -> bool:
         """Whether the log can be read from the segment at ``base`` alone."""
@@ -476,8 +510,7 @@ class MessageStore:
 
     def _finish(self, now_ms: int) -> None:
         self.sync_all()
-        if not self._writing.ends_with_seal:
-            self._writing.seal(now_ms)
-            self.sync_all()
+        if self.is_owned:
+            self._seal_end(now_ms)
         self._sealing.plan(self._log.end)
         self._sealing.finish(now_ms)

@@ -10,6 +10,8 @@ from topicmap.queues import SYSTEM_PREFIX
 
 KEYFRAME_TOPIC: Final = f"{SYSTEM_PREFIX}keyframe"
 SEAL_TOPIC: Final = f"{SYSTEM_PREFIX}seal"
+REMOVED_TOPIC: Final = f"{SYSTEM_PREFIX}removed"
+"""The store obeys these records and knows them by their topic; what they say is a fold."""
 
 Bytes = bytes | memoryview
 
@@ -59,6 +61,14 @@ class Change(NamedTuple):
 NO_CHANGE: Final = Change()
 
 
+class Removed(NamedTuple):
+    """The owner of the log has removed what stands before a position, at which a segment begins: so says the record at
+    ``said_at``. Both are 0 where none says so."""
+
+    before: int = 0
+    said_at: int = 0
+
+
 class Folds(Protocol):
     """Deterministic functions of the log's prefix. The store calls ``apply`` once per record, in order, never
     skipping one. ``changes`` grows whenever other light queues are open than before."""
@@ -68,6 +78,11 @@ class Folds(Protocol):
     @property
     def epoch(self) -> int:
         """The last epoch that began, 0 before the first."""
+        ...
+
+    @property
+    def removed(self) -> Removed:
+        """What of the log is removed."""
         ...
 
     def apply(self, record: Stored) -> Change:

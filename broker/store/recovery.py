@@ -44,9 +44,16 @@ def _nobody(done: int, total: int) -> None:
 
 
 def open_store(
-    disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int, on_progress: Progress = _nobody
+    disk: Disk,
+    settings: StoreSettings,
+    folds: Folds,
+    now_ms: int,
+    on_progress: Progress = _nobody,
+    *,
+    is_owned: bool = True,
 ) -> MessageStore:
     """Locks the folder and recovers the store in it, or begins one. ``on_progress`` is told bytes replayed and in all.
+    ``is_owned``: whether this node leads the log; if not, nothing is appended (``MessageStore.own``).
     ``now_ms``: store time of what is written into an empty log; elsewhere the log's last one counts, because nobody
     knows yet how right the clock is (``broker/store_clock.py``).
 
@@ -54,7 +61,7 @@ def open_store(
     """
     disk.lock(segment.FOLDER)
     try:
-        return _open_locked(disk, settings, folds, now_ms, on_progress)
+        return _open_locked(disk, settings, folds, now_ms, on_progress, is_owned)
     except OSError as error:
         disk.unlock()
         raise DataFolderUnusable(f"cannot use the data folder: {error.strerror} ({error.filename or ''})") from None
@@ -63,7 +70,9 @@ def open_store(
         raise
 
 
-def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int, on_progress: Progress) -> MessageStore:
+def _open_locked(
+    disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int, on_progress: Progress, is_owned: bool
+) -> MessageStore:
     known = label.read(disk)
     disk.make_folder(segment.FOLDER)
     make_derived(disk)
@@ -79,7 +88,7 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
             start = starting_point(disk, segments, checkpoints, limit)
             _remove_later(disk, start)
             try:
-                store, log = _restore(disk, settings, folds, segments, start)
+                store, log = _restore(disk, settings, folds, segments, start, is_owned)
             except _OlderState as error:
                 limit = error.position
                 continue
@@ -95,7 +104,7 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
         for one in segments:
             one.file.close()
         raise
-    _tell_of_harm(store, segments[0].base, begins)
+    _tell_of_harm(store, segments[0].base, max(begins if known else 0, folds.removed.before) or begins)
     store.settle(log.last_ms or now_ms)
     return store
 
@@ -198,7 +207,7 @@ def open_segments(disk: Disk, settings: StoreSettings) -> list[Segment]:
 
 
 def _restore(
-    disk: Disk, settings: StoreSettings, folds: Folds, segments: list[Segment], start: StartingPoint
+    disk: Disk, settings: StoreSettings, folds: Folds, segments: list[Segment], start: StartingPoint, is_owned: bool
 ) -> tuple[MessageStore, CommitLog]:
     """Folds, queues and keys as they were at the starting point."""
     index, keys = QueueIndex(), KeyIndex()
@@ -222,7 +231,7 @@ def _restore(
     log = CommitLog(disk, settings, segments, segments[-1].base)
     log.last_ms = start.state.last_ms
     found, state_bytes = start.state.keyframes, len(start.state.folds)
-    return MessageStore(disk, settings, folds, log, index, keys, start.position, found, state_bytes), log
+    return MessageStore(disk, settings, folds, log, index, keys, start.position, found, state_bytes, is_owned), log
 
 
 def _replay(

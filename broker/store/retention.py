@@ -8,9 +8,23 @@ read from the next one alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import msgpack
+
+from broker.store.frames import read_stored
+from broker.store.records import REMOVED_TOPIC
 from broker.store.settings import StoreSettings
+from penstock.protocol.message import FRAME_HEAD_BYTES, record_body
+
+_REMOVED: Final = REMOVED_TOPIC.encode()
+
+
+def removed_by(frame: bytes, position: int) -> int:
+    """The position before which the good frame at ``position`` says that the log is removed; 0 for other frames."""
+    if _REMOVED not in frame or read_stored(frame, position).topic != REMOVED_TOPIC:
+        return 0
+    return int(msgpack.unpackb(record_body(memoryview(frame)[FRAME_HEAD_BYTES:]))[0])
 
 
 class Removal(NamedTuple):

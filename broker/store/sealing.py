@@ -66,6 +66,7 @@ class Sealing:
     Attributes:
         sealed: everything before it is in chunks.
         keyframes: which segments have one.
+        writes_keyframes: whether this node leads the log, and so appends them.
         write_keyframe: appends one part of a keyframe.
         trouble: why the index cannot be written, empty if it can.
     """
@@ -97,6 +98,7 @@ class Sealing:
         self._state_bytes = state_bytes  # of its checkpoint
         self.sealed = sealed
         self.keyframes = KeyframeMarks()
+        self.writes_keyframes = True
         self.write_keyframe: Callable[[bytes, int], None] = _nowhere
 
     def plan(self, position: int) -> None:
@@ -173,7 +175,7 @@ class Sealing:
         """Yields between pieces of the work, with True when it goes on after a sync or with the next step."""
         while not plan.step():
             yield False
-        if plan.position in self._log.bases[-2:] and self.keyframes.get(plan.position) is None:
+        if self.writes_keyframes and plan.position in self._log.bases[-2:] and not self.keyframes.get(plan.position):
             yield from self._write_keyframe(plan)
         while plan.position > self._log.committed:
             yield True

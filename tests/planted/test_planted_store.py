@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from broker.kernel.frozen import Table
+from broker.lineage.owner import LogOwner
 from broker.store import bulk, frames, merging, message_store, recovery, scan, state
 from broker.store.bulk import LongReads
 from broker.store.commit_log import CommitLog
@@ -34,9 +35,11 @@ from broker.store.sealing import Sealing
 from broker.store.segment import Segment, storage_error
 from broker.store.snapshot import Snapshot
 from broker.store.writing import Writing
+from penstock.errors import StorageFull
 from penstock.protocol.message import FRAME_HEAD_BYTES, RECORD_HEAD
 from penstock.protocol.requests.messages import Placed
 from tests.broker.kernel import test_frozen
+from tests.broker.lineage import test_owner as owner_tests
 from tests.broker.store import (
     test_bulk,
     test_commit_log,
@@ -205,8 +208,17 @@ def readers_do_not_count(*arguments: Any) -> Any:
     return segments_to_drop(*arguments[:3], None, *arguments[4:])
 
 
-def unsealed_segments_may_go(*arguments: Any) -> Any:
-    return segments_to_drop(*arguments[:2], arguments[1], *arguments[3:])
+def unsealed_segments_may_go(store: MessageStore) -> int:
+    return store.written
+
+
+def removed_without_a_word(owner: LogOwner, before: int, now_ms: int) -> None:
+    raise StorageFull("no room for a word")
+
+
+def every_start_seals(store: MessageStore, now_ms: int) -> None:
+    store.sync_all()
+    store._seal_end(now_ms)
 
 
 def settle_vouches_first(store: MessageStore, now_ms: int) -> None:
@@ -412,7 +424,21 @@ PLANTS = [
         MessageStore,
         "_note_beginning",
         what_is_removed_is_not_noted,
-        recovery_tests.test_what_retention_removes_is_not_missed_whenever_the_power_is_cut,
+        recovery_tests.test_on_a_full_disk_retention_makes_room_first_and_then_says_where_the_log_begins,
+    ),
+    Plant(
+        "R14",
+        LogOwner,
+        "_say_removed",
+        removed_without_a_word,
+        owner_tests.test_removal_is_in_the_log_before_a_segment_goes_whenever_the_power_is_cut,
+    ),
+    Plant(
+        "R13",
+        MessageStore,
+        "settle",
+        every_start_seals,
+        owner_tests.test_a_store_that_nobody_owns_appends_nothing_however_time_passes,
     ),
     Plant(
         "newer",
@@ -446,7 +472,7 @@ PLANTS = [
     Plant(
         "B7",
         MessageStore,
-        "_seal_silence",
+        "seal",
         no_seal,
         recovery_tests.test_rot_in_the_last_batch_is_told_from_a_torn_tail_by_the_seal,
     ),
@@ -544,9 +570,9 @@ PLANTS = [
     ),
     Plant(
         "B46",
-        message_store,
-        "segments_to_drop",
-        unsealed_segments_may_go,
+        MessageStore,
+        "_safe",
+        property(unsealed_segments_may_go),
         store_tests.test_retention_never_takes_what_is_not_sealed_yet,
     ),
     Plant(

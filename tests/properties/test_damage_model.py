@@ -17,7 +17,7 @@ from broker.store import merging
 from broker.store.message_store import MessageStore
 from broker.store.settings import StoreSettings
 from penstock.errors import StorageFull, TooLarge
-from tests.broker.store.store_rig import command, incoming, messages, opened, sync
+from tests.broker.store.store_rig import command, incoming, messages, opened, sync, tick
 from tests.simulation.disk import PowerCut, SimDisk
 
 TOPICS = "abc"
@@ -73,7 +73,7 @@ class Harmed:
 
     def tick(self) -> None:
         self.now_ms += self.rng.choice([0, 30, 3000])
-        self.store.tick(self.now_ms)
+        tick(self.store, self.now_ms)
         sync(self.store)
 
     def fill_or_free(self) -> None:

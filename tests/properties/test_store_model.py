@@ -22,7 +22,7 @@ from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.errors import QueueNotFound, StorageFailed, StorageFull
 from penstock.protocol.message import record_body
-from tests.broker.store.store_rig import FILTER_TOPIC, SmallFolds, command, incoming, messages, sync
+from tests.broker.store.store_rig import FILTER_TOPIC, SmallFolds, command, incoming, messages, sync, tick
 from tests.simulation.disk import SimDisk
 
 TOPICS = ("a", "b", "c")
@@ -145,7 +145,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(passed_ms=st.sampled_from([1, 100]))
     def tick(self, passed_ms: int) -> None:
         self.now_ms += passed_ms
-        self.store.tick(self.now_ms)
+        tick(self.store, self.now_ms)
 
     @rule(batch=st.lists(user_record, min_size=1, max_size=4), share=st.sampled_from([0.0, 0.5, 0.95]))
     def append_to_a_full_disk(self, batch: list[Incoming], share: float) -> None:
@@ -164,7 +164,7 @@ class StoreMachine(RuleBasedStateMachine):
         batch = [incoming(b"when full", "a")]
         try:
             self.take_down(batch, self.store.append(batch, self.now_ms))
-            self.store.tick(self.now_ms)
+            tick(self.store, self.now_ms)
             sync(self.store)
         except StorageFull:
             pass

@@ -14,7 +14,7 @@ import pytest
 
 from broker.store.settings import StoreSettings
 from penstock.errors import DataFolderUnusable, PenstockError, StorageFull
-from tests.broker.store.store_rig import bodies, command, incoming, opened, stored, sync
+from tests.broker.store.store_rig import bodies, command, incoming, opened, stored, sync, tick
 from tests.simulation.disk import PowerCut, SimDisk
 
 SETTINGS = StoreSettings(
@@ -52,7 +52,7 @@ class Run:
             self.unknown.append(body)
             sync(store)
             self.acked.append(self.unknown.pop())
-            store.tick(1000 + 100 * number)
+            tick(store, 1000 + 100 * number)
             sync(store)
         store.close(9000)
 

@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 import msgpack
 
+from broker.lineage.owner import LogOwner
+from broker.lineage.removals import Removals
 from broker.store.frames import crc_of
 from broker.store.index_chunk import ChunkReader, Row, Sealed, check_chunk
 from broker.store.level import Level
 from broker.store.message_store import MessageStore
-from broker.store.records import NO_CHANGE, Change, Incoming, Stored
+from broker.store.records import NO_CHANGE, REMOVED_TOPIC, Change, Incoming, Removed, Stored
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.protocol.message import (
@@ -47,7 +49,7 @@ SMALL = StoreSettings(
 
 
 class SmallFolds:
-    """Light queues that belong to topics, and retained bodies: the least that shows whether replay is exact.
+    """Light queues of topics, retained bodies, what is removed: the least that shows whether replay is exact.
 
     A system record "+name topic" opens light queue ``~name`` on a topic, "-name" ends it.
     """
@@ -59,9 +61,16 @@ class SmallFolds:
         self.changes = 0
         self.epoch = 0
         self.topics: list[tuple[str, int]] = []  # what a real one has learned from the log
+        self._removals = Removals()
+
+    @property
+    def removed(self) -> Removed:
+        return self._removals.latest
 
     def apply(self, record: Stored) -> Change:
         self.last = record.position
+        if record.topic == REMOVED_TOPIC:
+            return self._removals.apply(record)
         body = record_body(memoryview(record.frame)[FRAME_HEAD_BYTES:])
         if record.topic != FILTER_TOPIC:
             assert record.flag & FLAG_RETAIN
@@ -84,13 +93,14 @@ class SmallFolds:
 
     def freeze(self) -> Iterator[bytes]:
         """One piece, made at once: what is applied later does not show."""
-        state = [sorted(self.open.items()), sorted(self.retained.items()), self.last]
+        state = [sorted(self.open.items()), sorted(self.retained.items()), self.last, self.removed]
         packed = msgpack.packb(state)
         assert isinstance(packed, bytes)
         return iter((packed,))
 
     def restore(self, snapshot: bytes) -> None:
-        opened, retained, self.last = msgpack.unpackb(snapshot) if snapshot else ([], [], -1)
+        opened, retained, self.last, removed = msgpack.unpackb(snapshot) if snapshot else ([], [], -1, ())
+        self._removals.restore(removed)
         self.open = {key: topic for key, topic in opened}
         self.retained = {topic: body for topic, body in retained}
 
@@ -168,6 +178,19 @@ def stored(store: MessageStore, *batch: Incoming, now_ms: int = 1000) -> None:
     sync(store)
 
 
+def tick(store: MessageStore, now_ms: int = 1000, *, needed_from: int | None = None) -> None:
+    """A tick of a store whose log is this node's."""
+    store.tick(now_ms)
+    LogOwner(store, store._folds).tick(now_ms, now_ms, needed_from)
+
+
+def retain(store: MessageStore, now_ms: int = 1000, *, needed_from: int | None = None) -> None:
+    """Retention as it goes: it is decided, said in the log, committed, carried out."""
+    for _ in range(2):
+        tick(store, now_ms, needed_from=needed_from)
+        sync(store)
+
+
 def messages(
     store: MessageStore, queue: str, *, count_max: int = 7, bytes_max: int = 2000, tags: frozenset[int] = frozenset()
 ) -> Iterator[tuple[int, bytes]]:
@@ -193,7 +216,7 @@ def fill(store: MessageStore, count: int, size: int = 100, topic: str = "t", sta
     for number in range(start, start + count):
         body = str(number).encode().ljust(size, b".")
         stored(store, incoming(body, topic))
-        store.tick(1000)
+        tick(store)
         sync(store)
         sent.append(body)
     return sent

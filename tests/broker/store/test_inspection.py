@@ -8,12 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from broker.kernel.fold import fact_record
+from broker.lineage.removals import Removals
 from broker.store import inspection
 from broker.store.bulk import ENTRY_DTYPE
 from broker.store.index_chunk import KEY_DTYPE, ChunkParts, check_chunk, chunk_path
 from broker.store.inspection import Report, Step, dump, repair_index, verify
+from broker.store.label import PATH
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import ENTRY_BYTES, QueueIndex
+from broker.store.records import REMOVED_TOPIC
 from penstock.errors import DataFolderLocked, DataFolderUnusable
 from tests.broker.store.store_rig import (
     SMALL,
@@ -25,6 +29,7 @@ from tests.broker.store.store_rig import (
     opened,
     segment_paths,
     stored,
+    tick,
 )
 from tests.simulation.disk import SimDisk
 
@@ -263,7 +268,7 @@ def test_what_was_lost_has_its_offset_also_in_a_later_queue_chunk_and_block_of_t
     store = opened(disk)
     for number in range(14):
         stored(store, incoming(str(number).ljust(80), "a"), incoming(str(number).ljust(80), "b"))
-        store.tick(1000)
+        tick(store)
     places = [store.position_of(queue, 10) for queue in ("a:0", "b:0")]
     store.close(1000)
     assert places[0] > store._keys.chunks[1].start, "in a chunk where its queue does not begin at 0"
@@ -388,14 +393,30 @@ def test_a_segment_that_is_gone_is_named_before_and_after_a_start(place: int) ->
         opened(disk).close(1000)
 
 
-def test_what_retention_has_removed_is_not_missed() -> None:
+@pytest.mark.parametrize("known_by", ["record and label", "record"])
+def test_what_retention_has_removed_is_not_missed_and_what_is_gone_behind_it_is(known_by: str) -> None:
     disk = SimDisk()
     store = opened(disk, replace(SMALL, retention_bytes=20_000))
     fill(store, 250)
     store.close(1000)
+    if known_by == "record":
+        disk.delete(PATH)
     report = verified(disk)
     assert report.start > 0
     assert (report.missing, report.sound) == ([], True)
+    disk.delete(segment_paths(disk)[0])
+    assert verified(disk).missing == [(report.start, report.start + 8192)]
+    assert opened(disk).missing == [(report.start, report.start + 8192)]
+
+
+def test_a_removal_that_is_said_and_not_carried_out_is_sound() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    fill(store, 120)
+    stored(store, fact_record(REMOVED_TOPIC, Removals.fact(8192)))
+    disk.kill()
+    report = verified(disk)
+    assert (report.start, report.missing, report.sound) == (0, [], True)
 
 
 def test_a_log_that_is_shorter_than_its_checkpoint_says_has_lost_something() -> None:

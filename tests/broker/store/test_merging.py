@@ -31,7 +31,7 @@ from broker.store.queue_index import ENTRY20, Piece, QueueIndex
 from broker.store.settings import StoreSettings
 from penstock.errors import Damaged, OffsetOutOfRange
 from penstock.protocol.message import decode_batch
-from tests.broker.store.store_rig import bodies, command, fill, incoming, opened, read_chunk, stored, sync
+from tests.broker.store.store_rig import bodies, command, fill, incoming, opened, read_chunk, stored, sync, tick
 from tests.simulation.disk import PowerCut, SimDisk
 
 ONE_SEGMENT = StoreSettings(
@@ -65,7 +65,7 @@ def row_of(*ends: int, level: int = 0, size: int = 10) -> list[Sealed]:
 def rest(store: MessageStore, ticks: int = 300) -> None:
     """Upkeep until nothing is left to do."""
     for _ in range(ticks):
-        store.tick(1000)
+        tick(store)
         sync(store)
 
 
@@ -82,7 +82,7 @@ def keyed(store: MessageStore, first: int, end: int) -> None:
     """Stores messages that all have one key, one by one, ticking."""
     for number in range(first, end):
         stored(store, incoming(str(number), key="k"))
-        store.tick(1000)
+        tick(store)
         sync(store)
 
 
@@ -204,7 +204,7 @@ def test_many_queues_some_of_which_end_and_come_again(monkeypatch: pytest.Monkey
             if wanted == f"t{number % 3}":
                 expected[key].append(body)
         sync(store)
-        store.tick(1000)
+        tick(store)
     rest(store)
     assert any(chunk.level for chunk in store._keys.chunks)
     for key, wanted in expected.items():
@@ -220,7 +220,7 @@ def test_messages_are_found_by_key_as_before() -> None:
     store = opened(disk, ONE_SEGMENT)
     for number in range(300):
         stored(store, incoming(str(number), key=f"k{number % 5}"))
-        store.tick(1000)
+        tick(store)
         sync(store)
     rest(store)
     assert any(chunk.level for chunk in store._keys.chunks)
@@ -341,7 +341,7 @@ def test_the_work_goes_in_bounded_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
     most = steps = 0
     while store._merging._work:
         before = disk.calls["pread"]
-        store.tick(1000)
+        tick(store)
         most = max(most, disk.calls["pread"] - before)
         steps += 1
         assert bodies(store) == sent
@@ -513,13 +513,13 @@ def test_a_disk_without_room_is_tried_again_later_and_harms_nothing(caplog: pyte
         sent += fill(store, 1, start=len(sent))
     disk.capacity = disk.used()
     for _ in range(30):
-        store.tick(2000)
+        tick(store, 2000)
     assert "No space left" in caplog.text
     assert len(caplog.records) == 1
     assert all(chunk.level == 0 for chunk in store._keys.chunks)
     disk.capacity = None
     for number in range(30):
-        store.tick(2000 + RETRY_MS + number)
+        tick(store, 2000 + RETRY_MS + number)
     assert store._keys.chunks[0].level == 1
     assert bodies(store) == sent
 
@@ -589,8 +589,9 @@ def test_retention_takes_chunks_away_from_a_merge_at_any_moment(monkeypatch: pyt
         moments.append((store._merging._work is None, store._merging._counts))
         stored(store, incoming("late"), now_ms=1_000_000)
         sync(store)
-        while not store.removals:
+        while (due := store.removal_due(1_000_000)) is None:
             store.tick(1_000_000)
+        store.remove_before(due.end)
         rest(store, 40)
         on_disk = [chunk_path(chunk.number) for chunk in store._keys.chunks]
         assert chunks_on(disk) == on_disk

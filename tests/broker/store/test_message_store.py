@@ -26,8 +26,10 @@ from tests.broker.store.store_rig import (
     incoming,
     messages,
     opened,
+    retain,
     stored,
     sync,
+    tick,
 )
 from tests.simulation.disk import SimDisk
 
@@ -220,12 +222,12 @@ def test_on_a_full_disk_a_merge_makes_room_and_is_done_when_there_is_more(monkey
     store, sent = merging_store(disk, monkeypatch)
     disk.capacity = disk.used()
     sent += filled(store)
-    store.tick(1000)
+    tick(store)
     assert (store._merging._work, disk.draft_bytes) == (None, 0)
     disk.capacity = None
     sent += fill(store, 1, start=len(sent))
     for _ in range(50):
-        store.tick(1000 + merging.RETRY_MS)
+        tick(store, 1000 + merging.RETRY_MS)
     assert store._keys.chunks[0].level == 1
     assert bodies(store) == sent
 
@@ -241,7 +243,7 @@ def test_on_a_full_disk_a_merge_that_counts_still_removes_its_sources(monkeypatc
     sent += filled(store)
     for _ in range(2 * len(sources)):
         disk.capacity = min(disk.capacity, disk.used())  # others take what becomes free
-        store.tick(1000)
+        tick(store)
     assert store.is_full
     assert not sources & set(disk.paths("index"))
     assert bodies(store) == sent
@@ -277,7 +279,7 @@ def test_offset_commits_still_work_on_a_full_disk() -> None:
         segment_bytes=1 << 16, reserve_step_bytes=2048, emergency_bytes=1024, chunk_bytes=1 << 15, retention_s=0.0
     )
     store = opened(disk, settings)
-    store.tick(1000)
+    tick(store)
     disk.capacity = disk.used()
     with contextlib.suppress(StorageFull):
         while True:
@@ -319,7 +321,7 @@ def test_a_store_whose_folder_was_taken_from_it_stops_and_writes_nothing_there_a
     disk.lost = "data/lock was removed"
     paths, changes = disk.paths(), disk.calls["any"]
     with pytest.raises(StorageFailed, match=r"not this broker's any more: data/lock was removed"):
-        store.tick(1000 + HOLD_CHECK_MS)
+        tick(store, 1000 + HOLD_CHECK_MS)
     with pytest.raises(StorageFailed):
         store.append([incoming("late")], 3000)
     store.close(3000)
@@ -347,13 +349,13 @@ def test_after_silence_a_seal_carries_the_watermark_once() -> None:
     store = opened(SimDisk())
     stored(store, incoming("a"), now_ms=1000)
     before = store.written
-    store.tick(1010)
+    tick(store, 1010)
     assert store.written == before
-    store.tick(1100)
+    tick(store, 1100)
     sealed = store.written
     assert sealed > before
     sync(store)
-    store.tick(1200)
+    tick(store, 1200)
     assert store.written == sealed
 
 
@@ -361,12 +363,12 @@ def test_room_is_prepared_while_nobody_writes() -> None:
     disk = SimDisk()
     store = opened(disk)
     stored(store, incoming("a"), now_ms=1000)
-    store.tick(1000 + QUIET_MS - 1)
+    tick(store, 1000 + QUIET_MS - 1)
     assert "write_back" not in disk.calls
-    store.tick(1000 + QUIET_MS)
+    tick(store, 1000 + QUIET_MS)
     assert disk.calls["write_back"] == 1
     stored(store, incoming("b"), now_ms=2000)
-    store.tick(2000)
+    tick(store, 2000)
     assert disk.calls["write_back"] == 1
 
 
@@ -451,11 +453,11 @@ def test_retention_looks_at_each_queue_once_however_many_chunks_go(monkeypatch: 
     chunks = len(disk.paths("index"))
     index = store._index
     looked = index._queues = Looked(index._queues)
-    store._retain(1_000_000, None)
+    retain(store, 1_000_000)
     assert len(disk.paths("index")) <= chunks - 8
     assert store.start > 0
     assert looked.count == len(index) == 21
-    store._retain(1_000_000, None)
+    retain(store, 1_000_000)
     assert looked.count == 21, "nothing more goes"
     first = store.bounds("t:0").min
     assert all(bodies(store, key) == sent[first:] for key in list(looked))
@@ -467,25 +469,26 @@ def test_retention_by_age_waits_for_the_slowest_reader() -> None:
     )
     store = opened(SimDisk(), settings)
     fill(store, 100)
-    store.tick(1_000_000, needed_from=0)
+    retain(store, 1_000_000, needed_from=0)
     assert store.bounds("t:0").min == 0
-    store.tick(1_000_000, needed_from=store.written)
+    retain(store, 1_000_000, needed_from=store.written)
     assert store.bounds("t:0").min > 0
-    assert [removal.forced for removal in store.removals] == [False]
+    assert store._folds.removed.before == store.start
 
 
-def test_retention_by_size_announces_what_a_reader_still_needed() -> None:
+def test_retention_by_size_announces_what_a_reader_still_needed(caplog: pytest.LogCaptureFixture) -> None:
     settings = StoreSettings(
         segment_bytes=8192, reserve_step_bytes=2048, emergency_bytes=0, chunk_bytes=3000, retention_bytes=10_000
     )
     store = opened(SimDisk(), settings)
     for number in range(100):
         stored(store, incoming(str(number).ljust(100)))
-        store.tick(1000, needed_from=0)
+        tick(store, 1000, needed_from=0)
         sync(store)
-    assert store.removals
-    assert all(removal.forced for removal in store.removals)
-    assert store.removals[-1].end == store.start
+    told = [record.message for record in caplog.records]
+    assert told
+    assert all("which a reader still needs" in line for line in told)
+    assert store._folds.removed.before == store.start > 0
 
 
 def test_a_segment_that_cannot_be_removed_is_told_once_and_counts_as_removed_when_it_is_gone(
@@ -498,20 +501,20 @@ def test_a_segment_that_cannot_be_removed_is_told_once_and_counts_as_removed_whe
     store = opened(disk, settings)
     fill(store, 200)
     for _ in range(50):
-        store.tick(1000, needed_from=0)  # its chunks are merged
+        tick(store, 1000, needed_from=0)  # its chunks are merged
+    stored(store, incoming("late"))
+    tick(store, 1_000_000)
+    sync(store)
     for _ in range(5):
         disk.fail("remove", errno.EACCES)
-        store.tick(1_000_000, needed_from=0)
-        disk.fail("remove", errno.EACCES)
-        store.tick(1_000_000, needed_from=None)
-    assert (store.start, store.removals) == (0, [])
+        tick(store, 1_000_000)
+    assert store.start == 0
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     disk.fail("remove", errno.EACCES, after=1)
-    store.tick(1_000_000)
-    store.tick(1_000_000)
-    first, second = store.removals
-    assert (first.start, first.end) == (0, 8192)
-    assert (second.start, second.end) == (8192, store.start)
+    tick(store, 1_000_000)
+    assert store.start == 8192
+    tick(store, 1_000_000)
+    assert store.start == store._folds.removed.before > 8192
 
 
 def test_retention_never_takes_what_is_not_sealed_yet() -> None:
@@ -523,10 +526,10 @@ def test_retention_never_takes_what_is_not_sealed_yet() -> None:
     for number in range(100):
         stored(store, incoming(str(number).ljust(100)))
         disk.fail("replace", errno.EIO)
-        store.tick(1000)
+        tick(store)
     sync(store)
     assert store.start == 0
     disk.kill()  # nothing fails any more
     for _ in range(10):
-        store.tick(1000 + RETRY_MS)
+        retain(store, 1000 + RETRY_MS)
     assert 0 < store.start <= store.sealed

@@ -12,7 +12,7 @@ from broker.store.frames import is_good
 from broker.store.message_store import MessageStore
 from broker.store.settings import StoreSettings
 from penstock.protocol.message import ENTRY, STORED_AT, decode_batch, tag_hash
-from tests.broker.store.store_rig import bodies, fill, incoming, messages, opened, stored
+from tests.broker.store.store_rig import bodies, fill, incoming, messages, opened, stored, tick
 from tests.simulation.disk import SimDisk
 
 WIDE = StoreSettings(
@@ -138,7 +138,7 @@ def test_a_search_by_time_passes_sealed_and_unsealed_entries() -> None:
     store = opened(SimDisk())
     for number in range(120):
         stored(store, incoming(str(number).ljust(80)), now_ms=1000 + number * 10)
-        store.tick(1000)
+        tick(store)
     assert store.sealed > 0
     assert [store.seek_time("t:0", at) for at in (0, 1000, 1001, 1500, 2190, 2191)] == [0, 0, 1, 50, 119, 120]
 
@@ -158,7 +158,7 @@ def test_the_offset_at_a_position_is_that_of_the_next_message_sealed_or_not() ->
     store = opened(SimDisk())
     for number in range(120):
         stored(store, incoming(str(number).ljust(80)))
-        store.tick(1000)
+        tick(store)
     assert store.sealed > 0
     for offset in range(120):
         position = store.position_of("t:0", offset)
@@ -194,7 +194,7 @@ def test_a_find_of_one_message_reads_little_though_very_many_have_its_key(before
     store = opened(disk, WIDE)
     for number in range(1500):
         stored(store, incoming(str(number), key="k"))
-    store.tick(1000)
+    tick(store)
     rows = sum([chunk.size - chunk.directory_bytes for chunk in store._keys.chunks])
     assert rows > 30_000, "most of it is in index chunks"
     disk.bytes_read = 0
@@ -222,7 +222,7 @@ def test_a_search_is_bounded_and_its_pages_hold_every_message_once(
     store = opened(SimDisk())
     for number in range(200):
         stored(store, incoming(str(number), key="k" if number % 3 else "other"), now_ms=1000 + number)
-        store.tick(1000 + number)
+        tick(store, 1000 + number)
     assert len(store._keys.chunks) >= 5, "most of it is in index chunks"
     wanted = [b"%d" % number for number in reversed(range(200)) if number % 3 and times[0] <= 1000 + number < times[1]]
     assert found_in_pages(store, "k", *times, 1000) == [wanted]

@@ -35,6 +35,7 @@ from tests.broker.store.store_rig import (
     segment_paths,
     stored,
     sync,
+    tick,
 )
 from tests.simulation.disk import PowerCut, SimDisk
 
@@ -106,7 +107,7 @@ def test_rot_in_the_last_batch_is_told_from_a_torn_tail_by_the_seal() -> None:
     disk = SimDisk()
     store = opened(disk)
     sent = fill(store, 3)
-    store.tick(2000)
+    tick(store, 2000)
     sync(store)
     disk.flip("log/00000000000000000000.log", store.position_of("t:0", 2) + 100)
     disk.kill()
@@ -123,7 +124,7 @@ def test_the_offset_of_a_lost_message_is_never_another_messages() -> None:
     sent = fill(store, 3)
     last = store.position_of("t:0", 2)
     store.append([incoming(b"of another queue", queue_id=1)], 1500)
-    store.tick(2000)
+    tick(store, 2000)
     sync(store)
     disk.flip("log/00000000000000000000.log", last + 100)
     for number in range(3):
@@ -326,7 +327,7 @@ def test_how_large_the_state_is_is_known_from_the_start_on() -> None:
     sealed = again.sealed
     for _ in range(5):  # more than a chunk, and less than a quarter of the state
         fill(again, 100)
-        again.tick(1000)
+        tick(again)
         sync(again)
     assert again.written > sealed + 2 * settings.chunk_bytes
     assert again.sealed == sealed
@@ -485,13 +486,22 @@ def test_on_a_full_disk_retention_makes_room_first_and_then_says_where_the_log_b
     store.close(1000)
     store = opened(disk, RETAINED)
     disk.capacity = disk.used()
+    for size in (100, 1):
+        with contextlib.suppress(StorageFull):  # what was reserved before can still be filled
+            while True:
+                stored(store, incoming("x" * size))
     before = disk.used()
-    store.tick(1000)
+    tick(store)
     assert store.start > 0
     assert disk.used() < before
+    assert store._folds.removed.before == 0
     store.tick(1000)
     disk.kill()
-    assert opened(disk, RETAINED).missing == []
+    again = opened(disk, RETAINED)
+    assert again.missing == []
+    disk.capacity = None
+    tick(again)
+    assert again._folds.removed.before == store.start
 
 
 def test_a_log_without_a_label_is_of_an_older_version_and_taken_up_from_where_it_begins() -> None:
@@ -648,7 +658,7 @@ def test_chunks_behind_the_starting_point_are_not_known() -> None:
     store = opened(disk)
     for number in range(70):
         stored(store, incoming(str(number), key="k"))
-        store.tick(1000)
+        tick(store)
         sync(store)
     disk.delete(disk.paths("checkpoint")[-1])
     disk.kill()
@@ -976,7 +986,7 @@ def test_on_a_full_disk_what_has_moved_behind_damage_is_told_to_nobody_before_th
     disk.capacity = None
     assert again.take_readable() == []
     for _ in range(3):
-        again.tick(1000 + RETRY_MS)
+        tick(again, 1000 + RETRY_MS)
         sync(again)
     assert again.take_readable() == ["~all"]
     now = given(again, "~all")

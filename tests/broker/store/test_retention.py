@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from broker.store.retention import Removal, segments_to_drop
+from broker.kernel.fold import fact_record
+from broker.lineage.removals import Removals
+from broker.store.records import REMOVED_TOPIC
+from broker.store.retention import Removal, removed_by, segments_to_drop
 from broker.store.settings import StoreSettings
+from penstock.protocol.message import encode_record
+from tests.broker.store.store_rig import pack_frame
 
 BASES = [0, 100, 200, 300]
 FIRST_MS = {100: 1000, 200: 2000, 300: 3000}
@@ -59,3 +64,10 @@ def test_a_segment_without_a_keyframe_goes_with_the_next_that_has_one() -> None:
     assert removal(bytes_max=200, without=(200,)) == Removal(0, 300, False)
     assert removal(bytes_max=1, without=(100, 200)) == Removal(0, 300, False)
     assert removal(bytes_max=1, without=(100, 200, 300)) is None
+
+
+def test_only_the_record_of_a_removal_removes() -> None:
+    record = fact_record(REMOVED_TOPIC, Removals.fact(300)).record
+    assert removed_by(pack_frame(record, 0, 0, 900, 1, 1, 0), 900) == 300
+    told = encode_record(b"t", REMOVED_TOPIC.encode(), b"")
+    assert removed_by(pack_frame(told, 0, 0, 900, 1, 1, 0), 900) == 0

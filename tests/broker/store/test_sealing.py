@@ -20,7 +20,7 @@ from broker.store.scan import Scan
 from broker.store.sealing import INDEX_SHARE, KEYFRAME_SHARE, PARTS_PER_STEP, RETRY_MS, STRETCH
 from broker.store.state import checkpoint_path, decode_checkpoint, decode_state, stored_positions
 from penstock.protocol.message import FRAME_HEAD_BYTES, record_body
-from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, command, fill, incoming, opened, stored, sync
+from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, command, fill, incoming, opened, stored, sync, tick
 from tests.simulation.disk import SimDisk
 
 
@@ -54,10 +54,10 @@ def test_nothing_is_sealed_before_it_is_durable() -> None:
     store = opened(disk)
     for number in range(60):
         store.append([incoming(str(number) * 50)], 1000)
-        store.tick(1000)
+        tick(store)
     assert disk.paths("index") == []
     sync(store)
-    store.tick(1000)
+    tick(store)
     assert disk.paths("index") != []
 
 
@@ -71,10 +71,10 @@ def test_a_queue_that_ended_before_its_entries_were_sealed_lives_again_if_its_en
         while not store._sealing._plans:
             sent.append(str(len(sent)).encode() * 20)
             store.append([incoming(sent[-1])], 1000)
-            store.tick(1000)
+            tick(store)
         sync(store)
         store.append([command("-all")], 1000)
-        store.tick(1000)
+        tick(store)
         disk.write_back("index")
         disk.write_back("checkpoint")
         disk.lose_power()
@@ -91,14 +91,14 @@ def test_an_index_that_cannot_be_written_waits_and_harms_nothing() -> None:
     for number in range(40):
         disk.fail("replace", errno.EIO)
         stored(store, incoming(str(number).rjust(100)))
-        store.tick(1000)
+        tick(store)
         sync(store)
     assert disk.paths("index") == []
     disk.kill()
     sent = [str(number).rjust(100).encode() for number in range(40)]
     assert bodies(store) == sent
     for _ in range(5):
-        store.tick(1000 + RETRY_MS)
+        tick(store, 1000 + RETRY_MS)
     assert disk.paths("index") != []
     assert bodies(store) == sent
 
@@ -141,14 +141,14 @@ def test_an_index_that_cannot_be_written_any_more_is_told_once_and_holds_few_pla
     for number in range(60, 300):
         sent += fill(store, 1, start=number)
         now_ms += RETRY_MS // 10
-        store.tick(now_ms)
+        tick(store, now_ms)
     assert (store.index_trouble, store.sealed) == ("Read-only file system", sealed)
     assert caplog.text.count(LINE) == 1
     assert len(store._sealing._plans) <= 2
     assert bodies(store) == sent
     disk.read_only = set()
     for _ in range(5):
-        store.tick(now_ms + RETRY_MS)
+        tick(store, now_ms + RETRY_MS)
         sync(store)
     assert store.index_trouble == ""
     assert caplog.text.count("the index can be written again") == 1
@@ -166,7 +166,7 @@ def test_a_checkpoint_holds_the_state_at_its_own_position() -> None:
         store._sealing.plan_if_due(store.written)
     opening = store.written
     stored(store, command("+late t"))
-    store.tick(1000)
+    tick(store)
     position = stored_positions(disk, "checkpoint", ".ckpt")[-1]
     assert position <= opening
     snapshot = decode_checkpoint(disk.read(checkpoint_path(position)), position)
@@ -182,7 +182,7 @@ def test_a_checkpoint_knows_no_message_that_came_behind_it() -> None:
     position = store.written
     stored(store, *[incoming(str(number)) for number in range(5)])
     while store.sealed < position:
-        store.tick(1000)
+        tick(store)
     snapshot = decode_checkpoint(disk.read(checkpoint_path(position)), position)
     assert snapshot is not None
     assert [row.next for row in decode_state(snapshot).queues] == [5]
@@ -310,7 +310,7 @@ def test_retention_goes_on_with_a_state_that_no_segment_holds_and_the_log_alone_
     most = 0
     for number in range(2500):
         stored(store, incoming("x" * 100))
-        store.tick(1000)
+        tick(store)
         if number > 2000:
             most = max(most, store.written - store.start)
     assert most <= (KEYFRAME_SHARE + 2) * LARGE + 3 * SMALL.segment_bytes
@@ -333,7 +333,7 @@ def test_a_segment_that_was_full_before_its_state_was_made_into_bytes_has_a_keyf
     while store._log.active.base == base:  # nobody ticks meanwhile
         stored(store, incoming("x" * 200))
     for _ in range(20):
-        store.tick(1000)
+        tick(store)
         sync(store)
     disk.kill()
     assert keyframes_of(disk)[base][0] >= base + SMALL.segment_bytes
@@ -351,7 +351,7 @@ def test_where_that_has_no_room_for_it_either_the_keyframe_is_in_the_third_segme
     while store._log.active.base == base or store._log.room() > 900:  # nobody ticks meanwhile
         stored(store, incoming("x" * 200))
     for _ in range(20):
-        store.tick(1000)
+        tick(store)
         sync(store)
     disk.kill()
     segments = open_segments(disk, SMALL)
@@ -375,7 +375,7 @@ def test_a_long_keyframe_is_written_a_few_parts_at_a_time_also_while_others_wait
     for _ in range(2000):
         stored(store, incoming("x" * 100))
         before = len(writes)
-        store.tick(1000)
+        tick(store)
         most = max(most, len(writes) - before)
     assert most == PARTS_PER_STEP
     assert len(writes) > PARTS_PER_STEP
@@ -388,9 +388,9 @@ def test_a_keyframe_that_was_cut_short_anywhere_leaves_a_log_that_is_whole() -> 
         expected = dict(store._sealing._folds.retained)  # type: ignore[attr-defined]
         while store._log.active.base < KEYFRAME_SHARE * LARGE:
             stored(store, incoming("x" * 200))
-            store.tick(1000)
+            tick(store)
         for _ in range(number):
-            store.tick(1000)
+            tick(store)
         (disk.lose_power if number % 2 else disk.kill)()
         for again in range(2):
             if again:
@@ -432,9 +432,9 @@ def test_a_large_state_is_written_less_often_so_that_it_costs_no_more_than_a_few
     store = opened(disk, replace(SMALL, segment_bytes=1 << 20))
     for number in range(20):
         stored(store, incoming("x" * SMALL.chunk_bytes, topic=f"kept{number}", retain=True))
-        store.tick(1000)
+        tick(store)
     for _ in range(5):
-        store.tick(1000)
+        tick(store)
         sync(store)
     before, made = store.sealed, disk.calls["replace"]
     while store.sealed == before:

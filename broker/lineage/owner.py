@@ -1,0 +1,67 @@
+"""The owner of a log: decides what the log needs besides what is asked of the broker, and appends it.
+
+Seals, growth behind damage and removals are records, and only who leads a log writes records. A store that nobody owns
+appends nothing, however time passes: it does what the records say that it reads (``MessageStore.tick``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+from broker.kernel.fold import fact_record
+from broker.lineage.removals import TOPIC, Removals
+from broker.store.message_store import MessageStore
+from broker.store.records import Folds
+from penstock.errors import StorageFull
+
+_log = logging.getLogger(__name__)
+
+
+class LogOwner:
+    """The upkeep of a log by its owner, a bounded piece per call.
+
+    Args:
+        store: the log's, on this node.
+        folds: what the log says.
+    """
+
+    def __init__(self, store: MessageStore, folds: Folds) -> None:
+        self._store = store
+        self._folds = folds
+        store.own()
+
+    def tick(self, now_ms: int, age_ms: int, needed_from: int | None = None) -> None:
+        """Lets the log grow behind damage, writes the watermark down after silence, applies retention.
+
+        ``age_ms``: the time by which retention judges ages. ``needed_from``: the position up to which all named readers
+        have read; None without readers. Raises ``StorageFailed``.
+        """
+        store = self._store
+        if store.has_failed:
+            return
+        with contextlib.suppress(StorageFull):  # tried again at the next tick
+            store.grow(now_ms)
+            if store.is_silent(now_ms):
+                store.seal(now_ms)
+        with contextlib.suppress(StorageFull):
+            self._retain(now_ms, age_ms, needed_from)
+
+    def _retain(self, now_ms: int, age_ms: int, needed_from: int | None) -> None:
+        """Removes by a record; the store carries it out once that is committed. On a full disk it is the other way
+        round: the removal makes room for its record."""
+        store = self._store
+        if self._folds.removed.before < store.start and not store.lacks_beginning:
+            self._say_removed(store.start, now_ms)  # on a full disk, or by an older version
+        removal = store.removal_due(age_ms, needed_from)
+        if removal is None or removal.end <= self._folds.removed.before:
+            return
+        if removal.forced:
+            _log.warning("retention removes positions %d to %d, which a reader still needs", removal.start, removal.end)
+        try:
+            self._say_removed(removal.end, now_ms)
+        except StorageFull:
+            store.remove_before(removal.end)
+
+    def _say_removed(self, before: int, now_ms: int) -> None:
+        self._store.append([fact_record(TOPIC, Removals.fact(before))], now_ms)
