@@ -77,7 +77,7 @@ class Halves:
         return [ROUND, id, is_asked]
 
     @staticmethod
-    def park(id: int, reason: str) -> list[Any]:
+    def set_aside(id: int, reason: str) -> list[Any]:
         """Body of the record that leaves a half to an operator."""
         return [PARK, id, reason]
 

@@ -269,7 +269,7 @@ class TransactionRequests:
         return True
 
     def _park(self, id: int, reason: str) -> None:
-        self._store.append([fact_record(TOPIC, Halves.park(id, reason))], self._now_ms)
+        self._store.append([fact_record(TOPIC, Halves.set_aside(id, reason))], self._now_ms)
         self._schedule.drop(id)
         half = self._halves.get(id)
         if half is not None and reason == NOT_ASKED:

@@ -42,7 +42,7 @@ def test_rounds_and_checks_are_counted_apart_and_begin_anew_when_a_half_is_reope
     half = begin(halves, 1)
     take(halves, Halves.round(1, is_asked=True))
     take(halves, Halves.round(1, is_asked=False))
-    take(halves, Halves.park(1, "why"))
+    take(halves, Halves.set_aside(1, "why"))
     assert halves.get(1) == half._replace(rounds=2, checks=1, parked="why")
     take(halves, Halves.reopen(1))
     assert halves.get(1) == half
@@ -97,7 +97,7 @@ def test_any_mix_of_facts_gives_the_state_of_the_model_live_and_restored(steps: 
                 old = model[id]
                 model[id] = old._replace(rounds=old.rounds + 1, checks=old.checks + number % 2)
         else:
-            take(halves, Halves.park(id, "why"))
+            take(halves, Halves.set_aside(id, "why"))
             if id in model:
                 model[id] = model[id]._replace(parked="why")
         assert dict(halves.items()) == model
