@@ -66,9 +66,12 @@ class Topics:
         """Whether a topic was made by its first message."""
         return topic in self._by_message
 
-    def ends_of(self, topic: str) -> Sequence[int]:
-        """Where the queues of a deleted topic ended; none where that is not kept."""
-        return self._gone.get(topic, ())
+    def ended(self, topic: str) -> dict[int, int]:
+        """Where queues of a topic ended that are not there now, by their numbers, as far as that is kept: those of a
+        deleted one, and those that one had which was made again with fewer."""
+        known = self._topics.get(topic)
+        ends = self._gone.get(topic, ()) if known is None else self._begins.get(topic, ())
+        return {number: end for number, end in enumerate(ends) if known is None or number >= known.queues}
 
     def since(self, version: int) -> list[TopicInfo] | None:
         """All topics that have changed since a version; those that are gone have 0 queues. ``None`` where that is not

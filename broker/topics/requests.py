@@ -70,12 +70,12 @@ class TopicRequests:
     def describe(self, request: DescribeTopic, now: float, now_ms: int) -> Outcome:
         """Configuration and bounds; with ``create``, policy may create the topic."""
         known = self._topics.get(request.topic)
+        ended = self._ended(request.topic) if request.gone else ()
         if known is not None:
             self.note_asked(request.topic)
-            return Now(self._detail(known))
-        ends = self._topics.ends_of(request.topic) if request.gone else ()
-        if ends:
-            return Now(self._gone_detail(request.topic, ends))
+            return Now(self._detail(known, ended))
+        if ended:
+            return Now(TopicDetail(request.topic, 0, "", ended, self._state.identity.log_id))
         if not request.create:
             raise TopicNotFound(f"there is no topic {request.topic}", hint="penstock topic create makes one")
         self.auto_create(request.topic, now_ms, is_anonymous=request.is_anonymous)
@@ -209,11 +209,11 @@ class TopicRequests:
         for number in range(topic.queues):
             self._store.ensure_queue(topic.topic, number)
 
-    def _detail(self, topic: TopicInfo) -> TopicDetail:
+    def _detail(self, topic: TopicInfo, ended: tuple[Bounds, ...] = ()) -> TopicDetail:
         bounds = tuple(self._store.bounds(topic_queue(topic.topic, number)) for number in range(topic.queues))
-        return TopicDetail(topic.topic, topic.queues, topic.level, bounds, self._state.identity.log_id)
+        return TopicDetail(topic.topic, topic.queues, topic.level, bounds + ended, self._state.identity.log_id)
 
-    def _gone_detail(self, topic: str, ends: Iterable[int]) -> TopicDetail:
-        """Of a deleted topic: each queue ends where it ended, and has nothing."""
-        bounds = tuple([Bounds(topic_queue(topic, number), end, end, end) for number, end in enumerate(ends)])
-        return TopicDetail(topic, 0, "", bounds, self._state.identity.log_id)
+    def _ended(self, topic: str) -> tuple[Bounds, ...]:
+        """Queues that were deleted: each is empty, and where it ended."""
+        ended = self._topics.ended(topic).items()
+        return tuple([Bounds(topic_queue(topic, number), end, end, end) for number, end in ended])

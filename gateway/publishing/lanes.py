@@ -219,14 +219,17 @@ class ClientQueue:
 
 class TopicLanes:
     """The brokers of one topic; none while they are being looked up. ``waiting``: the queues with something for it, in
-    order; while it holds one a look-up is out, or comes with the next ``retry``."""
+    order; while it holds one a look-up is out, or comes with the next ``retry``. ``is_used``: something was published
+    there since that was last asked. ``reserve``: the brokers before they were forgotten."""
 
-    __slots__ = ("lanes", "name", "waiting")
+    __slots__ = ("is_used", "lanes", "name", "reserve", "waiting")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.lanes: list[Lane] = []
         self.waiting: dict[ClientQueue, None] = {}
+        self.is_used = False
+        self.reserve: list[Lane] = []
 
 
 class NameRoute:
@@ -245,6 +248,7 @@ class NameRoute:
         self.tail = record_tail(self.topic_bytes, record_properties(name, key, client_id))
 
     def lane(self) -> Lane | None:
+        self.topic.is_used = True
         lanes = self.topic.lanes
         if len(lanes) == 1:
             return lanes[0]

@@ -5,6 +5,9 @@ waits, and all that the same client publishes after it waits behind it (``Client
 messages in their order, and a will behind what its client had published. The topics of all messages that wait are
 looked up at once. What may pass (no broker can be reached) is asked again by ``look_again``; what is to be acknowledged
 waits for that, the rest is given up. A device that has something here is not read.
+
+A topic to which nothing was published for ``IDLE_S``, or that its broker does not have any more, is looked up anew: it
+may have been deleted, and is made again as any other.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from gateway.publishing.lanes import ClientQueue, Lane, NameRoute, TopicLanes, U
 from penstock.errors import NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
 from penstock.protocol.requests.topics import DescribeTopic
 
+IDLE_S: Final = 300.0
+_AWAY: Final = frozenset({TimedOut.code, Unavailable.code})
 _PASSING: Final = frozenset({NoRoute.code, TimedOut.code, Unavailable.code})
 
 
@@ -43,6 +48,7 @@ class Placing:
         self._topics: dict[str, TopicLanes] = {}
         self._queues: dict[str, ClientQueue] = {}  # by client id; none is empty
         self._unfound: list[TopicLanes] = []  # to be looked up again
+        self._swept_at = 0.0
 
     def topic(self, name: str) -> TopicLanes:
         """The brokers of a topic, to be looked up when something is published there."""
@@ -50,6 +56,22 @@ class Placing:
         if topic is None:
             topic = self._topics[name] = TopicLanes(name)
         return topic
+
+    def forget(self, name: str) -> None:
+        """A broker does not have this topic."""
+        topic = self._topics.get(name)
+        if topic is not None:
+            topic.lanes, topic.reserve = [], []
+
+    def sweep(self, now: float) -> None:
+        """Forgets the brokers of topics that were not used for a while."""
+        if now - self._swept_at < IDLE_S:
+            return
+        self._swept_at = now
+        for topic in self._topics.values():
+            if not topic.is_used and topic.lanes:
+                topic.lanes, topic.reserve = [], topic.lanes
+            topic.is_used = False
 
     def is_behind(self, client_id: str) -> bool:
         """Whether something of a client waits, so that what it publishes next waits behind it."""
@@ -64,11 +86,14 @@ class Placing:
         if publication.device is not None:
             publication.device.hold_reading()
         if route.lane() is None:
-            topic = route.topic
-            is_asked = len(topic.waiting) > 0
-            topic.waiting[queue] = None
-            if not is_asked:
-                self._find(topic)
+            self._wait_for(route.topic, queue)
+
+    def _wait_for(self, topic: TopicLanes, queue: ClientQueue) -> None:
+        """Has a queue wait for the brokers of a topic, which is looked up unless it is already."""
+        is_asked = len(topic.waiting) > 0
+        topic.waiting[queue] = None
+        if not is_asked:
+            self._find(topic)
 
     def _find(self, topic: TopicLanes) -> None:
         self._brokers.find(topic.name, partial(self._found, topic), partial(self._ask_to_make, topic))
@@ -86,11 +111,15 @@ class Placing:
         return request
 
     def _found(self, topic: TopicLanes, found: list[Broker] | PenstockError) -> None:
-        if isinstance(found, PenstockError):
+        if isinstance(found, PenstockError) and not (topic.reserve and found.code in _AWAY):
             self._not_found(topic, found)
             return
         waiting, topic.waiting = topic.waiting, {}
-        topic.lanes = [self._lane_of(broker) for broker in found]
+        if isinstance(found, PenstockError):  # no name server answers: the brokers may
+            topic.lanes = topic.reserve
+        else:
+            topic.lanes = [self._lane_of(broker) for broker in found]
+        topic.reserve = []
         self._go_on(list(waiting))
 
     def _go_on(self, queues: list[ClientQueue]) -> None:
@@ -104,6 +133,7 @@ class Placing:
             route, publication = queue.items[0]
             lane = route.lane()
             if lane is None:
+                self._wait_for(route.topic, queue)  # its brokers may have been forgotten while this stood behind others
                 return
             queue.items.popleft()
             if not queue.items:

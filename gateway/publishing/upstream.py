@@ -29,8 +29,8 @@ from gateway.publishing.lanes import NONE, Batch, Lane, NameRoute, Publisher, Un
 from gateway.publishing.placing import Placing
 from gateway.sessions.session_state import Will
 from gateway.shards.rounds import Rounds, Stage
-from penstock.errors import Busy, Fenced, InvalidMessage, PenstockError, StorageFull, Unavailable
-from penstock.protocol.message import FLAG_QOS, FLAG_RETAIN, NEVER, PROPERTIES_BYTES_MAX, record_tail
+from penstock.errors import Busy, Fenced, InvalidMessage, PenstockError, StorageFull, TopicNotFound, Unavailable
+from penstock.protocol.message import FLAG_QOS, FLAG_RETAIN, NEVER, PROPERTIES_BYTES_MAX, record_tail, topic_of_tail
 from penstock.protocol.requests.given import GivenRuns
 from penstock.protocol.requests.messages import Appended
 from penstock.protocol.requests.request import Result
@@ -253,6 +253,8 @@ class Upstream(Stage):
         lane, marks = batch.lane, batch.marks
         again = len(marks) if again_from is None else again_from
         self.stored += len(marks) - len(codes)
+        if TopicNotFound.code in codes.values():
+            self._forget_topics(batch, codes)
         overtaken = {kept.device for kept in lane.kept if kept.number < batch.number}
         begin = 0
         for run, device, first in zip(batch.runs, batch.devices, batch.firsts, strict=True):
@@ -272,6 +274,14 @@ class Upstream(Stage):
                 else:
                     device.refused(number, marks[at], code)
             device.answered(run.size)
+
+    def _forget_topics(self, batch: Batch, codes: dict[int, int]) -> None:
+        """Looks the topics up anew that the broker does not have."""
+        at = 0
+        for run in batch.runs:
+            if codes.get(at) == TopicNotFound.code:
+                self._placing.forget(topic_of_tail(run.tail))
+            at += len(run.bodies)
 
     # ------------------------------------------------------------ lives
 
@@ -331,6 +341,7 @@ class Upstream(Stage):
         connection has left here was never acknowledged and is given up."""
         self._append_again()
         self._placing.look_again()
+        self._placing.sweep(self.rounds.now)
 
     def _append_again(self) -> None:
         """A device that has something else out waits until that is answered: it may have overtaken what is kept."""

@@ -50,7 +50,7 @@ class Consumer:
         self._routes = Routes(servers, timeout_s)
         self._exchange = Exchange()
         limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
-        self._pulls = Pulls(self._exchange, limits, self._clock, self._rng)
+        self._pulls = Pulls(self._exchange, limits, self._clock, self._rng, is_member=True)
         self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", start, session_s)
         self._members: dict[str, Member] = {}
         self._look_again = 0.0

@@ -15,7 +15,7 @@ from penstock.blocking.pulls import Pulls, bounds_of
 from penstock.client.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership, begin_unset
 from penstock.client.positions import UNSET, Position
 from penstock.client.retry import BackOff
-from penstock.errors import Fenced, GroupNotFound, PenstockError
+from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound
 from penstock.protocol.received import queue_named
 from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
 from penstock.protocol.requests.request import Result
@@ -132,7 +132,7 @@ class Member:
         self.joined = True
         try:
             self._begin_unset([position for position in new if position.offset == UNSET])
-        except Fenced:
+        except (Fenced, QueueNotFound):
             return  # there is a newer generation already, and the next watch brings it
         for position in new:
             self.held[position.queue.name] = position

@@ -15,7 +15,7 @@ from penstock.blocking.exchange import Exchange
 from penstock.blocking.link import BlockingLink
 from penstock.client.positions import Batch, Position, PullLimits
 from penstock.client.retry import BackOff
-from penstock.errors import OffsetOutOfRange, PenstockError
+from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.messages import BoundsReply, OffsetReply, Pulled, QueryBounds, SeekTime
 from penstock.protocol.requests.request import Request, Result
@@ -29,9 +29,13 @@ WAIT_S_MAX = 1.0
 
 
 class Pulls:
-    """The queues that are read."""
+    """The queues that are read. ``is_member``: a group gives and takes them, so one whose topic was deleted is asked
+    for until it does."""
 
-    def __init__(self, exchange: Exchange, limits: PullLimits, clock: Clock, rng: Rng) -> None:
+    def __init__(
+        self, exchange: Exchange, limits: PullLimits, clock: Clock, rng: Rng, *, is_member: bool = False
+    ) -> None:
+        self._is_member = is_member
         self._exchange = exchange
         self._limits = limits
         self._clock = clock
@@ -122,7 +126,7 @@ class Pulls:
                 return
         except PenstockError as another:
             error = another
-        if not error.retryable:
+        if not (error.retryable or (self._is_member and isinstance(error, QueueNotFound))):
             self._failure = self._failure or error
             return
         self._failures[position] = self._failures.get(position, 0) + 1

@@ -16,7 +16,7 @@ from penstock.client.positions import UNSET
 from penstock.client.pulling import Held, Intake, bounds_of
 from penstock.client.retry import BackOff
 from penstock.client.wire_link import ask, call
-from penstock.errors import Fenced, GroupNotFound, PenstockError
+from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound
 from penstock.protocol.link import Link
 from penstock.protocol.received import queue_named
 from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
@@ -117,7 +117,7 @@ class Member:
         new = [self._hold(one) for one in self._holdings.apply(assignment)]
         try:
             await self._begin_unset([held for held in new if held.offset == UNSET])
-        except Fenced:
+        except (Fenced, QueueNotFound):
             return  # there is a newer generation already, and the next look brings it
         for held in new:
             self.held[held.queue.name] = held

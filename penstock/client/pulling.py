@@ -18,7 +18,7 @@ from penstock.client.positions import UNSET, Batch, Position, PullLimits, Start,
 from penstock.client.retry import BackOff
 from penstock.client.task_scope import TaskScope
 from penstock.client.wire_link import ask
-from penstock.errors import OffsetOutOfRange, PenstockError
+from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.protocol.link import Link
 from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.messages import BoundsReply, OffsetReply, Pulled, QueryBounds, SeekTime
@@ -44,10 +44,14 @@ class Held(Position):
 
 class Intake:
     """Pulls the queues that it is given and hands out what comes. With ``ends``, the end of all queues is the end;
-    else it waits for queues to be given."""
+    else it waits for queues to be given. ``is_member``: a group gives and takes them, so one whose topic was deleted is
+    asked for until it does."""
 
-    def __init__(self, tasks: TaskScope, limits: PullLimits, rng: Rng, *, ends: bool = False) -> None:
+    def __init__(
+        self, tasks: TaskScope, limits: PullLimits, rng: Rng, *, ends: bool = False, is_member: bool = False
+    ) -> None:
         self._ends = ends
+        self._is_member = is_member
         self._tasks = tasks
         self._limits = limits
         self._rng = rng
@@ -111,7 +115,7 @@ class Intake:
                     await self._pull_once(held)
                     failures = 0
                 except PenstockError as error:
-                    if not error.retryable:
+                    if not (error.retryable or (self._is_member and isinstance(error, QueueNotFound))):
                         self.fail(error)
                         break
                     failures += 1

@@ -211,6 +211,11 @@ def record_tail(topic: bytes, properties: bytes) -> bytes:
     return b"".join((len(topic).to_bytes(2, "big"), topic, _length_of(properties), properties))
 
 
+def topic_of_tail(tail: bytes) -> str:
+    """The topic in such a tail."""
+    return tail[2 : 2 + int.from_bytes(tail[:2], "big")].decode()
+
+
 def encode_message(message: Message, *, queue_id: int = ANY_QUEUE, born_ms: int = 0) -> bytes:
     """The record of a message to send.
 

@@ -121,7 +121,8 @@ class Cluster:
         return found
 
     def _of_absent(self, missing: Sequence[QueueKey]) -> dict[QueueKey, Extent]:
-        """Asks the brokers themselves for queues of which the name servers know nothing: they may not have told yet."""
+        """Asks the brokers themselves for queues of which the name servers know nothing: they may not have told yet, or
+        were deleted."""
         try:
             live = {route.broker: route for route in self._routes.holders().brokers}
         except NoRoute:  # a name server that has just begun
@@ -130,7 +131,7 @@ class Cluster:
         check_whole(away, f"topic {missing[0].topic!r}")
         found: dict[QueueKey, Extent] = {}
         for topic, broker in sorted({(key.topic, key.broker) for key in missing}):
-            found |= self._of_broker(topic, live[broker])
+            found |= self._of_broker(topic, live[broker], gone=True)
         return {key: found[key] for key in missing if key in found}
 
     def _topics(self) -> tuple[str, ...]:
@@ -143,14 +144,15 @@ class Cluster:
             check_whole(names.away, f"topics that match {self._pattern.pattern!r}")
         return chosen
 
-    def _of_broker(self, topic: str, broker: BrokerRoute) -> dict[QueueKey, Extent]:
+    def _of_broker(self, topic: str, broker: BrokerRoute, *, gone: bool = False) -> dict[QueueKey, Extent]:
+        """``gone``: also of queues that were deleted, where they ended."""
         try:
-            detail = self._routes.link(broker.address).ask(DescribeTopic(topic), TopicDetail)
+            detail = self._routes.link(broker.address).ask(DescribeTopic(topic, gone=gone), TopicDetail)
         except TopicNotFound:
             return {}  # the name server has not heard yet
         return {
             QueueKey(topic, broker.broker, parse_topic_queue(one.queue).queue_id): Extent(
-                broker.address, one.min, one.end, detail.log_id
+                broker.address, one.min, one.end, detail.log_id, one.first
             )
             for one in detail.bounds
         }

@@ -39,12 +39,14 @@ class QueueKey(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """Where a queue begins and ends now, the address of its broker, and the id of the broker's log (empty: unknown)."""
+    """Where a queue begins and ends now, the address of its broker, and the id of the broker's log (empty: unknown).
+    ``first``: the first offset of its topic as it is now; one that was deleted before had those below."""
 
     address: str
     min: int
     end: int
     log_id: str = ""
+    first: int = 0
 
 
 Extents = Mapping[QueueKey, Extent]
@@ -146,6 +148,8 @@ def check_not_lost(key: QueueKey, start: int, end: int, extent: Extent | None) -
             return
         unread = f"offsets {start} to {end} were to be read from it"
         raise OffsetOutOfRange(f"the broker says that {where} is gone, and {unread}", hint=GUIDE)
+    if start < extent.first and start < end:
+        raise OffsetOutOfRange(f"{where} was deleted at offset {extent.first}; offset {start} is wanted", hint=GUIDE)
     if start < extent.min and start < end:
         raise OffsetOutOfRange(f"{where} begins at {extent.min} now; offset {start} is wanted", hint=hint)
     if end > extent.end or start > end:

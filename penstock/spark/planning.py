@@ -116,14 +116,14 @@ def ranges_between(
 ) -> list[Range]:
     """The non-empty ranges of a batch, in the order of their queues.
 
-    A queue that only ``end`` knows is new: it is read from its first offset ever, 0. Offsets that retention removed
+    A queue that only ``end`` knows is new: it is read from its first offset ever. Offsets that retention removed
     raise ``OffsetOutOfRange``, those of a log that was replaced ``LogReplaced``; with ``fail_on_data_loss`` off they
     are passed over with a warning.
     """
     found: list[Range] = []
     for key in sorted(end):
-        first, last = start.get(key, 0), end[key]
         extent = extents.get(key)
+        first, last = start.get(key, 0 if extent is None else extent.first), end[key]
         before, after = (start_logs or {}).get(key.broker, ""), (end_logs or {}).get(key.broker, "")
         if extent is not None and first != last:
             if after and extent.log_id and after != extent.log_id:

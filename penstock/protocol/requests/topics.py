@@ -51,8 +51,8 @@ class CreateTopic(Request):
 @value
 class DescribeTopic(Request):
     """Configuration and bounds of a topic. With ``create``, policy may create it; ``is_anonymous``: for a client
-    without a user name, for which not all topics of the limit are there. With ``gone``, of a topic that was deleted
-    the ends of its queues are told as their bounds, as far as they are known, and 0 as their number."""
+    without a user name, for which not all topics of the limit are there. With ``gone``, queues that were deleted are
+    there too, empty and where they ended, as far as that is known; a topic that is gone has 0 queues."""
 
     code: ClassVar[int] = 31
     reply: ClassVar[type[Reply]] = TopicDetail

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.store.queue_index import ENTRY20, Piece, Queue, QueueIndex
+from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Piece, Queue, QueueIndex
 from penstock.errors import QueueNotFound
 
 
@@ -175,3 +175,22 @@ def test_what_is_added_is_counted_in_bytes() -> None:
     index.add(index.ensure("a"), entry(0), True)
     index.add(index.ensure("b"), entry(0) * 3, True)
     assert index.added == 80
+
+
+def test_of_a_piece_that_holds_the_end_of_an_earlier_queue_a_later_one_takes_its_own_part() -> None:
+    """The earlier one ended at offset 5, where the later one begins; merging has made one piece of both."""
+    queue = QueueIndex().ensure("t:0", 9)
+    queue.first = 5
+    assert queue.precede(Piece(2, 7, 100, 40))
+    assert (queue.min, queue.piece_of(5)) == (5, Piece(5, 4, 100, 40 + 3 * ENTRY_BYTES))
+    assert not queue.precede(Piece(0, 2, 50, 0))
+    assert not queue.precede(Piece(3, 2, 50, 0))
+
+
+def test_pieces_become_one_also_with_the_end_of_an_earlier_queue() -> None:
+    queue = QueueIndex().ensure("t:0", 9)
+    queue.first = 5
+    for piece in (Piece(7, 2, 200, 0), Piece(5, 2, 100, 60)):
+        assert queue.precede(piece)
+    queue.join(Piece(2, 7, 300, 40), {100, 200})
+    assert queue.piece_of(8) == Piece(5, 4, 300, 40 + 3 * ENTRY_BYTES)

@@ -69,11 +69,12 @@ def test_a_topic_that_is_made_again_begins_where_it_ended_whatever_number_of_que
     deleted(topics, "a", 5, 6, 7)
     change = take(topics, topics.making(TopicInfo("a", 1, "disk")))
     assert [made.first for made in change.made] == [5]
+    assert topics.ended("a") == {1: 6, 2: 7}
     deleted(topics, "a", 9)
-    assert topics.ends_of("a") == (9, 6, 7)
+    assert topics.ended("a") == {0: 9, 1: 6, 2: 7}
     change = take(topics, topics.making(TopicInfo("a", 4, "disk"), by_message=True))
     assert [made.first for made in change.made] == [9, 6, 7, 0]
-    assert topics.ends_of("a") == ()
+    assert topics.ended("a") == {}
     assert topics.is_by_message("a")
 
 
@@ -96,7 +97,7 @@ def test_what_is_forgotten_of_deleted_topics_counts_for_all_that_are_made_later(
     copy = Topics()
     copy.restore(topics.snapshot())
     for one in (topics, copy):
-        assert [one.ends_of(name) for name in ("a", "b", "c")] == [(), (10,), (20,)]
+        assert [one.ended(name) for name in ("a", "b", "c")] == [{}, {0: 10}, {0: 20}]
         begins = {name: take(one, one.making(TopicInfo(name, 1, "disk"))).made[0].first for name in ("a", "b", "new")}
         assert begins == {"a": 30, "b": 10, "new": 30}
     assert topics.snapshot() == copy.snapshot()
@@ -110,10 +111,10 @@ def test_a_snapshot_restores_how_topics_were_made_and_where_they_begin() -> None
         take(topics, topics.making(TopicInfo(name, 1, "disk"), by_message=True))
     copy.restore(topics.snapshot())
     assert copy.snapshot() == topics.snapshot()
-    assert (copy.by_message, copy.ends_of("gone")) == (["a", "b"], (7, 8))
+    assert (copy.by_message, copy.ended("gone")) == (["a", "b"], {0: 7, 1: 8})
     for one in (topics, copy):
         deleted(one, "a", 4)  # the record's end is less than the beginning: nothing was stored
-        assert one.ends_of("a") == (5,)
+        assert one.ended("a") == {0: 5}
 
 
 def test_the_state_of_an_older_broker_is_restored() -> None:

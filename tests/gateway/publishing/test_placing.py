@@ -7,6 +7,7 @@ from rig import Gateway
 
 from gateway.mqtt.packets import Packet, Puback, Publish
 from gateway.mqtt.properties import Properties
+from gateway.publishing.placing import IDLE_S
 from gateway.sessions.session_state import Will
 from penstock.errors import NoRoute, TopicNotFound, Unavailable
 from penstock.protocol.message import NEVER
@@ -186,4 +187,68 @@ def test_wills_make_no_more_topics_than_their_clients_may() -> None:
     gateway.round()
     assert len(gateway.broker.log) == 1
     assert gateway.upstream.dropped == 1
+    assert nothing_waits(gateway)
+
+
+def looked_up(gateway: Gateway, topic: str) -> int:
+    return [request.topic for request in gateway.broker.made(QueryRoute)].count(topic)
+
+
+def test_a_topic_that_was_not_used_for_long_is_looked_up_anew_and_made_within_the_limits() -> None:
+    gateway = Gateway(client_topics_per_min_max=1)
+    client = gateway.connect(level=5)
+    client.send(*sent("a/x"))
+    gateway.broker.topics.remove("a")  # deleted
+    gateway.pass_time(3 * IDLE_S)
+    client.send(*sent("b/x"))
+    assert client.got() == [Puback(1), Puback(1)]
+    client.publish("a/x", b"late", 1, packet_id=1)
+    assert looked_up(gateway, "a") == 2
+    assert client.got() == [Puback(1, 0x97, TOLD)]
+    assert nothing_waits(gateway)
+
+
+def test_a_topic_that_is_used_now_and_then_is_not_looked_up_again() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    for number in range(1, 9):
+        client.publish("a/x", b"", 1, packet_id=number)
+        gateway.pass_time(IDLE_S / 2)
+    assert looked_up(gateway, "a") == 1
+
+
+def test_where_no_name_server_answers_a_topic_is_where_it_was() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.publish("a/x", b"1", 1, packet_id=1)
+    gateway.pass_time(3 * IDLE_S)
+    gateway.broker.refuses[QueryRoute] = Unavailable("away")
+    client.publish("a/x", b"2", 1, packet_id=2)
+    assert client.got() == [Puback(1), Puback(2)]
+    assert gateway.broker.bodies() == [b"1", b"2"]
+    assert nothing_waits(gateway)
+
+
+def test_a_topic_that_its_broker_does_not_have_is_looked_up_anew() -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=5)
+    client.publish("a/x", b"1", 1, packet_id=1)
+    gateway.broker.refused_records = {0: TopicNotFound("deleted")}
+    client.publish("a/x", b"2", 1, packet_id=2)
+    assert client.got() == [Puback(1), Puback(2, 0x90)]
+    client.publish("a/x", b"3", 1, packet_id=3)
+    assert (looked_up(gateway, "a"), client.got()) == (2, [Puback(3)])
+
+
+def test_what_stands_behind_others_while_its_topic_is_forgotten_is_looked_up_when_its_turn_comes() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.publish("known/x", b"warm")
+    gateway.broker.refuses[QueryRoute] = Unavailable("away")
+    client.send(*sent("a/x", "known/x"))
+    gateway.pass_time(3 * IDLE_S)
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    assert gateway.broker.bodies() == [b"warm", b"1", b"2"]
+    assert client.got() == [Puback(1), Puback(2)]
     assert nothing_waits(gateway)

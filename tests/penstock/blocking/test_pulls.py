@@ -12,10 +12,11 @@ from penstock.blocking import BlockingLink
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.pulls import Pulls
 from penstock.client.positions import Position, PullLimits
-from penstock.errors import InvalidTopic, OffsetOutOfRange
+from penstock.errors import InvalidTopic, OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append, Pull
+from penstock.protocol.requests.request import Request
 from penstock.world import RealClock
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
@@ -30,8 +31,10 @@ def broker(serve: Callable[..., Any]) -> SmallBroker:
     return made
 
 
-def opened(broker: SmallBroker, *offsets: int, **limits: Any) -> tuple[Pulls, list[Position], BlockingLink]:
-    pulls = Pulls(Exchange(), PullLimits(**limits), RealClock(), random.Random(1))
+def opened(
+    broker: SmallBroker, *offsets: int, is_member: bool = False, **limits: Any
+) -> tuple[Pulls, list[Position], BlockingLink]:
+    pulls = Pulls(Exchange(), PullLimits(**limits), RealClock(), random.Random(1), is_member=is_member)
     link = BlockingLink(broker.route.address)
     positions = [Position(MessageQueue("b", "t", queue)) for queue in range(len(offsets))]
     for position, offset in zip(positions, offsets, strict=True):
@@ -67,4 +70,25 @@ def test_errors_that_cannot_be_mended_are_raised(broker: SmallBroker) -> None:
     broker.refuse = lambda request: InvalidTopic("no") if isinstance(request, Pull) else None
     pulls, _positions, link = opened(broker, 0)
     with link, pytest.raises(InvalidTopic):
+        pulls.take(5)
+
+
+def test_a_member_asks_again_for_a_queue_whose_topic_was_deleted_and_a_reader_says_so(broker: SmallBroker) -> None:
+    errors: list[PenstockError] = []
+
+    def gone_once(request: Request) -> PenstockError | None:
+        if isinstance(request, Pull) and not errors:
+            errors.append(QueueNotFound("deleted"))
+            return errors[0]
+        return None
+
+    broker.refuse = gone_once
+    pulls, _positions, link = opened(broker, 0, is_member=True)
+    with link:
+        batch = pulls.take(5)
+        assert batch is not None
+        assert batch.offsets[0] == 0
+    errors.clear()
+    pulls, _positions, link = opened(broker, 0)
+    with link, pytest.raises(QueueNotFound):
         pulls.take(5)

@@ -17,6 +17,7 @@ from penstock.errors import (
     InvalidTopic,
     NoRoute,
     OffsetOutOfRange,
+    PenstockError,
     QueueNotFound,
     TimedOut,
     Unavailable,
@@ -24,7 +25,8 @@ from penstock.errors import (
 from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, LeaveGroup
-from penstock.protocol.requests.messages import Append, Pull
+from penstock.protocol.requests.messages import Append, Pull, QueryBounds
+from penstock.protocol.requests.request import Request
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 Run = Callable[..., Any]
@@ -512,3 +514,33 @@ async def test_outside_its_block_a_consumer_says_so() -> None:
         for use in uses:
             with pytest.raises(InvalidRequest, match="this consumer is not open"):
                 await use()
+
+
+async def test_a_topic_that_is_deleted_and_made_again_goes_from_the_members_and_comes_back() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    async with consumer(cluster) as c:
+        broker.refuse = lambda request: QueueNotFound("deleted") if isinstance(request, Pull) else None
+        put(broker, *numbered(2))
+        await trio.sleep(60)
+        broker.refuse = lambda request: None
+        assert await bodies(c, 2) == numbered(2)
+
+
+async def test_a_queue_that_goes_while_a_member_looks_where_it_begins_is_no_error() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    refused: list[Request] = []
+
+    def gone(request: Request) -> PenstockError | None:
+        if isinstance(request, QueryBounds) and not refused:
+            refused.append(request)
+            broker.groups["g"].generation += 1  # as the deletion of the topic does
+            return QueueNotFound("deleted")
+        return None
+
+    broker.refuse = gone
+    put(broker, *numbered(1))
+    async with consumer(cluster) as c:
+        assert await bodies(c, 1) == numbered(1)
+    assert refused

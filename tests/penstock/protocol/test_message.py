@@ -41,6 +41,7 @@ from penstock.protocol.message import (
     record_tail,
     record_topic,
     tag_hash,
+    topic_of_tail,
 )
 from penstock.protocol.received import MessageQueue
 from tests.examples import examples
@@ -306,3 +307,8 @@ def test_struct_sizes_are_those_of_the_format_page() -> None:
     sizes = {"RECORD_HEAD": 88, "FRAME_HEAD": 24, "ENTRY": 28, "OFFSETS": 16, "STORED": 16}
     assert {name: getattr(module, name).size for name in sizes} == sizes
     assert isinstance(module.RECORD_HEAD, struct.Struct)
+
+
+@given(st.text(min_size=1, max_size=60))
+def test_a_tail_names_its_topic(topic: str) -> None:
+    assert topic_of_tail(record_tail(topic.encode(), b"a\x01b\x02")) == topic

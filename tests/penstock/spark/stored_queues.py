@@ -51,7 +51,7 @@ def batch_of(frames: Sequence[bytes], first: int = 0) -> bytes:
 class StoredQueue:
     def __init__(self) -> None:
         self.frames: list[bytes] = []
-        self.min = 0
+        self.min = self.first = 0
         self.damaged: set[int] = set()
 
 
@@ -65,6 +65,7 @@ class StoredQueues:
         self.away: tuple[str, ...] = ()  # other brokers that the name server misses
         self.on_asked: Callable[[Request], None] = lambda request: None
         self.topics: dict[str, list[StoredQueue]] = {}
+        self.gone: dict[str, list[StoredQueue]] = {}  # topics that were deleted
         self.asked: list[Request] = []
         self.errors: list[PenstockError] = []  # answered to the next pulls, one each
         self._was_asked = threading.Condition()
@@ -74,6 +75,8 @@ class StoredQueues:
 
     def create(self, topic: str, queues: int = 1) -> None:
         have = self.topics.setdefault(topic, [])
+        if topic in self.gone:
+            have += self.gone.pop(topic)[:queues]
         have += [StoredQueue() for _ in range(queues - len(have))]
 
     def put(self, topic: str, queue: int, messages: int | Sequence[Message], stored_ms: int = STORED_MS) -> None:
@@ -89,6 +92,12 @@ class StoredQueues:
     def remove_before(self, topic: str, queue: int, offset: int) -> None:
         """What retention does."""
         self.topics[topic][queue].min = offset
+
+    def delete(self, topic: str) -> None:
+        """The topic goes; made again it begins where it ended."""
+        self.gone[topic] = self.topics.pop(topic)
+        for queue in self.gone[topic]:
+            queue.first = queue.min = len(queue.frames)
 
     def wipe(self) -> None:
         """Another, empty data folder stands in place of this one."""
@@ -121,6 +130,10 @@ class StoredQueues:
                     return NoRoute(f"topic {topic!r} is at broker {BROKER}, which is away") if topic else Route(())
                 return Route((BrokerRoute(BROKER, self.address, have),) if have else (), self.away)
             case DescribeTopic(topic):
+                if request.gone and topic in self.gone:
+                    ends = [queue.first for queue in self.gone[topic]]
+                    bounds = [Bounds(f"{topic}:{number}", end, end, end) for number, end in enumerate(ends)]
+                    return TopicDetail(topic, 0, "", tuple(bounds), self.log_id)
                 if topic not in self.topics:
                     return TopicNotFound(f"no topic {topic}")
                 names = [f"{topic}:{number}" for number in range(len(self.topics[topic]))]
@@ -139,7 +152,7 @@ class StoredQueues:
 
     def _bounds(self, name: str) -> Bounds:
         queue = self._queue(name)
-        return Bounds(name, queue.min, len(queue.frames))
+        return Bounds(name, queue.min, len(queue.frames), queue.first)
 
     def _seek(self, name: str, stored_ms: int) -> int:
         frames = self._queue(name).frames

@@ -7,7 +7,7 @@ from stored_queues import STORED_MS
 
 from penstock.errors import BrokerAway, InvalidConfig, LogReplaced, NoRoute, Unavailable
 from penstock.spark.cluster import Cluster
-from penstock.spark.offsets import QueueKey
+from penstock.spark.offsets import Extent, QueueKey
 from penstock.spark.options import parse
 
 
@@ -29,7 +29,10 @@ def test_the_queues_of_a_topic_come_with_their_bounds_and_broker(queues: Any) ->
     queues.put("t", 1, 3)
     queues.remove_before("t", 1, 2)
     asked = cluster(queues)
-    assert asked.extents() == {key(0): (queues.address, 0, 5, "log-1"), key(1): (queues.address, 2, 3, "log-1")}
+    assert asked.extents() == {
+        key(0): Extent(queues.address, 0, 5, "log-1"),
+        key(1): Extent(queues.address, 2, 3, "log-1"),
+    }
     asked.close()
 
 

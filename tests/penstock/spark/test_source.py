@@ -357,3 +357,44 @@ def test_no_connection_is_pickled_with_a_partition_or_a_batch_reader(queues: Any
     (partition,) = reader.partitions()
     again = pickle.loads(pickle.dumps(reader))
     assert rows_of(again.read(pickle.loads(pickle.dumps(partition)))) == rows_of(reader.read(partition))
+
+
+def test_messages_of_a_deleted_topic_that_were_not_read_are_a_loss_that_is_told(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 3)
+    reader = stream(queues, startingOffsets="earliest")
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    queues.put("t", 0, 2)
+    queues.delete("t")
+    for made_again in (False, True):
+        if made_again:
+            queues.put("t", 0, 1)
+        with pytest.raises(OffsetOutOfRange, match="was deleted at offset 5; offset 3 is wanted"):
+            reader.partitions(end, reader.latestOffset(end, ALL))
+    lossy = stream(queues, failOnDataLoss="false")
+    later = lossy.latestOffset(end, ALL)
+    assert read(queues, lossy, lossy.partitions(end, later)) == [(0, 5)]
+
+
+def test_a_stream_that_has_read_all_of_a_deleted_topic_goes_on_when_it_returns(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 3)
+    reader = stream(queues, startingOffsets="earliest")
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    queues.delete("t")
+    assert reader.latestOffset(end, ALL) == end
+    assert reader.partitions(end, end) == []
+    queues.put("t", 0, 2)
+    later = reader.latestOffset(end, ALL)
+    assert read(queues, reader, reader.partitions(end, later)) == [(0, 3), (0, 4)]
+
+
+def test_a_query_that_never_knew_the_earlier_life_of_a_topic_reads_the_new_one_from_its_begin(
+    queues: Any, stream: Any
+) -> None:
+    queues.put("t", 0, 3)
+    queues.delete("t")
+    queues.put("u", 0, 1)
+    reader = stream(queues, subscribe="t,u", startingOffsets="latest")
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    queues.put("t", 0, 2)
+    later = reader.latestOffset(end, ALL)
+    assert read(queues, reader, reader.partitions(end, later)) == [(0, 3), (0, 4)]
