@@ -94,10 +94,11 @@ class Consumer:
             batch = self._pulls.take(WAIT_S_MAX, self._tend)
             if batch is None:
                 continue
-            for message, offset in zip(batch.messages, batch.offsets, strict=True):
+            last = batch.messages[-1]
+            for message in batch.messages:
                 if batch.void:
                     break
-                batch.position.handed_out = batch.after if offset == batch.offsets[-1] else offset + 1
+                batch.position.handed_out = batch.after if message is last else message.offset + 1
                 yield message
 
     def poll(self, wait_s: float) -> list[ReceivedMessage]:

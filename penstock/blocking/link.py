@@ -120,6 +120,11 @@ class BlockingLink:
         arrived, self._arrived = self._arrived, {}
         return arrived
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._socket is not None
+
     def fileno(self) -> int:
         """For ``selectors``; -1 where there is no connection."""
         return -1 if self._socket is None else self._socket.fileno()

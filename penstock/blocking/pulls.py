@@ -1,7 +1,7 @@
 """Reads queues ahead without threads: one long poll per queue stays open at its broker between calls.
 
-It keeps the positions that it reads and the batches that came, at most one per queue. The rules of positions and void
-batches are those of penstock/client/positions.py.
+It keeps the positions that it reads and the batches that came, those of two pulls per queue at most. The rules of
+positions and void batches are those of penstock/client/positions.py.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Pulls:
         self._rng = rng
         self._back_off = BackOff()
         self._links: dict[Position, BlockingLink] = {}
-        self._busy: dict[Position, int] = {}  # version for which a pull is open, or its batch was not taken yet
+        self._busy: dict[Position, int] = {}  # version for which a pull is open, or its first batch was not taken yet
         self._not_before: dict[Position, float] = {}
         self._failures: dict[Position, int] = {}
         self._ready: deque[Batch] = deque()
@@ -80,7 +80,10 @@ class Pulls:
         while self._ready:
             batch = self._ready.popleft()
             if not batch.void:
-                self._busy.pop(batch.position, None)
+                if batch.is_first:
+                    self._busy.pop(batch.position, None)
+                    if self._links[batch.position].is_open:
+                        self._pull()  # it is on its way while the program goes on
                 return batch
         return None
 
@@ -109,10 +112,10 @@ class Pulls:
         self._busy.pop(position, None)
         if isinstance(result, Pulled):
             self._failures.pop(position, None)
-            batch = position.advance(result)
-            if batch is not None:
+            batches = position.advance(result, self._limits.batch_max)
+            if batches:
                 self._busy[position] = version
-                self._ready.append(batch)
+                self._ready.extend(batches)
         elif isinstance(result, PenstockError):
             self._failed(position, result)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound
-from penstock.protocol.message import decode_batch
+from penstock.protocol.message import decode_queue
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.protocol.requests.topics import Bounds
@@ -21,12 +21,14 @@ Start = Literal["earliest", "latest"]
 
 UNSET: Final = -1
 PULL_WAIT_S: Final = 15.0
+BATCHES_MAX: Final = 8
+"""A pull brings so many batches at most: its own cost is shared by all of their messages."""
 PULL_BYTES_MIN: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class PullLimits:
-    """What one pull takes; ``prefetch_bytes`` is shared by all queues."""
+    """What one pull takes; ``prefetch_bytes`` is shared by all queues: by what is in store and what is on its way."""
 
     batch_max: int = 500
     prefetch_bytes: int = 4 * 1024 * 1024
@@ -34,9 +36,10 @@ class PullLimits:
 
     def pull(self, position: Position, queues: int) -> Pull:
         """The request for what comes next in one of ``queues`` queues; it waits unless there is a known end."""
-        bytes_max = max(PULL_BYTES_MIN, self.prefetch_bytes // max(1, queues))
+        bytes_max = max(PULL_BYTES_MIN, self.prefetch_bytes // max(1, 2 * queues))
+        count_max = BATCHES_MAX * self.batch_max
         wait_s = 0.0 if position.stop_at > UNSET else PULL_WAIT_S
-        return Pull(position.queue.name, position.offset, bytes_max, self.batch_max, wait_s, self.tags)
+        return Pull(position.queue.name, position.offset, bytes_max, count_max, wait_s, self.tags)
 
 
 @dataclass(slots=True, eq=False)
@@ -77,20 +80,23 @@ class Position:
         """Whether messages were handed out of which no commit is known to be stored."""
         return self.handed_out not in (self.begun, self.committed)
 
-    def advance(self, pulled: Pulled) -> Batch | None:
-        """Takes the answer to a pull from ``offset`` into account; the messages, if there are any."""
+    def advance(self, pulled: Pulled, batch_max: int) -> list[Batch]:
+        """Takes the answer to a pull from ``offset`` into account; its messages, ``batch_max`` in a batch at most."""
         begin, self.offset = self.offset, pulled.next
-        offsets, messages = [], []
-        for offset, message in decode_batch(pulled.count, pulled.body, self.queue):
-            if not offset >= self.stop_at > UNSET:
-                offsets.append(offset)
-                messages.append(message)
-        if messages:
-            after = min(pulled.next, self.stop_at) if self.stop_at > UNSET else pulled.next
-            return Batch(self, self.version, messages, offsets, after)
-        if self.handed_out == begin:
+        messages = decode_queue(pulled.count, pulled.body, self.queue)
+        after = pulled.next
+        if self.stop_at > UNSET:
+            after = min(after, self.stop_at)
+            while messages and messages[-1].offset >= self.stop_at:
+                messages.pop()
+        if not messages and self.handed_out == begin:
             self.handed_out = pulled.next  # nothing in between matched the tags
-        return None
+        batches = []
+        for at in range(0, len(messages), batch_max):
+            some = messages[at : at + batch_max]
+            is_last = at + batch_max >= len(messages)
+            batches.append(Batch(self, self.version, some, after if is_last else some[-1].offset + 1, not at))
+        return batches
 
     def pass_gap(self, bounds: Bounds) -> int:
         """Goes on behind messages that retention removed and tells how many those are. Raises ``OffsetOutOfRange``
@@ -104,13 +110,13 @@ class Position:
 
 
 class Batch(NamedTuple):
-    """Messages of one queue, in order; ``offsets`` are those in that queue, ``after`` is where it goes on."""
+    """Messages of one queue, in order; ``after`` is where it goes on, ``is_first``: it is the first one of a pull."""
 
     position: Position
     version: int
     messages: list[ReceivedMessage]
-    offsets: list[int]
     after: int
+    is_first: bool
 
     @property
     def void(self) -> bool:

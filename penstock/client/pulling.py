@@ -1,8 +1,9 @@
-"""Reads queues ahead of whoever takes the messages: one long poll per queue, one batch per queue in store.
+"""Reads queues ahead of whoever takes the messages: one long poll per queue, which brings several batches.
 
 Consumer and Reader share it. ``Intake`` keeps the pulling tasks and the batches that came. The next pull of a queue
-begins when its batch was taken, so that what is kept is bounded by one batch per queue. Invariants: batches of one
-queue are handed out in order, each once; after ``drop`` or ``begin`` nothing pulled before it is handed out any more.
+begins when the first batch of the last one was taken, so that what is kept is bounded by two pulls per queue.
+Invariants: batches of one queue are handed out in order, each once; after ``drop`` or ``begin`` nothing pulled before
+it is handed out any more.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Held(Position):
-    """A position that a task pulls from: ``taken`` is set when its last batch was taken."""
+    """A position that a task pulls from: ``taken`` is set when the first batch of its last pull was taken."""
 
     link: Link
     taken: anyio.Event = field(default_factory=anyio.Event)
@@ -68,6 +69,8 @@ class Intake:
         while True:
             batch = self.take_ready()
             if batch is not None:
+                if batch.is_first:
+                    await anyio.lowlevel.cancel_shielded_checkpoint()  # the next pull leaves before the program goes on
                 return batch
             if self._failure is not None:
                 raise self._failure
@@ -81,8 +84,9 @@ class Intake:
         """A batch that is in store, or ``None``."""
         while self._ready:
             held, batch = self._ready.popleft()
-            held.taken.set()
             if not batch.void:
+                if batch.is_first:
+                    held.taken.set()
                 return batch
         return None
 
@@ -134,10 +138,10 @@ class Intake:
             return
         if held.version != version:
             return  # sought elsewhere while the answer was on its way
-        batch = held.advance(pulled)
-        if batch is not None:
+        batches = held.advance(pulled, self._limits.batch_max)
+        if batches:
             held.taken = anyio.Event()
-            self._ready.append((held, batch))
+            self._ready.extend([(held, batch) for batch in batches])
             self._changed.set()
             await held.taken.wait()
 
@@ -173,8 +177,8 @@ class MessageStream:
             self._batch, self._at = await self._intake.take(), 0
             if self._batch is None:
                 raise StopAsyncIteration
-        message, offset = self._batch.messages[self._at], self._batch.offsets[self._at]
+        message = self._batch.messages[self._at]
         self._at += 1
         last = self._at == len(self._batch.messages)
-        self._batch.position.handed_out = self._batch.after if last else offset + 1
+        self._batch.position.handed_out = self._batch.after if last else message.offset + 1
         return message

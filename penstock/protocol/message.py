@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,6 +20,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from penstock.errors import InvalidMessage, TooLarge
+from penstock.protocol.properties import KEYS as KEYS
+from penstock.protocol.properties import KEYS_BASE64 as KEYS_BASE64
+from penstock.protocol.properties import MQTT_TOPIC as MQTT_TOPIC
+from penstock.protocol.properties import TAGS as TAGS
+from penstock.protocol.properties import UNIQUE_KEY as UNIQUE_KEY
+from penstock.protocol.properties import decode_properties as decode_properties
+from penstock.protocol.properties import read_key as read_key
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 
 IS_COMPILED: Final = not __file__.endswith(".py")
@@ -52,6 +59,9 @@ ATTEMPTS_AT: Final = 72
 BODY_AT: Final = RECORD_HEAD.size
 RECORD_BYTES_MIN: Final = RECORD_HEAD.size + 4
 
+# size, magic, body crc, body length; the rest is passed over
+_CHECKED: Final = struct.Struct(">III72xI")
+
 # crc-32c of all that follows, magic, length of the whole frame, epoch, durable watermark at the time of the append
 FRAME_HEAD: Final = struct.Struct(">IIIIQ")
 FRAME_HEAD_BYTES: Final = FRAME_HEAD.size
@@ -62,12 +72,6 @@ FRAME_BYTES_MAX: Final = FRAME_HEAD_BYTES + RECORD_BYTES_MAX
 ENTRY: Final = struct.Struct(">QQIq")
 
 # Names of the properties that mean something to Penstock (RocketMQ's names where it has one).
-MQTT_TOPIC: Final = "MQTT_TOPIC"
-KEYS: Final = "KEYS"
-KEYS_BASE64: Final = "KEYS_BASE64"
-"""In place of ``KEYS``, a key that is no text for a property: base64."""
-TAGS: Final = "TAGS"
-UNIQUE_KEY: Final = "UNIQ_KEY"
 MQTT_PROPERTIES: Final = "MQTT_PROPS"
 CLIENT_ID: Final = "MQTT_CLIENT"
 MQTT_ID: Final = "MQTT_ID"
@@ -160,17 +164,6 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
         return "\x02".join(["\x01".join(pair) for pair in properties.items()]).encode()
     except UnicodeEncodeError as error:
         raise InvalidMessage(f"properties are not valid Unicode: {error}") from None
-
-
-def decode_properties(raw: bytes) -> dict[str, str]:
-    """Names and values of a property string; a trailing 0x02 is tolerated, as old RocketMQ clients send one."""
-    if not raw:
-        return {}
-    try:
-        pairs = [pair.split("\x01") for pair in raw.decode().split("\x02") if pair]
-        return dict(pairs)  # a pair of another length is the ValueError below
-    except (UnicodeDecodeError, ValueError):
-        raise InvalidMessage("the property string is damaged") from None
 
 
 def encode_record(
@@ -272,18 +265,6 @@ def stored_key(key: str | bytes) -> tuple[str, str]:
         return KEYS_BASE64, b64encode(key).decode()
     except UnicodeEncodeError as error:
         raise InvalidMessage(f"the key is not valid Unicode: {error}") from None
-
-
-def read_key(value: str | bytes) -> str | bytes:
-    """The key that a value of ``KEYS_BASE64`` holds, as text if it is UTF-8; empty if the value is not base64."""
-    try:
-        key = b64decode(value, validate=True)
-    except ValueError:
-        return ""
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
-        return key
 
 
 def check_tail(tail: bytes) -> int:
@@ -388,32 +369,18 @@ def decode_message(record: bytes | memoryview, queue: MessageQueue | None = None
         record: its bytes.
         queue: the queue that it was read from; if left out it is the record's own, of a broker without a name.
     """
-    head, topic_at, properties_at = _layout(record)
-    properties = decode_properties(bytes(record[properties_at + 2 :]))
-    take = properties.pop
-    if queue is None:
-        try:
-            queue = MessageQueue("", str(record[topic_at + 2 : properties_at], "utf-8"), head[3])
-        except UnicodeDecodeError:
-            raise InvalidMessage("the topic is not UTF-8") from None
-    mqtt_topic = take(MQTT_TOPIC, "")
-    key = take(KEYS, "") or (read_key(take(KEYS_BASE64)) if KEYS_BASE64 in properties else "")
-    tag, unique_id = take(TAGS, ""), take(UNIQUE_KEY, "")
-    return ReceivedMessage(
-        queue,
-        head[5],
-        bytes(record[BODY_AT:topic_at]),
-        key,
-        tag,
-        properties or _EMPTY,
-        mqtt_topic,
-        min(head[4] & FLAG_QOS, 2),
-        bool(head[4] & FLAG_RETAIN),
-        head[6],
-        head[8],
-        head[10],
-        unique_id,
-    )
+    data = bytes(record)
+    head, topic_at, properties_at = _layout(data)
+    message_queue = queue or _own_queue(data, topic_at, properties_at)
+    return ReceivedMessage(message_queue, head[5], data[BODY_AT:topic_at], data[:BODY_AT], data[topic_at:])
+
+
+def _own_queue(record: bytes, topic_at: int, properties_at: int) -> MessageQueue:
+    try:
+        topic = str(record[topic_at + 2 : properties_at], "utf-8")
+    except UnicodeDecodeError:
+        raise InvalidMessage("the topic is not UTF-8") from None
+    return MessageQueue("", topic, int.from_bytes(record[QUEUE_ID_AT : QUEUE_ID_AT + 4], "big"))
 
 
 def decode_batch(
@@ -433,5 +400,40 @@ def decode_batch(
     if frame_at > len(view):
         raise InvalidMessage("a pulled batch is shorter than its entries")
     for offset, _position, size, _tag in ENTRY.iter_unpack(view[:frame_at]):
+        if frame_at + size > len(view):
+            raise InvalidMessage("a pulled batch is shorter than its frames")
         yield offset, decode_message(view[frame_at + FRAME_HEAD_BYTES : frame_at + size], queue)
         frame_at += size
+
+
+def decode_queue(count: int, batch: bytes | memoryview, queue: MessageQueue) -> list[ReceivedMessage]:
+    """The messages of a batch that was pulled from a topic's queue. Raises ``InvalidMessage``."""
+    from fastcrc.crc32 import iso_hdlc as crc32  # not for Spark's executors, which have no need of this function
+
+    data = bytes(batch)
+    end = count * ENTRY.size
+    if end > len(data):
+        raise InvalidMessage("a pulled batch is shorter than its entries")
+    messages: list[ReceivedMessage] = []
+    unpack, size_min = _CHECKED.unpack_from, FRAME_HEAD_BYTES + RECORD_BYTES_MIN
+    for offset, _position, size, _tag in ENTRY.iter_unpack(data[:end]):
+        at = end + FRAME_HEAD_BYTES
+        end += size
+        if size < size_min or end > len(data):
+            raise InvalidMessage("a pulled batch is shorter than its frames")
+        length, magic, checksum, body_bytes = unpack(data, at)
+        body_at = at + BODY_AT
+        topic_at = body_at + body_bytes
+        if length != end - at or magic != RECORD_MAGIC or topic_at + 4 > end:
+            check_record(data[at:end])
+        body = data[body_at:topic_at]
+        properties_at = topic_at + 2 + (data[topic_at] << 8 | data[topic_at + 1])
+        if (
+            properties_at + 2 > end
+            or properties_at + 2 + (data[properties_at] << 8 | data[properties_at + 1]) != end
+            or not 2 < properties_at - topic_at <= TOPIC_BYTES_MAX + 2
+            or crc32(body) & 0x7FFFFFFF != checksum
+        ):
+            check_record(data[at:end])  # raises, but where properties are very long
+        messages.append(ReceivedMessage(queue, offset, body, data[at:body_at], data[topic_at:end]))
+    return messages

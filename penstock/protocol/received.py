@@ -1,14 +1,24 @@
 """What a program receives: a stored message, and the queue that it is stored in. Pure values.
 
-A ``ReceivedMessage`` is made for every message that is read, so it is plain slots; its ``MessageQueue`` is made once
-for all messages of a pull.
+A ``ReceivedMessage`` is made for every message that is read: it is its body and the bytes around it, from which the
+rest is read when a program asks for it. Its ``MessageQueue`` is made once for all messages of a pull.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
+from penstock.protocol.properties import (
+    KEYS,
+    KEYS_BASE64,
+    MQTT_TOPIC,
+    TAGS,
+    UNIQUE_KEY,
+    decode_properties,
+    read_key,
+)
 from topicmap.queues import parse_topic_queue, topic_queue
 
 
@@ -41,6 +51,20 @@ def queue_named(broker: str, name: str) -> MessageQueue:
     return MessageQueue(broker, topic, number)
 
 
+class _Read(NamedTuple):
+    """What Penstock's own properties say, and the others."""
+
+    mqtt_topic: str
+    key: str | bytes
+    tag: str
+    id: str
+    properties: Mapping[str, str]
+
+
+_FLAG_END: Final = 20
+"""In a record, as are the other places here: docs/formats/log.md."""
+
+
 class ReceivedMessage:
     """A message as it is stored. What a program sends is a ``Message``.
 
@@ -58,51 +82,30 @@ class ReceivedMessage:
         id: the unique id that its producer gave it; empty for messages of devices.
     """
 
-    __slots__ = (
-        "body",
-        "born_ms",
-        "id",
-        "key",
-        "mqtt_topic",
-        "offset",
-        "position",
-        "properties",
-        "qos",
-        "queue",
-        "retain",
-        "stored_ms",
-        "tag",
-    )
+    __slots__ = ("_head", "_read", "_tail", "body", "offset", "queue")
 
-    def __init__(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        body: bytes,
-        key: str | bytes,
-        tag: str,
-        properties: Mapping[str, str],
-        mqtt_topic: str,
-        qos: int,
-        retain: bool,
-        position: int,
-        born_ms: int,
-        stored_ms: int,
-        id: str,
-    ) -> None:
+    def __init__(self, queue: MessageQueue, offset: int, body: bytes, head: bytes, tail: bytes) -> None:
+        """``head``: what stands before the body in a record that was checked; ``tail``: what stands behind it."""
         self.queue = queue
         self.offset = offset
         self.body = body
-        self.key = key
-        self.tag = tag
-        self.properties = properties
-        self.mqtt_topic = mqtt_topic
-        self.qos = qos
-        self.retain = retain
-        self.position = position
-        self.born_ms = born_ms
-        self.stored_ms = stored_ms
-        self.id = id
+        self._head = head
+        self._tail = tail
+        self._read: _Read | None = None
+
+    def _own(self) -> _Read:
+        """What its properties say. Raises ``InvalidMessage``."""
+        if self._read is not None:
+            return self._read
+        tail = self._tail
+        properties = decode_properties(tail[4 + int.from_bytes(tail[:2], "big") :])
+        take = properties.pop
+        mqtt_topic, key, packed = take(MQTT_TOPIC, ""), take(KEYS, ""), ""
+        if not key and KEYS_BASE64 in properties:
+            packed = take(KEYS_BASE64)
+        tag, unique_id, full_key = take(TAGS, ""), take(UNIQUE_KEY, ""), read_key(packed) if packed else key
+        self._read = _Read(mqtt_topic, full_key, tag, unique_id, MappingProxyType(properties))
+        return self._read
 
     @property
     def topic(self) -> str:
@@ -112,33 +115,67 @@ class ReceivedMessage:
     @property
     def name(self) -> str:
         """The MQTT topic name under which devices see this message."""
-        return self.mqtt_topic or self.queue.topic
+        return self._own().mqtt_topic or self.queue.topic
+
+    @property
+    def mqtt_topic(self) -> str:
+        return self._own().mqtt_topic
+
+    @property
+    def key(self) -> str | bytes:
+        return self._own().key
 
     @property
     def key_bytes(self) -> bytes:
         """The key as bytes, as Kafka's clients have it."""
-        return self.key.encode() if isinstance(self.key, str) else self.key
+        key = self._own().key
+        return key.encode() if isinstance(key, str) else key
+
+    @property
+    def tag(self) -> str:
+        return self._own().tag
+
+    @property
+    def id(self) -> str:
+        return self._own().id
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self._own().properties
+
+    @property
+    def qos(self) -> int:
+        return min(self._head[_FLAG_END - 1] & 0b11, 2)
+
+    @property
+    def retain(self) -> bool:
+        return bool(self._head[_FLAG_END - 1] & 0b100)
+
+    @property
+    def position(self) -> int:
+        return int.from_bytes(self._head[28:36], "big")
+
+    @property
+    def born_ms(self) -> int:
+        return int.from_bytes(self._head[40:48], "big")
+
+    @property
+    def stored_ms(self) -> int:
+        return int.from_bytes(self._head[56:64], "big")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same message, read from the same place."""
+        if not isinstance(other, ReceivedMessage):
+            return NotImplemented
+        where, there = (self.queue, self.offset, self.body), (other.queue, other.offset, other.body)
+        return where == there and self._head == other._head and self._tail == other._tail
+
+    def __hash__(self) -> int:
+        return hash((self.queue, self.offset))
 
     def __repr__(self) -> str:
         return f"ReceivedMessage({self.queue}, offset {self.offset}, key {self.key!r}, {len(self.body)} bytes)"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For ``pickle`` and ``copy``: pools of processes are handed messages."""
-        return (
-            ReceivedMessage,
-            (
-                self.queue,
-                self.offset,
-                self.body,
-                self.key,
-                self.tag,
-                dict(self.properties),
-                self.mqtt_topic,
-                self.qos,
-                self.retain,
-                self.position,
-                self.born_ms,
-                self.stored_ms,
-                self.id,
-            ),
-        )
+        return ReceivedMessage, (self.queue, self.offset, self.body, self._head, self._tail)

@@ -47,7 +47,7 @@ def test_one_batch_per_queue_is_read_ahead(broker: SmallBroker) -> None:
     pulls, _positions, link = opened(broker, 0, 5, batch_max=5)
     with link:
         got = [pulls.take(5) for _ in range(3)]
-        assert sorted(batch.offsets[0] for batch in got if batch) == [0, 5, 5]
+        assert sorted(batch.messages[0].offset for batch in got if batch) == [0, 5, 5]
         assert len([one for one in broker.asked if isinstance(one, Pull)]) <= 4
 
 
@@ -59,7 +59,7 @@ def test_nothing_of_before_a_seek_or_a_drop_is_handed_out(broker: SmallBroker) -
         pulls.drop(second)
         batch = pulls.take(5)
         assert batch is not None
-        assert batch.offsets == [9]
+        assert [message.offset for message in batch.messages] == [9]
         assert pulls.take(0.02) is None
 
 

@@ -457,17 +457,24 @@ async def test_a_pull_that_is_refused_for_good_is_raised_to_the_reader() -> None
             await anext(c)
 
 
-def test_read_ahead_is_bounded_to_one_batch_per_queue(run: Run) -> None:
+def test_read_ahead_is_bounded_to_two_pulls_per_queue(run: Run) -> None:
     cluster = SmallCluster(topics=["orders"])
-    put(cluster.brokers[0], *numbered(100))
+    put(cluster.brokers[0], *numbered(300))
+
+    def pulls() -> list[int]:
+        return [pull.offset for pull in asked(cluster.brokers[0], Pull) if pull.queue == "orders:0"]
 
     async def test() -> None:
         async with consumer(cluster, batch_max=10) as c:
             await anyio.sleep(0.01)
-            assert [pull.offset for pull in asked(cluster.brokers[0], Pull) if pull.queue == "orders:0"] == [0]
+            assert pulls() == [0]
+            for taken in range(1, 9):  # the first pull brings eight batches, the second one goes out with the first
+                assert len(await anext(c)) == 10
+                await anyio.sleep(0.01)
+                assert pulls() == [0, 80], taken
             await anext(c)
             await anyio.sleep(0.01)
-            assert [pull.offset for pull in asked(cluster.brokers[0], Pull) if pull.queue == "orders:0"] == [0, 10]
+            assert pulls() == [0, 80, 160]
 
     run(test)
 

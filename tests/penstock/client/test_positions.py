@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.positions import PULL_WAIT_S, Position, PullLimits, chosen_tags, place_offset
+from penstock.client.positions import BATCHES_MAX, PULL_WAIT_S, Position, PullLimits, chosen_tags, place_offset
 from penstock.errors import InvalidRequest, OffsetOutOfRange
 from penstock.protocol.message import ENTRY, FRAME_HEAD_BYTES, Message, encode_message
 from penstock.protocol.received import MessageQueue
@@ -28,8 +28,7 @@ def begun(offset: int, stop_at: int = -1) -> Position:
 
 def test_reading_advances_and_handing_out_follows() -> None:
     position = begun(5)
-    batch = position.advance(pulled([5, 6], 7))
-    assert batch is not None
+    (batch,) = position.advance(pulled([5, 6], 7), 10)
     assert (position.offset, position.handed_out, position.uncommitted) == (7, 5, False)
     assert [message.body for message in batch.hand_out()] == [b"5", b"6"]
     assert (position.handed_out, position.uncommitted) == (7, True)
@@ -39,27 +38,34 @@ def test_reading_advances_and_handing_out_follows() -> None:
 
 def test_what_is_left_out_counts_as_handed_out_only_if_nothing_before_is_open() -> None:
     position = begun(0)
-    assert position.advance(pulled([], 4)) is None
+    assert position.advance(pulled([], 4), 10) == []
     assert position.handed_out == 4
-    assert position.advance(pulled([4], 5)) is not None
-    assert position.advance(pulled([], 9)) is None
+    assert len(position.advance(pulled([4], 5), 10)) == 1
+    assert position.advance(pulled([], 9), 10) == []
     assert position.handed_out == 4
 
 
 def test_nothing_at_or_after_the_stop_is_given() -> None:
     position = begun(0, stop_at=2)
-    batch = position.advance(pulled([0, 1, 2, 3], 4))
-    assert batch is not None
-    assert (batch.offsets, batch.after, position.finished) == ([0, 1], 2, True)
+    (batch,) = position.advance(pulled([0, 1, 2, 3], 4), 10)
+    assert ([message.offset for message in batch.messages], batch.after, position.finished) == ([0, 1], 2, True)
+
+
+def test_a_pull_is_handed_out_in_batches() -> None:
+    position = begun(0)
+    batches = position.advance(pulled([0, 1, 3, 4, 5], 8), 2)
+    assert [[message.offset for message in batch.messages] for batch in batches] == [[0, 1], [3, 4], [5]]
+    assert [batch.is_first for batch in batches] == [True, False, False]
+    for batch, handed_out in zip(batches, [2, 5, 8], strict=True):
+        batch.hand_out()
+        assert position.handed_out == handed_out
 
 
 def test_a_batch_is_void_after_a_seek_and_after_the_queue_was_given_up() -> None:
     position = begun(0)
-    first = position.advance(pulled([0], 1))
+    (first,) = position.advance(pulled([0], 1), 10)
     position.begin(0)
-    second = position.advance(pulled([0], 1))
-    assert first is not None
-    assert second is not None
+    (second,) = position.advance(pulled([0], 1), 10)
     assert (first.void, second.void) == (True, False)
     position.live = False
     assert second.void
@@ -77,7 +83,8 @@ def test_a_gap_is_passed_and_counted_and_an_offset_beyond_the_end_is_an_error() 
 def test_a_pull_shares_the_read_ahead_and_waits_only_without_an_end() -> None:
     limits = PullLimits(batch_max=7, prefetch_bytes=1_000_000, tags=("a",))
     pull = limits.pull(begun(3), queues=4)
-    assert (pull.offset, pull.bytes_max, pull.count_max, pull.wait_s, pull.tags) == (3, 250_000, 7, PULL_WAIT_S, ("a",))
+    assert (pull.offset, pull.bytes_max, pull.count_max) == (3, 125_000, 7 * BATCHES_MAX)
+    assert (pull.wait_s, pull.tags) == (PULL_WAIT_S, ("a",))
     assert limits.pull(begun(3), queues=1000).bytes_max == 65_536
     assert limits.pull(begun(3, stop_at=9), queues=1).wait_s == 0
 

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 
-from penstock.protocol.message import Message, decode_message, encode_message
+from penstock.errors import InvalidMessage
+from penstock.protocol.message import (
+    OFFSETS,
+    OFFSETS_AT,
+    STORED,
+    STORED_AT,
+    Message,
+    decode_message,
+    encode_message,
+    encode_record,
+)
 from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
 from topicmap.names import InvalidName
 
@@ -57,6 +68,38 @@ def test_a_message_shows_where_it_is_and_not_its_body() -> None:
 def test_a_message_may_go_to_another_process() -> None:
     sent = Message("orders", b"x", "k", "t", {"a": "b"}, "orders/1", 2, True, 5, "id-1")
     message = received(sent)
-    names = [*ReceivedMessage.__slots__, "topic", "name"]
     for other in (pickle.loads(pickle.dumps(message)), copy.copy(message)):
-        assert [getattr(other, name) for name in names] == [getattr(message, name) for name in names]
+        assert other == message
+        assert shown(other) == shown(message)
+
+
+def shown(message: ReceivedMessage) -> list[Any]:
+    """All that a program sees of a message."""
+    names = "queue offset body key tag properties mqtt_topic qos retain position born_ms stored_ms id topic name"
+    return [getattr(message, name) for name in names.split()]
+
+
+def test_a_message_says_what_was_sent_and_what_the_broker_has_added() -> None:
+    sent = Message("orders", b"x", "k", "t", {"a": "b"}, "orders/1", 2, True, 5, "id-1")
+    record = bytearray(encode_message(sent, born_ms=1234))
+    OFFSETS.pack_into(record, OFFSETS_AT, 77, 99)
+    STORED.pack_into(record, STORED_AT, 1250, bytes(8))
+    assert shown(decode_message(record, QUEUE)) == [
+        *(QUEUE, 77, b"x", "k", "t", {"a": "b"}, "orders/1", 2, True, 99, 1234, 1250, "id-1", "orders", "orders/1")
+    ]
+
+
+def test_messages_are_equal_where_all_of_them_is() -> None:
+    one, same = received(Message("orders", b"x", "k")), received(Message("orders", b"x", "k"))
+    assert (one == same, hash(one) == hash(same), one == "x") == (True, True, False)
+    for other in (Message("orders", b"y", "k"), Message("orders", b"x", "l"), Message("orders", b"x", "k", qos=2)):
+        assert one != received(other)
+
+
+def test_properties_are_read_when_they_are_asked_for() -> None:
+    record = encode_record(b"orders", b"x", b"KEYS")
+    message = decode_message(record, QUEUE)
+    assert (message.body, message.topic, message.offset) == (b"x", "orders", 0)
+    for _ in range(2):
+        with pytest.raises(InvalidMessage):
+            _ = message.key

@@ -1,0 +1,38 @@
+"""The property string of a record: names that mean something to Penstock, and how it is read. Pure."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Final
+
+from penstock.errors import InvalidMessage
+
+MQTT_TOPIC: Final = "MQTT_TOPIC"
+KEYS: Final = "KEYS"
+KEYS_BASE64: Final = "KEYS_BASE64"
+"""In place of ``KEYS``, a key that is no text for a property: base64."""
+TAGS: Final = "TAGS"
+UNIQUE_KEY: Final = "UNIQ_KEY"
+
+
+def decode_properties(raw: bytes) -> dict[str, str]:
+    """Names and values of a property string; a trailing 0x02 is tolerated, as old RocketMQ clients send one."""
+    if not raw:
+        return {}
+    try:
+        pairs = [pair.split("\x01") for pair in raw.decode().split("\x02") if pair]
+        return dict(pairs)  # a pair of another length is the ValueError below
+    except (UnicodeDecodeError, ValueError):
+        raise InvalidMessage("the property string is damaged") from None
+
+
+def read_key(value: str | bytes) -> str | bytes:
+    """The key that a value of ``KEYS_BASE64`` holds, as text if it is UTF-8; empty if the value is not base64."""
+    try:
+        key = b64decode(value, validate=True)
+    except ValueError:
+        return ""
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return key
