@@ -71,7 +71,6 @@ class BrokerService:
         self.count_parked: Callable[[], int] = _none
         self.is_awaited: Callable[[str], bool] = _is_not
         self.read_clock: Callable[[], Mapping[str, float]] = dict
-        self._owner = LogOwner(store, state)
         self._epoch = Epoch(state.epochs, store, settings.name)
         with contextlib.suppress(StorageFull):  # tried again at each tick
             self._epoch.record(now_ms)
@@ -96,6 +95,7 @@ class BrokerService:
         self._timers = TimerRequests(state.timers, store, self._acceptance, letters, settings)
         self._retries = RetryRequests(self._groups.groups, store, state.timers, letters, settings.retry_delays_s)
         self._transactions = TransactionRequests(state.halves, store, self._acceptance, settings, now)
+        self._owner = LogOwner(store, state, (self._timers.carry, self._transactions.carry))
         self._usage = Usage(state, settings, lambda: self._groups.count)
         themes = (self._groups.groups, self._sessions, self._shares, self._questions, self._transactions)
         self._changes = tuple(theme.changed for theme in themes)  # the same objects for ever: asked after every batch

@@ -86,9 +86,10 @@ class BrokerSettings:
         sessions_bytes_max: what is kept in memory of all sessions: wills, subscriptions, places and open exchanges.
         groups_max: consumer groups, with members or with committed offsets. Where nine tenths of them are there, those
             that have been silent for ``reader_silence_s`` are forgotten.
-        timers_bytes_max: bytes of delayed messages that wait; more are refused.
+        timers_bytes_max: bytes of delayed messages that wait, and at most an eighth of ``retention_bytes``; more are
+            refused.
         halves_max: halves of transactions that wait for their outcome.
-        halves_bytes_max: bytes of them.
+        halves_bytes_max: bytes of them, and at most an eighth of ``retention_bytes``.
         half_check_after_s: how long after it began a producer is first asked for the outcome of a half; the pause
             doubles with each check, up to 10 minutes.
         half_checks_max: how often; then the half waits for an operator.
@@ -194,6 +195,12 @@ class BrokerSettings:
         for setting in _POSITIVE:
             if getattr(self, setting) <= 0:
                 raise ValueError(f"{setting} is more than 0, not {getattr(self, setting)}")
+
+    @property
+    def carried_bytes_max(self) -> int:
+        """How many bytes of each kind of sleeping message there may be: retention carries them on, so they must be much
+        less than what it keeps."""
+        return self.retention_bytes // 8 if self.retention_bytes else 1 << 62
 
     def store(self) -> StoreSettings:
         """The store's part of these settings."""

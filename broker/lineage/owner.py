@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Callable, Sequence
 
 from broker.kernel.fold import fact_record
 from broker.lineage.removals import TOPIC, Removals
 from broker.store.message_store import MessageStore
 from broker.store.records import Folds
 from penstock.errors import StorageFull
+
+Carrier = Callable[[int, int], bool]
 
 _log = logging.getLogger(__name__)
 
@@ -24,10 +27,13 @@ class LogOwner:
     Args:
         store: the log's, on this node.
         folds: what the log says.
+        carriers: each appends what still counts of the log before a position once more, a bounded number at a time, and
+            returns whether nothing of it is left there.
     """
 
-    def __init__(self, store: MessageStore, folds: Folds) -> None:
+    def __init__(self, store: MessageStore, folds: Folds, carriers: Sequence[Carrier] = ()) -> None:
         self._store = store
+        self._carriers = carriers
         self._folds = folds
         store.own()
 
@@ -56,6 +62,8 @@ class LogOwner:
         removal = store.removal_due(age_ms, needed_from)
         if removal is None or removal.end <= self._folds.removed.before:
             return
+        if not all([carry(removal.end, now_ms) for carry in self._carriers]):
+            return  # the next tick goes on
         if removal.forced:
             _log.warning("retention removes positions %d to %d, which a reader still needs", removal.start, removal.end)
         try:

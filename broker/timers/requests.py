@@ -75,7 +75,7 @@ class TimerRequests:
         self._store = store
         self._acceptance = acceptance
         self._letters = letters
-        self._bytes_max = settings.timers_bytes_max
+        self._bytes_max = min(settings.timers_bytes_max, settings.carried_bytes_max)
         self._fired = 0
         self._refused = 0
         self._damaged = 0
@@ -196,9 +196,9 @@ class TimerRequests:
         record: bytes = fact_in(self._store.frame(sleeper.position))[-1]
         return record
 
-    def carry(self, position: int, now_ms: int, count_max: int = 500, bytes_max: int = 1 << 20) -> int:
+    def carry(self, position: int, now_ms: int, count_max: int = 500, bytes_max: int = 1 << 20) -> bool:
         """Appends sleeping messages whose records are before a position once more, a bounded number at a time; returns
-        how many are still there. Raises ``StorageFull``."""
+        whether none is left there. Raises ``StorageFull``."""
         old = self._timers.before(position, count_max)
         batch, size = list[Incoming](), 0
         for one in old:
@@ -211,7 +211,7 @@ class TimerRequests:
             size += one.size
         if batch:
             self._store.append(batch, now_ms)
-        return len(old) - len(batch)
+        return not self._timers.before(position, 1)
 
     def figures(self) -> dict[str, float]:
         """Gauges and counters of delayed messages."""

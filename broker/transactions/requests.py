@@ -86,7 +86,7 @@ class TransactionRequests:
         self._store = store
         self._acceptance = acceptance
         self._halves_max = settings.halves_max
-        self._bytes_max = settings.halves_bytes_max
+        self._bytes_max = min(settings.halves_bytes_max, settings.carried_bytes_max)
         self._checks_max = settings.half_checks_max
         self._schedule = Schedule(settings.half_check_after_s)
         self._unasked = {half.group for _, half in halves.items() if half.parked == NOT_ASKED}
@@ -310,9 +310,9 @@ class TransactionRequests:
         self._schedule.put(request.id, half.group, now)
         return AfterQuorum(Done(), self._store.written)
 
-    def carry(self, position: int, now_ms: int, count_max: int = 500, bytes_max: int = 1 << 20) -> int:
-        """Appends halves whose records are before a position once more, a bounded number at a time; returns how many
-        are still there. Raises ``StorageFull``."""
+    def carry(self, position: int, now_ms: int, count_max: int = 500, bytes_max: int = 1 << 20) -> bool:
+        """Appends halves whose records are before a position once more, a bounded number at a time; returns whether
+        none is left there. Raises ``StorageFull``."""
         old = self._halves.before(position, count_max)
         batch, size = list[Incoming](), 0
         for id, half in old:
@@ -326,7 +326,7 @@ class TransactionRequests:
             size += half.size
         if batch:
             self._store.append(batch, now_ms)
-        return len(old) - len(batch)
+        return not self._halves.before(position, 1)
 
     def figures(self) -> dict[str, float]:
         """Gauges and counters of transactional messages."""

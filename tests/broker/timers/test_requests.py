@@ -208,14 +208,35 @@ def test_messages_that_are_carried_to_the_logs_end_are_delivered_as_if_nothing_h
     first = one(rig, b"1", 3_000)
     second = one(rig, b"2", 1_000)
     border = rig.store.written
-    assert rig.service._timers.carry(border, rig.times.wall_ms(), count_max=1) == 0
-    assert rig.service._timers.carry(border, rig.times.wall_ms()) == 0
+    assert not rig.service._timers.carry(border, rig.times.wall_ms(), count_max=1)
+    assert rig.service._timers.carry(border, rig.times.wall_ms())
     assert rig.state.timers.before(border, 9) == []
     rig.sync()
     rig = rig.restarted()
     assert [row.id for row in rig.ask(ListTimers()).timers] == [second.id, first.id]
     pass_s(rig, 5.0)
     assert rig.bodies("t:0") == [b"2", b"1"]
+
+
+def test_retention_takes_no_delayed_message() -> None:
+    rig = rig_with_topic(retention_s=60.0)
+    for number in range(20):
+        one(rig, b"%d" % number, 600_000)
+    start = rig.store.start
+    for _ in range(60):
+        rig.ask(append(Message("t", bytes(8_000))))
+        pass_s(rig, 5.0)
+    assert rig.store.start > start + 65_536
+    assert len(rig.state.timers) == 20
+    rig = rig.restarted()
+    pass_s(rig, 600.0)
+    assert [body for body in rig.bodies("t:0", rig.store.bounds("t:0").end - 20)] == [b"%d" % n for n in range(20)]
+
+
+def test_delayed_messages_are_a_small_part_of_what_retention_keeps() -> None:
+    rig = rig_with_topic(retention_bytes=16_000)
+    refused = [len(delayed(rig, (Message("t", bytes(500)), 1_000)).refused) for _ in range(8)]
+    assert (refused[0], refused[-1]) == (0, 1)
 
 
 @settings(max_examples=20)

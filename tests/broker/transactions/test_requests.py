@@ -179,6 +179,17 @@ def test_a_commit_that_is_refused_parks_the_half_with_the_reason() -> None:
     assert end(rig, half, "commit") == ("commit", None)
 
 
+def test_retention_takes_no_half() -> None:
+    rig = rig_with_topic(retention_s=60.0)
+    [half] = begin(rig, b"1")
+    for _ in range(60):
+        rig.ask(append(Message("t", bytes(8_000))))
+        pass_s(rig, 5.0)
+    assert rig.store.start > half
+    assert end(rig, half, "commit") == ("commit", None)
+    assert rig.bodies("t:0", rig.store.bounds("t:0").end - 1) == [b"1"]
+
+
 def test_there_is_a_limit_of_halves_and_it_says_so() -> None:
     rig = rig_with_topic(halves_max=2)
     begin(rig, b"1", b"2")
@@ -192,8 +203,8 @@ def test_halves_that_are_carried_to_the_logs_end_are_committed_as_if_nothing_had
     first, second = begin(rig, b"1", b"2")
     border = rig.store.written
     transactions = rig.service._transactions
-    assert transactions.carry(border, rig.times.wall_ms(), count_max=1) == 0
-    assert transactions.carry(border, rig.times.wall_ms()) == 0
+    assert not transactions.carry(border, rig.times.wall_ms(), count_max=1)
+    assert transactions.carry(border, rig.times.wall_ms())
     assert rig.state.halves.before(border, 9) == []
     rig.sync()
     rig = rig.restarted()
