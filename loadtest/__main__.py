@@ -1,5 +1,6 @@
 """``python -m loadtest COMMAND``: ``bench`` (side by side with mosquitto and amqtt), ``native`` (the native path,
-beside RocketMQ), ``store`` (the store by itself), ``filters`` (the filter index), ``soak`` (the long proofs)."""
+beside RocketMQ), ``store`` (the store by itself), ``filters`` (the filter index, selectors), ``soak`` (the long
+proofs)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from loadtest import bench, filter_bench, report, soak, store_bench, store_scale
+from loadtest import bench, filter_bench, report, selector_bench, soak, store_bench, store_scale
 from loadtest.native import bench as native
 from loadtest.native import report as native_report
 from loadtest.native.scenarios import SCENARIOS as NATIVE_SCENARIOS
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     one.add_argument("--scenarios", nargs="+", default=[], choices=[s.name for s in SCENARIOS], metavar="NAME")
     one.add_argument("--json", type=Path, metavar="FILE", help="also write every single run there")
     _add_native(commands.add_parser("native", help="the native path, beside RocketMQ, interleaved (about 5 minutes)"))
-    commands.add_parser("filters", help="what the filter index costs with 100,000 filters")
+    commands.add_parser("filters", help="what the filter index costs with 100,000 filters, and a selector")
     three = commands.add_parser("store", help="what the store costs by itself, beside plain calls (about a minute)")
     three.add_argument(
         "--long", action="store_true", help="also 100,000 queues and recoveries (3 minutes, 14 GB of disk)"
@@ -45,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(width=None if sys.stdout.isatty() else 132)
     if options.command == "filters":
         filter_bench.run(console)
+        selector_bench.run(console)
         return 0
     if options.command == "store":
         made = store_bench.run()

@@ -228,6 +228,21 @@ class InvalidMessage(PenstockError):
     fault = "client"
 
 
+class InvalidFilter(PenstockError):
+    """A selector that cannot be read, or is over a limit.
+
+    Attributes:
+        at: where in its text, in characters from 0; -1 where it is about the whole, and of an error off the wire.
+    """
+
+    code = 44
+    fault = "client"
+
+    def __init__(self, message: str, *, hint: str = "", at: int = -1) -> None:
+        super().__init__(message, hint=hint)
+        self.at = at
+
+
 class SendManyError(PenstockError):
     """Some messages of a ``send_many`` were not stored.
 

@@ -1,0 +1,108 @@
+"""The tree of a selector: what a text says, with nothing of how it is written.
+
+BETWEEN is two comparisons, as in RocketMQ; ``And`` and ``Or`` have all their terms side by side, so that long chains
+are not deep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Order = Literal["=", "<>", "<", "<=", ">", ">="]
+Search = Literal["CONTAINS", "STARTSWITH", "ENDSWITH"]
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A property of the message, by name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a JSON body, by the names that lead to it."""
+
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A string, number, truth value or NULL (``None``)."""
+
+    value: str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """A number with its sign turned."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A property or field in the place of a condition: true only if it is the truth value, which no property is."""
+
+    value: Property | Field
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    term: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    terms: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    terms: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    left: Value
+    order: Order
+    right: Value
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    value: Value
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """IN."""
+
+    value: Property | Field
+    choices: frozenset[str]
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TextSearch:
+    value: Value
+    search: Search
+    text: str
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """``escape``: empty for none."""
+
+    value: Value
+    pattern: str
+    escape: str
+    negated: bool
+
+
+Condition = Truth | Not | And | Or | Comparison | IsNull | OneOf | TextSearch | Like | Constant
+"""What is true, false or unknown. A ``Constant`` among them is no string and no number."""
+Value = Property | Field | Constant | Negated | Condition
