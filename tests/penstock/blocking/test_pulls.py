@@ -87,7 +87,7 @@ def test_a_member_asks_again_for_a_queue_whose_topic_was_deleted_and_a_reader_sa
     with link:
         batch = pulls.take(5)
         assert batch is not None
-        assert batch.offsets[0] == 0
+        assert batch.messages[0].offset == 0
     errors.clear()
     pulls, _positions, link = opened(broker, 0)
     with link, pytest.raises(QueueNotFound):
