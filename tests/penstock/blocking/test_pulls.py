@@ -88,7 +88,7 @@ def test_a_member_asks_again_for_a_queue_whose_topic_was_deleted_and_a_reader_sa
         batch = pulls.take(5)
         assert batch is not None
         assert batch.messages[0].offset == 0
-    errors.clear()
+    broker.refuse = lambda request: QueueNotFound("deleted") if isinstance(request, Pull) else None
     pulls, _positions, link = opened(broker, 0)
     with link, pytest.raises(QueueNotFound):
         pulls.take(5)
