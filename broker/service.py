@@ -7,7 +7,8 @@ ages are judged, ``store_clock.py``) are arguments.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from broker.figures import Figures
 from broker.filters.requests import FilterRequests
@@ -23,7 +24,6 @@ from broker.messages.acceptance import Acceptance
 from broker.messages.dead_letters import DeadLetters
 from broker.messages.requests import MessageRequests
 from broker.sessions.exchange_requests import ExchangeRequests
-from broker.sessions.fold import homes_of
 from broker.sessions.gateways import Gateways
 from broker.sessions.pages import SessionPages
 from broker.sessions.questions import SessionQuestions
@@ -39,13 +39,21 @@ from broker.transactions.requests import TransactionRequests
 from broker.usage import Usage
 from penstock.errors import PenstockError, StorageFailed, StorageFull, UnknownRequest
 from penstock.protocol.requests.request import Request
-from penstock.protocol.requests.routes import TopicRoute
 from penstock.protocol.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
 from penstock.protocol.requests.sessions import (
     GATEWAYS_TOPICS,
 )
-from penstock.protocol.requests.topics import TopicInfo
 from penstock.version import VERSION
+
+
+class Awaited(Protocol):
+    """The parked requests, as themes see them."""
+
+    def __len__(self) -> int: ...
+
+    def is_awaited(self, waker: str) -> bool:
+        """Whether one of them waits for this queue."""
+        ...
 
 
 class BrokerService:
@@ -59,18 +67,23 @@ class BrokerService:
         now: float,
         now_ms: int,
         age_ms: int | None = None,
+        *,
+        figures: Figures | None = None,
+        parked: Awaited | None = None,
+        on_routes_changed: Callable[[], None] | None = None,
+        read_clock: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
-        """``age_ms``: ``now_ms`` unless it is given."""
+        """``age_ms``: ``now_ms`` unless it is given. ``figures``: the process's counters. ``parked``: the requests that
+        wait. ``on_routes_changed``: called when a topic begins, changes or ends."""
         age_ms = now_ms if age_ms is None else age_ms
         self._settings = settings
         self._state = state
         self._store = store
-        self._figures = Figures()
+        self._figures = Figures() if figures is None else figures
+        self._parked = parked
+        self._on_routes_changed = on_routes_changed
+        self._read_clock = read_clock
         self._failed: StorageFailed | None = None
-        self.on_routes_changed: Callable[[], None] = _nobody
-        self.count_parked: Callable[[], int] = _none
-        self.is_awaited: Callable[[str], bool] = _is_not
-        self.read_clock: Callable[[], Mapping[str, float]] = dict
         self._epoch = Epoch(state.epochs, store, settings.name)
         with contextlib.suppress(StorageFull):  # tried again at each tick
             self._epoch.record(now_ms)
@@ -154,7 +167,7 @@ class BrokerService:
             self._sessions.expire(now, now_ms, age_ms)
             self._timers.tick(now_ms, age_ms)
             self._transactions.tick(now, now_ms)
-            self._empty_topics.tick(now, now_ms, self.is_awaited)
+            self._empty_topics.tick(now, now_ms, self._is_awaited)
         self._shares.expire(now)
         self._readers.tick(now, now_ms, age_ms)
         self._lags.tick(now, now_ms, self._readers.needed_from)
@@ -173,21 +186,6 @@ class BrokerService:
             wakers += self._transactions.take_changed()
         return wakers
 
-    def routes(self) -> tuple[int, tuple[TopicRoute, ...]]:
-        """Version and topics, as name servers are told."""
-        topics = self._state.topics
-        return topics.version, _routes_of(topics)
-
-    def changed_routes(self, since: int) -> tuple[int, tuple[TopicRoute, ...]] | None:
-        """The version, and the topics that have changed since an earlier one; those that are gone have 0 queues.
-        ``None`` where it is not known which."""
-        changed = self._state.topics.since(since)
-        return None if changed is None else (self._state.topics.version, _routes_of(changed))
-
-    def homes(self) -> set[str]:
-        """Names of other brokers where sessions are at home that hold something here."""
-        return homes_of(self._state.filters.owners)
-
     def figures(self) -> dict[str, float]:
         """Counters since start, and gauges."""
         state, store = self._state, self._store
@@ -197,7 +195,7 @@ class BrokerService:
             penstock_topics=len(state.topics) - sum([state.topics.get(topic) is not None for topic in GATEWAYS_TOPICS]),
             penstock_empty_topics_deleted_total=self._empty_topics.removed,
             penstock_open_filters=len(state.filters),
-            penstock_parked_requests=self.count_parked(),
+            penstock_parked_requests=0 if self._parked is None else len(self._parked),
             penstock_retained_messages=len(state.retained),
             penstock_mqtt_sessions=len(state.sessions),
             penstock_session_bytes=state.sessions.bytes,
@@ -214,12 +212,8 @@ class BrokerService:
             **self._lags.figures,
             **self._usage.figures(),
             **self._gateways.figures(),
-            **self.read_clock(),
+            **self._read_clock(),
         )
-
-    def synced(self) -> None:
-        """The log was synced once more."""
-        self._figures.synced()
 
     @handles(ReadFigures)
     def read_figures(self, request: ReadFigures, now: float, now_ms: int) -> Outcome:
@@ -235,20 +229,8 @@ class BrokerService:
     def _topic_changed(self, topic: str) -> None:
         self._acceptance.forget()
         self._groups.topic_changed(topic)
-        self.on_routes_changed()
+        if self._on_routes_changed is not None:
+            self._on_routes_changed()
 
-
-def _routes_of(topics: Iterable[TopicInfo]) -> tuple[TopicRoute, ...]:
-    return tuple([TopicRoute(topic.topic, topic.queues) for topic in sorted(topics)])
-
-
-def _is_not(queue: str) -> bool:
-    return False
-
-
-def _none() -> int:
-    return 0
-
-
-def _nobody() -> None:
-    """Nobody wants to know yet."""
+    def _is_awaited(self, queue: str) -> bool:
+        return self._parked is not None and self._parked.is_awaited(queue)

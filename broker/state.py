@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from broker.filters.fold import Filters
 from broker.groups.fold import Offsets
@@ -12,7 +12,7 @@ from broker.lineage.identity import Identity
 from broker.lineage.removals import Removals
 from broker.messages.retained import Retained
 from broker.sessions.exchanges import Exchanges
-from broker.sessions.fold import Sessions
+from broker.sessions.fold import Sessions, homes_of
 from broker.sessions.lives import Lives
 from broker.shares.fold import Shares
 from broker.store.records import Removed
@@ -20,6 +20,8 @@ from broker.timers.fold import Timers
 from broker.topics.fold import Topics
 from broker.transactions.fold import Halves
 from penstock.protocol.message import mqtt_name
+from penstock.protocol.requests.routes import TopicRoute
+from penstock.protocol.requests.topics import TopicInfo
 from topicmap.queues import is_own_topic
 
 
@@ -85,3 +87,21 @@ class BrokerState(FoldRegistry):
     def topic_queues(self) -> Iterator[tuple[str, int]]:
         """The queues of all topics."""
         return ((topic.topic, number) for topic in self.topics for number in range(topic.queues))
+
+    def routes(self) -> tuple[int, tuple[TopicRoute, ...]]:
+        """Version and topics, as name servers are told."""
+        return self.topics.version, _routes_of(self.topics)
+
+    def changed_routes(self, since: int) -> tuple[int, tuple[TopicRoute, ...]] | None:
+        """The version, and the topics that have changed since an earlier one; those that are gone have 0 queues.
+        ``None`` where it is not known which."""
+        changed = self.topics.since(since)
+        return None if changed is None else (self.topics.version, _routes_of(changed))
+
+    def homes(self) -> set[str]:
+        """Names of other brokers where sessions are at home that hold something here."""
+        return homes_of(self.filters.owners)
+
+
+def _routes_of(topics: Iterable[TopicInfo]) -> tuple[TopicRoute, ...]:
+    return tuple([TopicRoute(topic.topic, topic.queues) for topic in sorted(topics)])

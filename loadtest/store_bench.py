@@ -20,9 +20,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from broker.net.dispatch import Dispatch
 from broker.net.flusher import Flusher
-from broker.service import BrokerService
+from broker.net.lead import Lead
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
 from broker.store.disk import RealDisk
@@ -227,9 +226,9 @@ class Bench:
         settings = BrokerSettings(data=folder)
         state = BrokerState()
         self.store: MessageStore = open_store(RealDisk(folder), settings.store(), state, clock.wall_ms())
-        self.service = BrokerService(settings, state, self.store, clock.monotonic(), clock.wall_ms())
         self.flusher = Flusher(self.store, clock, settings.flush_after_s, settings.flush_bytes, settings.quick_sync_s)
-        self.dispatch = Dispatch(self.service, StoreClock(clock, 0), self.flusher.need)
+        self.lead = Lead(settings, state, self.store, StoreClock(clock, 0), self.flusher.need)
+        self.dispatch = self.lead.dispatch
         self.answered = 0
         self.error: PenstockError | None = None
 
@@ -248,7 +247,7 @@ class Bench:
             waiting.append(producer)
 
         async with real_world().own_thread() as offload, trio.open_nursery() as nursery:
-            nursery.start_soon(self.flusher.run, self.dispatch, self.service, offload)
+            nursery.start_soon(self.flusher.run, self.lead, offload)
             self.answered, began = 0, time.perf_counter()
             while (time.perf_counter() < began + seconds or not self.answered) and self.error is None:
                 ready, waiting = waiting, []
@@ -265,7 +264,7 @@ class Bench:
         return answered / elapsed, syncs / answered
 
     def _syncs(self) -> float:
-        return self.service.figures()["penstock_syncs_total"]
+        return self.lead.figures()["penstock_syncs_total"]
 
 
 def level_rows(folder: Path) -> list[Row]:

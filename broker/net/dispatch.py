@@ -26,16 +26,21 @@ class Dispatch:
     """Requests of all sessions of a broker. ``on_unsynced`` is called when there may be something for the flusher
     to do, with whether a request waits for it and whether nobody else is about to append."""
 
-    def __init__(self, service: BrokerService, clock: StoreClock, on_unsynced: Callable[[bool, bool], None]) -> None:
-        self._service = service
+    def __init__(
+        self,
+        service: BrokerService,
+        clock: StoreClock,
+        on_unsynced: Callable[[bool, bool], None],
+        parked: ParkedRequests | None = None,
+    ) -> None:
+        """``parked``: where requests are parked; the service looks at it."""
+        self._service: BrokerService | None = service
         self._clock = clock
         self._on_unsynced = on_unsynced
         self._after_sync: deque[_Answer] = deque()
         self._after_quorum: deque[_Answer] = deque()
         self._answers = 0
-        self._parked = ParkedRequests()
-        service.count_parked = lambda: self.parked
-        service.is_awaited = self._parked.is_awaited
+        self._parked = ParkedRequests() if parked is None else parked
         self._waking = False
         self._is_timed = False  # whether ``_now`` and ``_now_ms`` are of this batch
         self._now = 0.0
@@ -55,14 +60,15 @@ class Dispatch:
 
     def submit(self, request: Request, on_result: OnResult, session: int) -> None:
         """Carries a request out; ``on_result`` is called exactly once, unless the session is dropped first."""
-        if self._closed is not None:
-            on_result(self._closed)
+        service = self._service
+        if self._closed is not None or service is None:
+            on_result(self._closed or Unavailable("this broker does not lead its log now"))
             return
         if not self._is_timed:
             self._is_timed = True
             self._now, self._now_ms = self._clock.monotonic(), self._clock.wall_ms()
         try:
-            outcome = self._service.handle(request, self._now, self._now_ms)
+            outcome = service.handle(request, self._now, self._now_ms)
         except Exception as error:  # how much of it was done is unknown
             self._broken = error
             self.close(Unavailable("the broker met an unexpected error"))
@@ -70,13 +76,13 @@ class Dispatch:
         if isinstance(outcome, Now):
             on_result(outcome.result)
         elif isinstance(outcome, AfterSync):
-            if outcome.point <= self._service.durable:
+            if outcome.point <= service.durable:
                 on_result(outcome.result)
             else:
                 self._answers += 1
                 self._after_sync.append((outcome.point, self._answers, outcome.result, on_result))
         elif isinstance(outcome, AfterQuorum):
-            if outcome.point <= self._service.committed:
+            if outcome.point <= service.committed:
                 on_result(outcome.result)
             else:
                 self._answers += 1
@@ -112,7 +118,7 @@ class Dispatch:
             return
         self._waking = True
         try:
-            while wakers := self._service.take_wakers():
+            while (service := self._service) is not None and (wakers := service.take_wakers()):
                 self._parked.wake(wakers)
         finally:
             self._waking = False
@@ -124,7 +130,7 @@ class Dispatch:
         now = self._clock.monotonic()
         if self._broken is not None:
             raise self._broken
-        if self._closed is None:
+        if self._closed is None and self._service is not None:
             self._service.tick(now, self._clock.wall_ms(), self._clock.age_ms())
         self._parked.expire(now)
         self.end_batch()
@@ -153,35 +159,8 @@ class Dispatch:
                 waiting.popleft()[3](unknown)
 
     def step_down(self, error: PenstockError) -> None:
-        """The same for a process that lives on without leading this log: what is parked is answered too."""
+        """The same for a process that lives on without leading this log: what is parked is answered too, and the
+        service let go."""
+        self._service = None
         self.close(error)
         self._parked.fail_all(error)
-
-
-class BrokerSession:
-    """What a broker keeps for one peer. ``number``: its own among all sessions."""
-
-    def __init__(self, dispatch: Dispatch, number: int, ends_rounds: bool) -> None:
-        self._dispatch = dispatch
-        self._number = number
-        self._ends_rounds = ends_rounds
-
-    def submit(self, request: Request, on_result: OnResult) -> None:
-        """Carries one request out."""
-        self._dispatch.submit(request, on_result, self._number)
-
-    def flush(self) -> None:
-        """All requests of one read, or of one round, have been submitted."""
-        self._dispatch.end_batch(self._ends_rounds)
-
-    def hold(self) -> None:
-        """Much waits to be sent to the peer."""
-        self._dispatch.hold(self._number)
-
-    def release(self) -> None:
-        """There is room again."""
-        self._dispatch.release(self._number)
-
-    def close(self) -> None:
-        """The peer is gone."""
-        self._dispatch.drop(self._number)

@@ -16,8 +16,7 @@ from typing import Final
 import trio
 
 from broker.kernel.commit import ONE_COPY, CommitRule
-from broker.net.dispatch import Dispatch
-from broker.service import BrokerService
+from broker.net.lead import Lead
 from broker.store.message_store import MessageStore
 from penstock.errors import StorageFailed
 from penstock.world import Clock, Offload
@@ -53,7 +52,7 @@ class Flusher:
         self._is_needed = False
         self._needed = trio.Event()  # set as often as ``_is_needed`` becomes true, which is not with every message
         self._urgent = trio.Event()
-        self._idle: tuple[Dispatch, BrokerService] | None = None  # not while a thread syncs
+        self._idle: Lead | None = None  # not while a thread syncs
         self._failed: StorageFailed | None = None
 
     @property
@@ -68,7 +67,7 @@ class Flusher:
         if behind <= 0:
             return
         if is_whole and is_waited_for and self._idle is not None and self.is_quick and self._failed is None:
-            self._sync_here(*self._idle)
+            self._sync_here(self._idle)
             return
         if not self._is_needed:
             self._is_needed = True
@@ -76,7 +75,7 @@ class Flusher:
         if is_waited_for or behind > self._later_bytes:
             self._urgent.set()
 
-    def _sync_here(self, dispatch: Dispatch, service: BrokerService) -> None:
+    def _sync_here(self, lead: Lead) -> None:
         point = self._store.sync_point()
         try:
             took_s = self._sync()
@@ -86,7 +85,7 @@ class Flusher:
             self._needed.set()
             self._urgent.set()
         else:
-            self._done(point, took_s, dispatch, service)
+            self._done(point, took_s, lead)
 
     def _sync(self) -> float:
         """Blocks; returns for how long. Raises ``StorageFailed``."""
@@ -94,23 +93,23 @@ class Flusher:
         self._store.sync()
         return self._clock.monotonic() - began
 
-    def _done(self, point: int, took_s: float, dispatch: Dispatch, service: BrokerService) -> None:
+    def _done(self, point: int, took_s: float, lead: Lead) -> None:
         self._takes_s += (min(took_s, _LONG * self._quick_s) - self._takes_s) / _LATELY
         self._store.mark_durable(point)
-        service.synced()
-        self.commit(dispatch)
+        lead.synced()
+        self.commit(lead)
         self._store.tidy()
 
-    def commit(self, dispatch: Dispatch) -> None:
+    def commit(self, lead: Lead) -> None:
         """Makes readable what is committed by now, to which another copy may have added, and answers all that has what
         it waited for."""
         store = self._store
         store.mark_committed(max(store.committed, self._rule.committed(store.durable)))
-        dispatch.reached(store.durable, store.committed)
+        lead.dispatch.reached(store.durable, store.committed)
 
-    async def run(self, dispatch: Dispatch, service: BrokerService, offload: Offload) -> None:
+    async def run(self, lead: Lead, offload: Offload) -> None:
         """Syncs until cancelled, by way of ``offload`` where the disk is slow. Raises ``StorageFailed``."""
-        self._idle = (dispatch, service)
+        self._idle = lead
         while True:
             await self._needed.wait()
             if self._later_s and not self._urgent.is_set():
@@ -121,16 +120,16 @@ class Flusher:
             self._urgent = trio.Event()
             if self._failed is None and self._store.written > self._store.durable:  # else another sync covered it
                 if self.is_quick:
-                    self._sync_here(dispatch, service)
+                    self._sync_here(lead)
                 else:
-                    await self._sync_there(dispatch, service, offload)
+                    await self._sync_there(lead, offload)
             if self._failed is not None:
                 raise self._failed
-            self.need(dispatch.waits_for_disk, is_whole=False)
+            self.need(lead.dispatch.waits_for_disk, is_whole=False)
 
-    async def _sync_there(self, dispatch: Dispatch, service: BrokerService, offload: Offload) -> None:
+    async def _sync_there(self, lead: Lead, offload: Offload) -> None:
         point = self._store.sync_point()
         self._idle = None
         took_s = await offload(self._sync)
-        self._idle = (dispatch, service)
-        self._done(point, took_s, dispatch, service)
+        self._idle = lead
+        self._done(point, took_s, lead)

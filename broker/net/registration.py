@@ -14,8 +14,8 @@ from typing import Final
 
 import trio
 
-from broker.service import BrokerService
 from broker.settings import BrokerSettings
+from broker.state import BrokerState
 from penstock.client.wire_link import ask, call
 from penstock.errors import PenstockError, Unavailable
 from penstock.protocol.link import Link, Links
@@ -49,7 +49,7 @@ class Registration:
     Args:
         settings: the broker's.
         address: where clients are told to come.
-        service: what the broker holds.
+        state: what the broker holds.
         links: the ways to the name servers.
         secret: the cluster's, to prove that this is the broker; None where it has none.
 
@@ -58,14 +58,14 @@ class Registration:
     """
 
     def __init__(
-        self, settings: BrokerSettings, address: str, service: BrokerService, links: Links, secret: bytes | None = None
+        self, settings: BrokerSettings, address: str, state: BrokerState, links: Links, secret: bytes | None = None
     ) -> None:
         self._settings = settings
         self._address = address
-        self._service = service
+        self._state = state
         self._links = links
         self._changed: dict[str, trio.Event] = {}
-        self._peers = service.homes()
+        self._peers = state.homes()
         self._secret = secret
         self._proved: set[str] = set()  # name servers whose connection has had our proof
         self.away: set[str] = set()
@@ -138,12 +138,12 @@ class Registration:
 
     async def _renew(self, link: Link, registered: int) -> int:
         """Registers or renews; returns the version of the topics that the name server has now."""
-        changed = self._service.changed_routes(registered) if registered >= 0 else None
+        changed = self._state.changed_routes(registered) if registered >= 0 else None
         if changed is not None:
             version, topics = changed
             if await self._beat(link, _parts(topics), registered, version):
                 return version
-        version, topics = self._service.routes()
+        version, topics = self._state.routes()
         first, *others = _parts(topics)
         name, lease_s, peers = self._settings.name, self._settings.lease_s, tuple(sorted(self._peers))
         request = RegisterBroker(name, self._address, version, lease_s, first, peers, bool(others))

@@ -16,11 +16,10 @@ from typing import Final
 import trio
 
 from broker.lineage.naming import name_log
-from broker.net.dispatch import BrokerSession, Dispatch
 from broker.net.flusher import Flusher
+from broker.net.lead import BrokerSession, Lead
 from broker.net.mirror import SessionMirror
 from broker.net.registration import LEAVE_S, Registration
-from broker.service import BrokerService
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
 from broker.store.disk import Disk, RealDisk
@@ -65,23 +64,21 @@ def _nobody(doing: str) -> None:
 
 
 class RunningBroker:
-    """A broker that accepts requests. ``door``: at which they come in. ``room``: what their connections may hold.
-    ``namesrv_away``: the name servers that do not answer."""
+    """A broker that accepts requests. ``lead``: what carries them out. ``door``: at which they come in. ``room``: what
+    their connections may hold. ``namesrv_away``: the name servers that do not answer."""
 
     def __init__(
         self,
         host: str,
         port: int,
-        service: BrokerService,
-        dispatch: Dispatch,
+        lead: Lead,
         door: Doorkeeper,
         namesrv_away: Collection[str],
         room: NativeRoom,
     ) -> None:
         self.host = host
         self.port = port
-        self._service = service
-        self._dispatch = dispatch
+        self.lead = lead
         self._namesrv_away = namesrv_away
         self.door = door
         self.room = room
@@ -89,16 +86,16 @@ class RunningBroker:
     def open_session(self, peer: Peer, *, ends_rounds: bool = False) -> Session:
         """A session for one peer, on the wire or in this process. ``ends_rounds``: its batches are all that a round of
         this process had."""
-        return BrokerSession(self._dispatch, peer.id, ends_rounds)
+        return BrokerSession(self.lead, peer.id, ends_rounds)
 
     def figures(self) -> dict[str, float]:
         """Counters since start, and gauges, by metric name."""
         own = {"penstock_namesrv_away": len(self._namesrv_away), **self.room.figures("penstock")}
-        return self._service.figures() | own
+        return self.lead.figures() | own
 
     def reasons(self) -> list[str]:
         """Why no traffic should come here; empty if there is no reason."""
-        return self.door.reasons()
+        return [*self.door.reasons(), *self.lead.reasons()]
 
 
 async def run(
@@ -152,26 +149,24 @@ async def _serve(
     secret: bytes | None,
     task_status: trio.TaskStatus[RunningBroker],
 ) -> None:
-    service = BrokerService(settings, state, store, clock.monotonic(), clock.wall_ms(), clock.age_ms())
-    service.read_clock = lambda: guard.figures() | clock.figures()
     flusher = Flusher(store, clock, settings.flush_after_s, settings.flush_bytes, settings.quick_sync_s)
-    dispatch = Dispatch(service, clock, flusher.need)
     host, port = listening_address(listeners)
     async with (
         world.own_thread() as offload,
         lasting_links(clock, world.rng) as links,
         trio.open_nursery() as nursery,
     ):
-        registration = Registration(settings, _advertised(settings, host, port), service, links, secret)
+        registration = Registration(settings, _advertised(settings, host, port), state, links, secret)
+        read_clock = lambda: guard.figures() | clock.figures()  # noqa: E731
+        lead = Lead(settings, state, store, clock, flusher.need, registration.topics_changed, read_clock)
         door, room = Doorkeeper("the broker"), NativeRoom(settings.held_bytes_max)
-        running = RunningBroker(host, port, service, dispatch, door, registration.away, room)
-        service.on_routes_changed = registration.topics_changed
+        running = RunningBroker(host, port, lead, door, registration.away, room)
         links.on_lost = registration.lost
-        nursery.start_soon(flusher.run, dispatch, service, offload)
-        nursery.start_soon(_tick, dispatch, clock)
+        nursery.start_soon(flusher.run, lead, offload)
+        nursery.start_soon(_tick, lead, clock)
         nursery.start_soon(_give_back, store, world.offload)
         nursery.start_soon(_keep_times, disk, clock)
-        mirror = _mirror(settings, state, dispatch, links)
+        mirror = _mirror(settings, state, lead, links)
         tell("asking the home of sessions what they hold here")
         with trio.move_on_after(settings.handover_wait_s) as patience:
             await nursery.start(_keep_mirror, mirror, clock)
@@ -185,7 +180,7 @@ async def _serve(
         try:
             await trio.sleep_forever()
         finally:
-            dispatch.close(Unavailable("the broker is stopping"))
+            lead.close(Unavailable("the broker is stopping"))
             with trio.move_on_after(LEAVE_S, shield=True):
                 await registration.leave()
 
@@ -215,10 +210,10 @@ def _told_of_recovery(tell: Tell) -> Progress:
     return told
 
 
-def _mirror(settings: BrokerSettings, state: BrokerState, dispatch: Dispatch, links: Links) -> SessionMirror:
+def _mirror(settings: BrokerSettings, state: BrokerState, lead: Lead, links: Links) -> SessionMirror:
     def carry_out(request: Request) -> None:
-        dispatch.submit(request, _ignore, OWN_SESSION)
-        dispatch.end_batch()
+        lead.dispatch.submit(request, _ignore, OWN_SESSION)
+        lead.dispatch.end_batch()
 
     names = [links.link(address) for address in settings.namesrv]
     return SessionMirror(settings.name, state, names, links, carry_out)
@@ -268,7 +263,7 @@ async def _keep_times(disk: Disk, clock: StoreClock) -> None:
         write_times(disk, clock.times())
 
 
-async def _tick(dispatch: Dispatch, clock: Clock) -> None:
+async def _tick(lead: Lead, clock: Clock) -> None:
     """Who fell silent is judged by ``tick``; not where it was this broker that stood still: what the others sent in the
     meantime is heard first."""
     while True:
@@ -276,4 +271,4 @@ async def _tick(dispatch: Dispatch, clock: Clock) -> None:
         await trio.sleep(TICK_S)
         if clock.monotonic() - slept_at > STALL_S:
             await trio.sleep(HEARING_S)
-        dispatch.tick()
+        lead.tick()

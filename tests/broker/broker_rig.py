@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
 
 from broker.kernel.outcomes import AfterQuorum, AfterSync, Now, Outcome, Parked
 from broker.net.dispatch import Dispatch
+from broker.net.lead import Lead, OnUnsynced
 from broker.service import BrokerService
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
@@ -60,6 +62,8 @@ class Rig:
         started_at: float = 0.0,
         set_ms: int = 1_000_000,
         boot_id: str = "",
+        on_unsynced: OnUnsynced = lambda is_waited_for, is_whole: None,
+        on_routes_changed: Callable[[], None] | None = None,
         **settings: Any,
     ) -> None:
         self.disk = disk or SimDisk()
@@ -70,9 +74,18 @@ class Rig:
         self.store: MessageStore = open_store(self.disk, self.settings.store(), self.state, self.clock.wall_ms())
         self.guard = GuardedClock(self.clock)
         self.times = compare(self.guard, self.store.last_ms, read_times(self.disk))
-        times = self.times.monotonic(), self.times.wall_ms(), self.times.age_ms()
-        self.service = BrokerService(self.settings, self.state, self.store, *times)
-        self.dispatch = Dispatch(self.service, self.times, lambda is_waited_for, is_whole: None)
+        self.lead = Lead(self.settings, self.state, self.store, self.times, on_unsynced, on_routes_changed)
+
+    @property
+    def service(self) -> BrokerService:
+        """That of the present leadership."""
+        assert self.lead.service is not None
+        return self.lead.service
+
+    @property
+    def dispatch(self) -> Dispatch:
+        """That of the present, or the last, leadership."""
+        return self.lead.dispatch
 
     def handle(self, request: Request) -> Outcome:
         """What the service answers."""

@@ -38,18 +38,17 @@ def test_a_ping_says_who_is_there() -> None:
 
 
 def test_name_servers_are_told_all_topics_and_a_version_that_changes_with_them() -> None:
-    rig = Rig()
     told: list[None] = []
-    rig.service.on_routes_changed = lambda: told.append(None)
-    before = rig.service.routes()
+    rig = Rig(on_routes_changed=lambda: told.append(None))
+    before = rig.state.routes()
     rig.ask(CreateTopic("b", 2))
     rig.ask(append(Message("a", b"x")))
-    after = rig.service.routes()
+    after = rig.state.routes()
     assert (before[1], after[1]) == ((), (TopicRoute("a", 4), TopicRoute("b", 2)))
     assert after[0] != before[0]
-    assert rig.service.changed_routes(before[0]) == after
-    assert rig.service.changed_routes(after[0] - 1) == (after[0], (TopicRoute("a", 4),))
-    assert rig.service.changed_routes(after[0]) == (after[0], ())
+    assert rig.state.changed_routes(before[0]) == after
+    assert rig.state.changed_routes(after[0] - 1) == (after[0], (TopicRoute("a", 4),))
+    assert rig.state.changed_routes(after[0]) == (after[0], ())
     assert len(told) == 2
 
 
@@ -62,7 +61,7 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
     rig.ask(append(Message("t", b"1"), Message("t", b"2", mqtt_topic="a", retain=True)))
     rig.ask(Append(1, False, append(Message("t", b"1")).body[:-1] + b"?"))
     rig.ask(Pull("t:0", 0))
-    rig.service.synced()
+    rig.lead.synced()
     rig.submit(Pull("t:0", 2, wait_s=60.0))
     answer = rig.ask(ReadFigures())
     figures = dict(zip(answer.names, answer.values, strict=True))

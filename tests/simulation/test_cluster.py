@@ -18,6 +18,7 @@ from broker.filters.requests import FilterRequests
 from broker.kernel.outcomes import AfterQuorum, AfterSync, Now, Outcome
 from broker.net.dispatch import Dispatch
 from broker.net.flusher import Flusher
+from broker.net.lead import Lead
 from broker.service import BrokerService
 from penstock.guarded_clock import GuardedClock
 from penstock.protocol.link import OnResult
@@ -106,7 +107,7 @@ def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_the_sync_point_after_the_sync(patch: pytest.MonkeyPatch) -> None:
-    async def late(self: Flusher, dispatch: Dispatch, service: BrokerService, offload: Offload) -> None:
+    async def late(self: Flusher, lead: Lead, offload: Offload) -> None:
         while True:
             await self._needed.wait()
             self._is_needed = False
@@ -115,8 +116,8 @@ def take_the_sync_point_after_the_sync(patch: pytest.MonkeyPatch) -> None:
             await offload(self._store.sync)
             point = self._store.written
             self._store.mark_durable(point)
-            self.commit(dispatch)
-            self.need(dispatch.waits_for_disk, is_whole=False)
+            self.commit(lead)
+            self.need(lead.dispatch.waits_for_disk, is_whole=False)
 
     patch.setattr(Flusher, "run", late)
 
@@ -128,6 +129,7 @@ def answer_for_a_filter_before_its_record_is_durable(patch: pytest.MonkeyPatch) 
 
 def forget_to_wake_waiting_requests_and_their_deadlines(patch: pytest.MonkeyPatch) -> None:
     def parks_for_ever(self: Dispatch, request: Request, on_result: OnResult, session: int) -> None:
+        assert self._service is not None
         outcome = self._service.handle(request, self._clock.monotonic(), self._clock.wall_ms())
         if isinstance(outcome, Now):
             on_result(outcome.result)

@@ -26,7 +26,7 @@ class Lagging:
 def flushed(rig: Rig, rule: Any) -> Flusher:
     """A flusher of two copies that has synced this disk once."""
     flusher = Flusher(rig.store, rig.clock, quick_s=1.0, rule=rule)
-    flusher._sync_here(rig.dispatch, rig.service)
+    flusher._sync_here(rig.lead)
     return flusher
 
 
@@ -48,7 +48,7 @@ def test_a_fact_waits_for_the_other_copy_and_a_message_of_level_disk_does_not_bu
     assert fact == []
     assert rig.store.bounds("~filter:b").end == rig.store.bounds("~filter:b").min
     rule.reached = rig.store.written
-    flusher.commit(rig.dispatch)
+    flusher.commit(rig.lead)
     assert len(fact) == 1
     assert rig.store.bounds("~filter:b").end == rig.store.bounds("~filter:b").min + 1
 

@@ -7,7 +7,6 @@ from typing import TypeVar
 import pytest
 import trio
 
-from broker.net.dispatch import Dispatch
 from broker.net.flusher import Flusher
 from broker.store.fresh import APPENDS_MAX
 from penstock.clock import Clock
@@ -58,14 +57,18 @@ class Flushed:
     """A rig with a flusher in a task of its own."""
 
     def __init__(self, nursery: trio.Nursery, later_s: float = 0.0, later_bytes: int = 0, quick_s: float = 0.0) -> None:
-        self.rig = Rig()
+        self.flusher: Flusher
+        self.rig = Rig(on_unsynced=self._need)
         self.rig.ask(CreateTopic("t", 1))
         self.rig.ask(CreateTopic("c", 1, "cache"))
         self.turnstile = Turnstile()
         self.clock = TrioClock()
         self.flusher = Flusher(self.rig.store, self.clock, later_s, later_bytes, quick_s)
-        self.rig.dispatch = Dispatch(self.rig.service, self.rig.times, self.flusher.need)
-        nursery.start_soon(self.flusher.run, self.rig.dispatch, self.rig.service, self.turnstile)
+        nursery.start_soon(self.flusher.run, self.rig.lead, self.turnstile)
+
+    def _need(self, is_waited_for: bool, is_whole: bool) -> None:
+        if hasattr(self, "flusher"):
+            self.flusher.need(is_waited_for, is_whole)
 
     def send(self, body: bytes = b"x", topic: str = "t") -> list[Result]:
         return self.rig.submit(append(Message(topic, body)))

@@ -109,9 +109,9 @@ def test_policy_keeps_no_gateway_from_the_topics_that_it_needs_for_itself() -> N
 
 def test_a_broker_that_holds_filters_for_sessions_of_another_home_does_not_become_their_home() -> None:
     rig = Rig()
-    assert rig.service.homes() == set()
+    assert rig.state.homes() == set()
     rig.ask(OpenFilters(holder(7, "b"), ("plant/#",)))
-    assert rig.service.homes() == {"b"}
+    assert rig.state.homes() == {"b"}
     before = rig.store.written
     refused = rig.ask(DescribeTopic(HOME_TOPIC, create=True))
     assert isinstance(refused, NoRoute)

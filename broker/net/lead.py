@@ -1,0 +1,170 @@
+"""The face of a broker, whether it leads its log or not: sessions, tasks and figures talk to it as long as the process
+lives.
+
+Service and dispatch are of one leadership. ``step_down`` answers all that waits and drops them; ``lead`` makes others,
+in a new epoch, with what the log says as their state. What only memory had (members, leases) is gone, as after a
+restart. Pure: it calls back, it never waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from broker.figures import Figures
+from broker.net.dispatch import Dispatch
+from broker.net.parked import ParkedRequests
+from broker.service import BrokerService
+from broker.settings import BrokerSettings
+from broker.state import BrokerState
+from broker.store.message_store import MessageStore
+from broker.store_clock import StoreClock
+from penstock.errors import PenstockError, Unavailable
+from penstock.protocol.link import OnResult
+from penstock.protocol.requests.request import Request
+
+OnUnsynced = Callable[[bool, bool], None]
+
+
+class Lead:
+    """A broker's leadership of its log. It leads from the beginning.
+
+    Args:
+        on_unsynced: as for ``Dispatch``.
+        on_routes_changed: called when a topic begins, changes or ends.
+        read_clock: the figures of the clock.
+
+    Attributes:
+        dispatch: carries requests out; refuses all of them while this broker does not lead.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        state: BrokerState,
+        store: MessageStore,
+        clock: StoreClock,
+        on_unsynced: OnUnsynced,
+        on_routes_changed: Callable[[], None] | None = None,
+        read_clock: Callable[[], Mapping[str, float]] = dict,
+    ) -> None:
+        self._settings = settings
+        self._state = state
+        self._store = store
+        self._clock = clock
+        self._on_unsynced = on_unsynced
+        self._on_routes_changed = on_routes_changed
+        self._read_clock = read_clock
+        self._figures = Figures()
+        self._held: set[int] = set()
+        self.service: BrokerService | None = None
+        self.dispatch = self._begun()
+
+    @property
+    def leads(self) -> bool:
+        """Whether requests are carried out."""
+        return self.service is not None
+
+    def lead(self) -> None:
+        """This broker leads its log, in a new epoch. Nothing where it does already."""
+        if self.service is None:
+            self.dispatch = self._begun()
+
+    def step_down(self, error: PenstockError | None = None) -> None:
+        """It does not lead any more: all that is parked is answered with this error, and what waits for a disk with one
+        that says that its outcome is unknown. So is whatever comes until it leads again."""
+        if self.service is not None:
+            self.service = None
+            self._store.disown()
+            self.dispatch.step_down(error or Unavailable("this broker does not lead its log now"))
+
+    def close(self, error: PenstockError) -> None:
+        """The process ends: see ``Dispatch.close``."""
+        self.dispatch.close(error)
+
+    def _begun(self) -> Dispatch:
+        clock, parked = self._clock, ParkedRequests()
+        self.service = BrokerService(
+            self._settings,
+            self._state,
+            self._store,
+            clock.monotonic(),
+            clock.wall_ms(),
+            clock.age_ms(),
+            figures=self._figures,
+            parked=parked,
+            on_routes_changed=self._on_routes_changed,
+            read_clock=self._read_clock,
+        )
+        for session in sorted(self._held):
+            parked.hold(session)
+        return Dispatch(self.service, clock, self._on_unsynced, parked)
+
+    # ------------------------------------------------------------ what the flusher and time bring
+
+    def synced(self) -> None:
+        """The log was synced once more."""
+        self._figures.synced()
+
+    def tick(self) -> None:
+        """Time has passed. Raises as ``Dispatch.tick``."""
+        self.dispatch.tick()
+        if self.service is None:
+            self._store.tick(self._clock.wall_ms(), self._clock.age_ms())
+
+    # ------------------------------------------------------------ sessions
+
+    def hold(self, session: int) -> None:
+        """What a session has parked is not answered until it is released."""
+        self._held.add(session)
+        self.dispatch.hold(session)
+
+    def release(self, session: int) -> None:
+        """What it has parked may be answered again."""
+        self._held.discard(session)
+        self.dispatch.release(session)
+
+    def drop(self, session: int) -> None:
+        """A session is gone; what it parked is forgotten."""
+        self._held.discard(session)
+        self.dispatch.drop(session)
+
+    # ------------------------------------------------------------ figures
+
+    def figures(self) -> dict[str, float]:
+        """Counters since the process began, and gauges; those of the themes only while it leads."""
+        if self.service is not None:
+            return self.service.figures()
+        return self._figures.read(**self._read_clock())
+
+    def reasons(self) -> list[str]:
+        """Why no traffic should come here."""
+        return [] if self.service is not None else ["this broker does not lead its log"]
+
+
+class BrokerSession:
+    """What a broker keeps for one peer. ``number``: its own among all sessions."""
+
+    def __init__(self, lead: Lead, number: int, ends_rounds: bool) -> None:
+        self._lead = lead
+        self._number = number
+        self._ends_rounds = ends_rounds
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        """Carries one request out."""
+        self._lead.dispatch.submit(request, on_result, self._number)
+
+    def flush(self) -> None:
+        """All requests of one read, or of one round, have been submitted."""
+        self._lead.dispatch.end_batch(self._ends_rounds)
+
+    def hold(self) -> None:
+        """Much waits to be sent to the peer."""
+        self._lead.hold(self._number)
+
+    def release(self) -> None:
+        """There is room again."""
+        self._lead.release(self._number)
+
+    def close(self) -> None:
+        """The peer is gone."""
+        self._lead.drop(self._number)
