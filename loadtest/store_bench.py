@@ -24,10 +24,11 @@ from broker.net.flusher import Flusher
 from broker.net.lead import Lead
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
+from broker.store.destinations import Incoming, incoming_of
 from broker.store.disk import RealDisk
 from broker.store.level import Level
 from broker.store.message_store import MessageStore
-from broker.store.records import NO_CHANGE, Change, Incoming, Removed, Stored
+from broker.store.records import NO_CHANGE, Change, Removed, Stored
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from broker.store_clock import StoreClock
@@ -100,8 +101,8 @@ def device_batch(count: int, body_bytes: int, queues: int = 8) -> list[Incoming]
     batch = []
     for number in range(count):
         properties = encode_properties({"MQTT_TOPIC": f"telemetry/d{number}/temp", "MQTT_CLIENT": f"d{number}"})
-        record = encode_record(b"telemetry", bytes(body_bytes), properties)
-        batch.append(Incoming(record, "telemetry", number % queues, 1, properties, Level.CACHE))
+        record = encode_record(b"telemetry", bytes(body_bytes), properties, queue_id=number % queues, flag=1)
+        batch.append(incoming_of(record, Level.CACHE))
     return batch
 
 
@@ -109,7 +110,7 @@ def append_row(folder: Path) -> Row:
     """Batches at level ``cache`` beside plain writes of the same bytes."""
     batch = device_batch(BATCH, APPEND_BODY_BYTES)
     store = open_store(RealDisk(folder / "append"), StoreSettings(), NoFolds(), 1)
-    blob = bytes(sum(len(one.record) + 24 for one in batch))
+    blob = bytes(sum(one.run.size + 24 for one in batch))
     descriptor = os.open(folder / "plain", os.O_RDWR | os.O_CREAT)
     os.posix_fallocate(descriptor, 0, ROUNDS * BATCHES * len(blob))
     places = iter(range(0, ROUNDS * BATCHES * len(blob), len(blob)))

@@ -20,9 +20,9 @@ from typing import Final
 from broker.filters import fold as filters
 from broker.kernel.fold import fact_record
 from broker.state import BrokerState
+from broker.store.destinations import Incoming, incoming_of
 from broker.store.disk import RealDisk
 from broker.store.message_store import MessageStore
-from broker.store.records import Incoming
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from loadtest.store_bench import NoFolds, Row, device_batch, in_turns
@@ -53,7 +53,7 @@ def sync(store: MessageStore) -> None:
 def device(number: int) -> Incoming:
     """A message for the light queue of one device."""
     properties = encode_properties({"MQTT_TOPIC": f"devices/d{number}/cmd"})
-    return Incoming(encode_record(b"devices", b"x" * 64, properties), "devices", 0, 1, properties)
+    return incoming_of(encode_record(b"devices", b"x" * 64, properties, queue_id=0, flag=1))
 
 
 def open_filters(store: MessageStore, names: Iterator[str]) -> None:

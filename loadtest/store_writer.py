@@ -16,9 +16,9 @@ from pathlib import Path
 
 from broker.kernel.fold import fact_record
 from broker.state import BrokerState
+from broker.store.destinations import Incoming, incoming_of
 from broker.store.disk import RealDisk
 from broker.store.message_store import MessageStore
-from broker.store.records import Incoming
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.errors import StorageFull
@@ -56,7 +56,7 @@ def body(number: int) -> bytes:
 
 def record(number: int) -> Incoming:
     """Record ``number``, ready to append."""
-    return Incoming(encode_record(TOPIC.encode(), body(number), b"", queue_id=0), TOPIC, 0, 0, b"")
+    return incoming_of(encode_record(TOPIC.encode(), body(number), b"", queue_id=0))
 
 
 def bodies(store: MessageStore, start: int) -> Iterator[tuple[int, bytes]]:

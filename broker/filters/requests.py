@@ -22,8 +22,8 @@ from broker.settings import BrokerSettings
 from broker.shares import fold as shares
 from broker.shares.fold import Shares
 from broker.state import BrokerState
+from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
-from broker.store.records import Incoming
 from penstock.errors import Busy, InvalidRequest, InvalidTopic
 from penstock.protocol.message import ENTRY, OFFSETS, OFFSETS_AT
 from penstock.protocol.requests.filters import (

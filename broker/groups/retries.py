@@ -19,6 +19,7 @@ from broker.timers.requests import DELAY_MS_MAX
 from penstock.errors import InvalidRequest, OffsetOutOfRange
 from penstock.protocol.message import FRAME_HEAD_BYTES
 from penstock.protocol.requests.retries import BY_TABLE, SendBack, SentBack
+from penstock.protocol.runs import record_of
 
 ATTEMPTS_MAX: Final = 1_000
 
@@ -60,7 +61,7 @@ class RetryRequests:
             return AfterQuorum(SentBack(attempt, 0), self._store.written)
         retry = self._letters.retry(request.group, record, request.reason, now_ms, **origin)
         due_ms = now_ms + (self._delay_ms(attempt) if request.delay_ms == BY_TABLE else request.delay_ms)
-        self._store.append([fact_record(TOPIC, Timers.sleep(due_ms, bytes(retry.record)))], now_ms)
+        self._store.append([fact_record(TOPIC, Timers.sleep(due_ms, record_of(retry.run)))], now_ms)
         self._retried += 1
         return AfterQuorum(SentBack(attempt, max(due_ms, self._timers.mark[0])), self._store.written)
 

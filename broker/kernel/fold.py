@@ -12,9 +12,12 @@ from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import msgpack
 
-from broker.store.records import NO_CHANGE, Bytes, Change, Incoming, Stored
+from broker.store.destinations import Destination, Incoming
+from broker.store.level import Level
+from broker.store.records import NO_CHANGE, Bytes, Change, Stored
 from penstock.errors import TooLarge
-from penstock.protocol.message import BODY_BYTES_MAX, FRAME_HEAD_BYTES, encode_record, record_body
+from penstock.protocol.message import BODY_BYTES_MAX, FRAME_HEAD_BYTES, record_body, record_tail
+from penstock.protocol.runs import Run
 from topicmap.queues import SYSTEM_PREFIX
 
 
@@ -65,7 +68,9 @@ def fact_record(topic: str, body: list[Any]) -> Incoming:
     data = cast(bytes, msgpack.packb(body))
     if len(data) > BODY_BYTES_MAX:
         raise TooLarge(f"a record of facts has at most {BODY_BYTES_MAX} bytes, not {len(data)}", hint="ask for less")
-    return Incoming(encode_record(topic.encode(), data, b""), topic, 0, 0, b"")
+    run = Run(record_tail(topic.encode(), b""), 0, 0, [data])
+    run.queue_id = 0
+    return Incoming(run, Destination(topic, b"", Level.QUORUM))
 
 
 def fact_of(record: Stored) -> list[Any]:

@@ -1,34 +1,39 @@
-"""Which records of an append are taken in, and where each goes: the broker's hottest code.
+"""Which messages of an append are taken in, and where each goes: the broker's hottest code.
 
-The tail of a record (topic and properties, as they stand behind the body) repeats from message to message of a device.
-What it means (topic, queue, level, name) is worked out and checked once, and remembered under the tail's bytes; what
-is left per record is its head, its lengths and its checksum. A record whose tail is one that was found good, whose
-lengths add up and whose checksum agrees is exactly a record that ``message.check_record`` lets pass.
+The tail of a run (topic and properties, as they stand behind each body) repeats from run to run of a sender. What it
+means (topic, queue, level, name) is worked out and checked once, and remembered under the tail's bytes, those of an id
+that counts left out; what is left per run is its size and where it goes.
 
 It stores nothing. Pure but for ``for_append``, which may create a topic.
 """
 
 from __future__ import annotations
 
-import struct
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.messages.retained import Retained
+from broker.messages.whole_records import runs_of
 from broker.sessions.exchanges import exchange_of
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
-from broker.store.destinations import Destination
-from broker.store.frames import crc32
+from broker.store.destinations import Destination, Incoming
 from broker.store.level import Level
-from broker.store.records import Incoming
 from broker.topics.requests import TopicRequests
-from penstock.errors import Busy, Fenced, InvalidMessage, InvalidRequest, InvalidTopic, PenstockError, TooLarge
+from penstock.errors import (
+    Busy,
+    Fenced,
+    InvalidMessage,
+    InvalidRequest,
+    InvalidTopic,
+    PenstockError,
+    TooLarge,
+    from_wire,
+)
 from penstock.protocol.message import (
     ANY_QUEUE,
     BODY_AT,
     BODY_BYTES_MAX,
-    BORN_AT,
     CLIENT_ID,
     FLAG_ONCE,
     FLAG_RETAIN,
@@ -38,19 +43,15 @@ from penstock.protocol.message import (
     KEYS_BASE64,
     MQTT_ID,
     MQTT_TOPIC,
-    RECORD_BYTES_MIN,
-    RECORD_MAGIC,
     UNIQUE_KEY,
-    check_record,
     check_tail,
     decode_properties,
     lasts_from_ms,
     read_key,
 )
 from penstock.protocol.requests.messages import Refused
-from penstock.protocol.requests.request import Bytes
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS
-from penstock.protocol.runs import Run
+from penstock.protocol.runs import DIGITS, Run, check_counts, check_digits
 from topicmap.names import InvalidName, check_name, is_reserved, quoted
 from topicmap.queues import is_own_topic, queue_for_key
 
@@ -58,8 +59,6 @@ REMEMBERED_MAX: Final = 8192
 REMEMBERED_BYTES_MAX: Final = 1024
 """Longer tails are not remembered: together with the number it bounds the memory to 8 MiB."""
 
-# size, magic, body crc, queue id, flag, and behind what does not matter here the body's length
-_LEAD: Final = struct.Struct(f">IIIII{BODY_AT - 24}xI")
 _ROUND_ROBIN: Final = -1
 _NOT_YOURS: Final = "only the broker says of a message that it was delayed"
 _UNIQUE: Final = UNIQUE_KEY.encode() + b"\x01"
@@ -85,31 +84,22 @@ class Tail(Destination):
         key_queue: int,
         level: Level,
         exchange: Exchange | None,
+        id_at: int,
     ) -> None:
-        super().__init__(topic, properties, level)
+        super().__init__(topic, properties, level, id_at)
         self.name = name
         self.queues = queues
         self.key_queue = key_queue
         self.exchange = exchange
 
 
-class Accepted(NamedTuple):
-    """What is to be stored of an append, and what is not. ``repeated``: places of messages that are stored already.
-    ``size``: bytes of all records."""
-
-    batch: list[Incoming]
-    refused: list[Refused]
-    repeated: list[int]
-    size: int
-
-
-AcceptedRuns = tuple[list[Run], list[Destination], list[Refused], int, int, Level]
+Accepted = tuple[list[Run], list[Destination], list[Refused], int, int, Level]
 """What is to be stored of a batch of runs, and where each goes; what is not stored; how many messages are stored and
 the bytes of their records; the strongest level among them."""
 
 
 class Acceptance:
-    """Checks and places the records of appends."""
+    """Checks and places the messages of appends."""
 
     def __init__(self, topics: TopicRequests, state: BrokerState, settings: BrokerSettings) -> None:
         self._topics = topics
@@ -117,62 +107,25 @@ class Acceptance:
         self._state = state
         self._settings = settings
         self._tails: dict[bytes, Tail] = {}
+        self._counting: dict[bytes, Tail] = {}  # by what stands before the digits that count
         self._round_robin = count()
 
     def forget(self) -> None:
         """Topics have changed: what was remembered may not hold any more."""
         self._tails.clear()
+        self._counting.clear()
 
-    def take(self, body: Bytes, records: int, now_ms: int) -> Accepted:
-        """The records of a batch, each accepted or refused on its own.
+    def take_record(self, record: bytes, now_ms: int) -> Incoming:
+        """A whole record that is good, and where it goes. Raises what it is refused with."""
+        runs, _, bad = runs_of(record, 1)
+        taken, destinations, refused, *_ = self.take(runs, now_ms)
+        for one in (*bad, *refused):
+            raise from_wire(one.code, one.message)
+        if not taken:
+            raise InvalidMessage("this message is stored already")
+        return Incoming(taken[0], destinations[0])
 
-        Raises ``InvalidRequest`` where ``body`` cannot be cut into that many records.
-        """
-        data = body if type(body) is bytes else bytes(body)
-        batch: list[Incoming] = []
-        refused: list[Refused] = []
-        room: RetainedRoom | None = None
-        begun: set[Exchange] = set()
-        repeated: list[int] = []
-        tails, lead, end, at = self._tails, _LEAD.unpack_from, len(data), 0
-        for number in range(records):
-            if at + RECORD_BYTES_MIN > end:
-                raise InvalidRequest(f"{end} bytes are not {records} records; nothing was stored")
-            size, magic, crc, queue_id, flag, body_bytes = lead(data, at)
-            record = data[at : at + size]
-            if len(record) != size or size < RECORD_BYTES_MIN:
-                raise InvalidRequest(f"a record of {size} bytes at byte {at} of {end}; nothing was stored")
-            at += size
-            topic_at = BODY_AT + body_bytes
-            try:
-                if magic != RECORD_MAGIC or crc32(record[BODY_AT:topic_at]) & 0x7FFFFFFF != crc:
-                    check_record(record)  # says what is wrong with it
-                if body_bytes > BODY_BYTES_MAX:
-                    raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, not {body_bytes}")
-                tail = tails.get(record[topic_at:]) or self._learn_from(record, topic_at, now_ms)
-                if queue_id == ANY_QUEUE:
-                    queue_id = tail.key_queue if tail.key_queue >= 0 else next(self._round_robin) % tail.queues
-                elif queue_id >= tail.queues:
-                    raise InvalidRequest(f"topic {tail.topic} has {tail.queues} queues, no queue {queue_id}")
-                if flag & FLAG_WOKEN:
-                    raise InvalidMessage(_NOT_YOURS)
-                if flag & FLAG_ONCE and self._is_repeated(tail, begun):
-                    repeated.append(number)
-                    continue
-                if flag & FLAG_RETAIN:
-                    if room is None:
-                        born_ms = int.from_bytes(record[BORN_AT : BORN_AT + 8], "big")
-                        room = RetainedRoom(self._retained, self._settings, lasts_from_ms(born_ms, now_ms))
-                    room.take(tail.name, FRAME_HEAD_BYTES + size if body_bytes else 0)
-            except PenstockError as error:
-                refused.append(Refused(number, error.code, error.message))
-                continue
-            batch.append(Incoming(record, tail.topic, queue_id, flag, tail.properties, tail.level))
-        if at != end:
-            raise InvalidRequest(f"{end - at} bytes behind the last of {records} records; nothing was stored")
-        return Accepted(batch, refused, repeated, end)
-
-    def take_runs(self, runs: list[Run], now_ms: int) -> AcceptedRuns:
+    def take(self, runs: list[Run], now_ms: int) -> Accepted:
         """The messages of a batch of runs, each accepted or refused on its own."""
         taken: list[Run] = []
         destinations: list[Destination] = []
@@ -187,7 +140,12 @@ class Acceptance:
             try:
                 if body_bytes > BODY_BYTES_MAX:
                     raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, not {body_bytes}")
-                tail = self._tails.get(raw) or self._learn(raw, now_ms)
+                if run.counts:
+                    tail = self._tail_that_counts(raw, count, now_ms)
+                else:
+                    tail = self._tails.get(raw) or self._learn(raw, now_ms)
+                if run.queue_id != ANY_QUEUE and run.queue_id >= tail.queues:
+                    raise InvalidRequest(f"topic {tail.topic} has {tail.queues} queues, no queue {run.queue_id}")
                 if flag & FLAG_WOKEN:
                     raise InvalidMessage(_NOT_YOURS)
                 if flag & FLAG_ONCE:  # such a message is of one exchange: the others of its run are the same
@@ -203,7 +161,8 @@ class Acceptance:
                     size_of_one = FRAME_HEAD_BYTES + BODY_AT + body_bytes + len(raw)
                     room.take(tail.name, size_of_one if body_bytes else 0)
                 if bodies:
-                    run.queue_id = tail.key_queue if tail.key_queue >= 0 else next(self._round_robin) % tail.queues
+                    if run.queue_id == ANY_QUEUE:
+                        run.queue_id = tail.key_queue if tail.key_queue >= 0 else next(self._round_robin) % tail.queues
                     taken.append(run)
                     destinations.append(tail)
                     size += run.size
@@ -229,13 +188,18 @@ class Acceptance:
         begun.add(exchange)
         return False
 
-    def _learn_from(self, record: bytes, topic_at: int, now_ms: int) -> Tail:
-        """Checks a record and works out what its tail means."""
-        check_record(record)
-        return self._learn(record[topic_at:], now_ms)
+    def _tail_that_counts(self, raw: bytes, count: int, now_ms: int) -> Tail:
+        """What a tail means, ``raw``, whose id counts from message to message of so many."""
+        tail = self._counting.get(raw[:-DIGITS])
+        if tail is None:
+            properties_at = check_tail(raw)
+            tail = self._learn(raw, now_ms, check_counts(raw, properties_at, count) - properties_at)
+        else:
+            check_digits(raw, count)
+        return tail
 
-    def _learn(self, raw: bytes, now_ms: int) -> Tail:
-        """Checks a tail and works out what it means."""
+    def _learn(self, raw: bytes, now_ms: int, id_at: int = -1) -> Tail:
+        """Checks a tail and works out what it means. ``id_at``: where in its properties an id that counts begins."""
         properties_at = check_tail(raw)
         properties = raw[properties_at:]
         try:
@@ -253,12 +217,13 @@ class Acceptance:
         queue_id = queue_for_key(key, config.queues) if key else _ROUND_ROBIN
         exchange = exchange_of(given.get(MQTT_ID, ""))
         whose = None if exchange is None else (given.get(CLIENT_ID, ""), *exchange)
-        tail = Tail(topic, properties, name, config.queues, queue_id, Level.of(config.level), whose)
-        is_unique = _UNIQUE in properties or _EXCHANGE in properties  # it never comes again
+        tail = Tail(topic, properties, name, config.queues, queue_id, Level.of(config.level), whose, id_at)
+        is_unique = (id_at < 0 and _UNIQUE in properties) or _EXCHANGE in properties  # it never comes again
         if len(raw) <= REMEMBERED_BYTES_MAX and not is_unique:
-            if len(self._tails) >= REMEMBERED_MAX:
-                self._tails.clear()
-            self._tails[raw] = tail
+            remembered = self._tails if id_at < 0 else self._counting
+            if len(remembered) >= REMEMBERED_MAX:
+                remembered.clear()
+            remembered[raw if id_at < 0 else raw[:-DIGITS]] = tail
         return tail
 
 

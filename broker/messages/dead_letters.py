@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.store.destinations import Destination, Incoming, incoming_of
 from broker.store.frames import FLAG_AT
-from broker.store.records import Incoming
 from broker.topics.requests import TopicRequests
 from penstock.protocol.message import (
     ATTEMPTS_AT,
@@ -18,17 +18,19 @@ from penstock.protocol.message import (
     MQTT_TOPIC,
     decode_properties,
     encode_properties,
-    encode_record,
     record_body,
     record_properties,
+    record_tail,
     record_topic,
 )
+from penstock.protocol.runs import UNUSUAL, Run
 from topicmap.queues import dead_letter_topic, is_own_topic, retry_topic
 
 ORIGIN_TOPIC: Final = "ORIGIN_TOPIC"
 ORIGIN_NAME: Final = "ORIGIN_NAME"
 REASON: Final = "REASON"
 REASON_BYTES_MAX: Final = 1_024
+_NO_HOST: Final = bytes(8)
 
 
 class DeadLetters:
@@ -50,8 +52,9 @@ class DeadLetters:
         topic = record_topic(record).decode("utf-8", "replace")
         if not is_own_topic(topic):
             return None
-        flag = int.from_bytes(record[FLAG_AT : FLAG_AT + 4], "big")
-        return Incoming(record, topic, 0, flag, record_properties(record), self._topics.level_of(topic))
+        stored = incoming_of(record, self._topics.level_of(topic))
+        stored.run.queue_id = 0
+        return stored
 
     def _redirected(
         self, topic: str, record: bytes, attempts: int, reason: str, now_ms: int, origin: dict[str, str]
@@ -68,11 +71,9 @@ class DeadLetters:
         raw = encode_properties(properties)
         flag = int.from_bytes(record[FLAG_AT : FLAG_AT + 4], "big") & FLAG_QOS  # neither retained nor of an exchange
         born_ms = int.from_bytes(record[BORN_AT : BORN_AT + 8], "big")
-        made = bytearray(
-            encode_record(topic.encode(), record_body(record), raw, queue_id=0, flag=flag, born_ms=born_ms)
-        )
-        made[ATTEMPTS_AT : ATTEMPTS_AT + 4] = attempts.to_bytes(4, "big")
-        return Incoming(bytes(made), topic, 0, flag, raw, self._topics.level_of(topic))
+        run = Run(record_tail(topic.encode(), raw), flag, born_ms, [record_body(record)])
+        run.queue_id, run.unusual = 0, UNUSUAL.pack(0, _NO_HOST, attempts, 0)
+        return Incoming(run, Destination(topic, raw, self._topics.level_of(topic)))
 
 
 def attempts_of(record: bytes) -> int:

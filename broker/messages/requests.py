@@ -1,8 +1,8 @@
 """Requests that store and read messages: append, pull, bounds, time, key.
 
-An append is many records end to end. Each is checked (``acceptance.py``); a bad one is refused by its place in the
-batch, all others are stored with one append of the store. The reply waits for the highest level that a stored record's
-topic asks for.
+An append is runs of messages (``penstock/protocol/runs.py``); one of whole records is taken for runs of one. Each is
+checked (``acceptance.py``); the messages of a bad one are refused by their places in the batch, all others are stored
+with one append of the store. The reply waits for the highest level that a stored message's topic asks for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from broker.kernel.handler import handles
 from broker.kernel.outcomes import Now, Outcome, Parked, after_level
 from broker.lineage.identity import Identity
 from broker.messages.acceptance import Acceptance
-from broker.messages.parts import cut_records, cut_runs
+from broker.messages.parts import cut_runs
+from broker.messages.whole_records import in_places, runs_of
 from broker.sessions.lives import Lives
 from broker.settings import BrokerSettings
 from broker.store.level import Level
@@ -33,13 +34,14 @@ from penstock.protocol.requests.messages import (
     FindByKey,
     OffsetReply,
     Placed,
+    PlacedRun,
     Pull,
     Pulled,
     QueryBounds,
     Refused,
     SeekTime,
 )
-from penstock.protocol.requests.request import Bytes, Result
+from penstock.protocol.requests.request import Result
 from penstock.protocol.runs import Run, checksum_of, decode_runs
 
 COUNT_MAX: Final = 65_536
@@ -121,52 +123,17 @@ class MessageRequests:
     @handles(Append)
     def append(self, request: Append, now: float, now_ms: int) -> Outcome:
         """Stores the good records of a batch; the bad ones are ``refused`` one by one."""
-        try:
-            level, placed, refused = self._append(request.body, request.count, request.detail, now_ms)
-        except TooLarge:
-            level, placed, refused = self._append_parts(request, now_ms)
-        return after_level(level, Appended(level.word, placed, tuple(refused)), self._store.written)
-
-    def _append(
-        self, body: Bytes, count: int, detail: bool, now_ms: int
-    ) -> tuple[Level, tuple[Placed, ...], list[Refused]]:
-        batch, refused, repeated, size = self._acceptance.take(body, count, now_ms)
-        try:
-            placed = self._store.append(batch, now_ms) if batch else []
-        except StorageFull:
-            self._figures.appended(0, 0, count)
-            raise
-        self._figures.appended(len(batch), size, len(refused))
-        level = max([incoming.level for incoming in batch], default=Level.CACHE)
-        if repeated:  # what is stored already may still be on its way to the disk
-            level = max(level, Level.DISK)
-        gaps = [one.at for one in refused] + repeated
-        return level, _with_gaps(placed, sorted(gaps)) if detail else (), refused
-
-    def _append_parts(self, request: Append, now_ms: int) -> tuple[Level, tuple[Placed, ...], list[Refused]]:
-        """The same of records that do not fit one segment together. Where the disk is full behind the first part, all
-        from there on are refused for it."""
-        level, placed, refused, most = Level.CACHE, list[Placed](), list[Refused](), self._store.batch_bytes_max
-        for part in cut_records(bytes(request.body), request.count, most):
-            if part.size > most:
-                placed.append(_NOT_STORED)
-                refused.append(_refusal(part.first, _too_large(part.size, most)))
-                self._figures.appended(0, 0, 1)
-                continue
-            try:
-                its_level, its_places, its_refused = self._append(part.body, part.messages, True, now_ms)
-            except StorageFull as error:
-                if len(refused) == part.first:  # nothing is stored yet
-                    raise
-                left = range(part.first, request.count)
-                placed += [_NOT_STORED] * len(left)
-                refused += [_refusal(at, error) for at in left]
-                self._figures.appended(0, 0, len(left) - part.messages)
-                break
-            level = max(level, its_level)
-            placed += its_places
-            refused += [one._replace(at=part.first + one.at) for one in its_refused]
-        return level, tuple(placed) if request.detail else (), refused
+        runs, places, bad = runs_of(request.body, request.count)
+        self._figures.appended(0, 0, len(bad))
+        level, refused, stored = self._store_runs(runs, now_ms)
+        refused = sorted([*bad, *in_places(places, refused)])
+        placed: list[Placed] = []
+        if request.detail:
+            placed = [_NOT_STORED] * request.count
+            for at, run in zip(places, stored, strict=True):
+                if run.position >= 0:
+                    placed[at] = Placed(run.queue_id, run.offset, run.position)
+        return after_level(level, Appended(level.word, tuple(placed), tuple(refused)), self._store.written)
 
     @handles(AppendRuns)
     def append_runs(self, request: AppendRuns, now: float, now_ms: int) -> Outcome:
@@ -179,7 +146,7 @@ class MessageRequests:
         runs = decode_runs(body)
         if sum([len(run.bodies) for run in runs]) != request.count:
             raise InvalidRequest(f"the runs do not hold {request.count} messages; nothing was stored")
-        return self._append_runs(runs, now_ms, request.life, request.attempt)
+        return self._append_runs(runs, now_ms, request.life, request.attempt, request.detail)
 
     @handles(GivenRuns)
     def append_given(self, request: GivenRuns, now: float, now_ms: int) -> Outcome:
@@ -199,18 +166,27 @@ class MessageRequests:
         if self._refused and attempt <= self._refused.get(life, -1):
             raise StorageFull("the disk was full for what this gateway has sent before; nothing was stored")
 
-    def _append_runs(self, runs: list[Run], now_ms: int, life: str, attempt: int) -> Outcome:
-        try:
-            level, refused = self._store_runs(runs, now_ms, life, attempt)
-        except TooLarge:
-            level, refused = self._store_runs_parts(runs, now_ms, life, attempt)
+    def _append_runs(self, runs: list[Run], now_ms: int, life: str, attempt: int, detail: bool = False) -> Outcome:
+        level, refused, stored = self._store_runs(runs, now_ms, life, attempt)
+        if detail:
+            return after_level(level, Appended(level.word, (), tuple(refused), _places(stored)), self._store.written)
         if level is Level.CACHE and not refused:
             return _DONE_IN_CACHE
         reply = Appended(level.word, (), tuple(refused)) if refused else _REACHED[level]
         return after_level(level, reply, self._store.written)
 
-    def _store_runs(self, runs: list[Run], now_ms: int, life: str, attempt: int) -> tuple[Level, list[Refused]]:
-        taken, destinations, refused, stored, size, level = self._acceptance.take_runs(runs, now_ms)
+    def _store_runs(
+        self, runs: list[Run], now_ms: int, life: str = "", attempt: int = 0
+    ) -> tuple[Level, list[Refused], list[Run]]:
+        """Stores what is good of runs; those returned, which are these or parts of them, say where."""
+        try:
+            level, refused = self._store_whole(runs, now_ms, life, attempt)
+        except TooLarge:
+            return self._store_parts(runs, now_ms, life, attempt)
+        return level, refused, runs
+
+    def _store_whole(self, runs: list[Run], now_ms: int, life: str, attempt: int) -> tuple[Level, list[Refused]]:
+        taken, destinations, refused, stored, size, level = self._acceptance.take(runs, now_ms)
         try:
             if taken:
                 self._store.append_runs(taken, destinations, now_ms)
@@ -221,17 +197,21 @@ class MessageRequests:
         self._figures.appended(stored, size, len(refused))
         return level, refused
 
-    def _store_runs_parts(self, runs: list[Run], now_ms: int, life: str, attempt: int) -> tuple[Level, list[Refused]]:
-        """The same of runs that do not fit one segment together, as ``_append_parts``."""
+    def _store_parts(
+        self, runs: list[Run], now_ms: int, life: str, attempt: int
+    ) -> tuple[Level, list[Refused], list[Run]]:
+        """The same of runs that do not fit one segment together. Where the disk is full behind the first part, all
+        from there on are refused for it."""
         level, refused, most = Level.CACHE, list[Refused](), self._store.batch_bytes_max
         parts = cut_runs(runs, most)
+        pieces = [run for part in parts for run in part.runs]
         for part in parts:
             if part.size > most:
                 refused.append(_refusal(part.first, _too_large(part.size, most)))
                 self._figures.appended(0, 0, 1)
                 continue
             try:
-                its_level, its_refused = self._store_runs(part.runs, now_ms, life, attempt)
+                its_level, its_refused = self._store_whole(part.runs, now_ms, life, attempt)
             except StorageFull as error:
                 if len(refused) == part.first:  # nothing is stored yet
                     raise
@@ -241,9 +221,11 @@ class MessageRequests:
                 break
             level = max(level, its_level)
             refused += [one._replace(at=part.first + one.at) for one in its_refused]
-        return level, refused
+        return level, refused, pieces
 
     def _note_refused(self, life: str, attempt: int) -> None:
+        if not life:
+            return  # a producer's: it waits for each answer by itself
         self._refused.pop(life, None)
         if len(self._refused) >= REFUSED_MAX:  # of gateways that are gone: a life ends with its process, or before
             del self._refused[next(iter(self._refused))]
@@ -336,8 +318,12 @@ def _refusal(at: int, error: PenstockError) -> Refused:
     return Refused(at, error.code, error.message)
 
 
-def _with_gaps(placed: list[Placed], missing: list[int]) -> tuple[Placed, ...]:
-    """One entry per record of the batch: what was refused, or stored before, has none of its own."""
-    for at in missing:
-        placed.insert(at, _NOT_STORED)
-    return tuple(placed)
+def _places(runs: list[Run]) -> tuple[PlacedRun, ...]:
+    """Where the runs of a request are stored, those that are."""
+    places: list[PlacedRun] = []
+    at = 0
+    for run in runs:
+        if run.position >= 0:
+            places.append(PlacedRun(at, run.queue_id, run.offset, run.position))
+        at += len(run.bodies)
+    return tuple(places)

@@ -39,8 +39,8 @@ from broker.sessions.questions import SessionQuestions
 from broker.sessions.room import SessionRoom
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
+from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
-from broker.store.records import Incoming
 from penstock.errors import Busy, Fenced, InvalidRequest, SessionNotFound
 from penstock.protocol.message import BODY_BYTES_MAX
 from penstock.protocol.requests.request import Done, Result

@@ -55,11 +55,6 @@ FAMILY: Final = MAGIC_BYTES[:3]
 """Of the magics of all formats of frames; the last byte is the format's digit."""
 FORMAT: Final = MAGIC_BYTES[3] - 0x30
 FLAG_AT: Final = QUEUE_ID_AT + 4
-SYSTEM_FLAG_AT: Final = OFFSETS_AT + OFFSETS.size
-UNPATCHED_AT: Final = STORED_AT + STORED.size
-# What follows the checksum, up to where the sender's bytes are untouched: magic, length, epoch, watermark | record up
-# to its queue id | queue id | flag | queue offset, position | up to the store time | store time and host
-PATCHED: Final = struct.Struct(f">IIIQ{QUEUE_ID_AT}sI4sQQ{STORED_AT - SYSTEM_FLAG_AT}s{STORED.size}s")
 # Of a whole frame: watermark, queue id, flag, queue offset, store time, body length; all else is passed over
 _INDEXED: Final = struct.Struct(">16xQ 12xIIQ 8x 20xQ 20xI")
 _BODY_AT: Final = FRAME_HEAD_BYTES + BODY_AT

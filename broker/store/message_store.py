@@ -15,7 +15,7 @@ from typing import Final
 
 from broker.store import label
 from broker.store.commit_log import CommitLog
-from broker.store.destinations import Destination
+from broker.store.destinations import Destination, Incoming
 from broker.store.disk import Disk
 from broker.store.frames import stored_ms_of
 from broker.store.index_chunk import ChunkFiles, Sealed
@@ -23,7 +23,7 @@ from broker.store.key_index import KeyIndex
 from broker.store.merging import Merging
 from broker.store.queue_index import LIGHT, Passed, QueueIndex, hole
 from broker.store.reading import Reading
-from broker.store.records import Folds, Incoming
+from broker.store.records import Folds
 from broker.store.retention import Removal, segments_to_drop
 from broker.store.sealing import Sealing
 from broker.store.settings import StoreSettings
@@ -145,19 +145,23 @@ class MessageStore:
         return self._log.fresh_room
 
     def append(self, batch: Sequence[Incoming], now_ms: int) -> list[Placed]:
-        """Stores checked records, in order, all or none; returns where.
+        """Stores facts, or other runs of single messages, in order, all or none; returns where. Raises as
+        ``append_runs``."""
+        self._quiet_since_ms = now_ms
+        runs = [one.run for one in batch]
+        if runs:
+            self._writing.append(runs, [one.destination for one in batch], now_ms)
+        return [Placed(run.queue_id, run.offset, run.position) for run in runs]
+
+    def append_runs(self, runs: list[Run], destinations: list[Destination], now_ms: int) -> None:
+        """Stores checked runs of messages, each to its destination, in order, all or none, and notes on them where.
+        ``queue_id`` is noted already.
 
         Raises ``StorageFull`` (nothing was stored, try again later), ``TooLarge`` (more than a segment holds) or
         ``StorageFailed`` (the store takes no more; whether this batch will be found again is unknown).
         """
         self._quiet_since_ms = now_ms
-        return self._writing.append(batch, now_ms)
-
-    def append_runs(self, runs: list[Run], destinations: list[Destination], now_ms: int) -> None:
-        """Stores checked runs of messages, each to its destination, in order, all or none, and notes on them where.
-        ``queue_id`` is noted already. Raises as ``append``."""
-        self._quiet_since_ms = now_ms
-        self._writing.append_runs(runs, destinations, now_ms)
+        self._writing.append(runs, destinations, now_ms)
 
     def own(self) -> None:
         """This node leads the log from here on."""
@@ -225,6 +229,7 @@ class MessageStore:
         """Recovery has replayed everything: makes it durable, says so in the log if it is this node's, and seals what
         piled up; after damage all of it, so that the next start begins behind it and moves nothing again."""
         self._writing.epoch = max(1, self._folds.epoch)
+        self._writing.end_replay()
         self.sync_all()
         if self._index.passed.unsettled:
             self._keep_lost_places()

@@ -1,11 +1,10 @@
-"""The values that cross the store's border: records to append, records as folds see them, and what a fold changes."""
+"""The values that cross the store's border: records as folds see them, and what a fold changes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from broker.store.level import Level
 from topicmap.queues import SYSTEM_PREFIX
 
 KEYFRAME_TOPIC: Final = f"{SYSTEM_PREFIX}keyframe"
@@ -14,17 +13,6 @@ REMOVED_TOPIC: Final = f"{SYSTEM_PREFIX}removed"
 """The store obeys these records and knows them by their topic; what they say is a fold."""
 
 Bytes = bytes | memoryview
-
-
-class Incoming(NamedTuple):
-    """A checked record about to be appended. ``level``: its topic's."""
-
-    record: Bytes
-    topic: str
-    queue_id: int
-    flag: int
-    properties: bytes
-    level: Level = Level.QUORUM
 
 
 class Stored(NamedTuple):

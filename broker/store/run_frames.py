@@ -1,6 +1,6 @@
-"""The frames of a run of messages, which differ in their bodies alone. docs/formats/log.md is the page.
+"""The frames of a run of messages, which differ in their bodies and in ids that count. docs/formats/log.md is the page.
 
-Byte for byte what ``writing.Writing`` makes of ``message.encode_record``, without making the records first: one
+Byte for byte what frames around records of ``message.encode_record`` are, without making the records first: one
 ``pack`` and two checksums each. (As columns of numpy's it is no faster: between two syncs so much code is cold.) Pure.
 """
 
@@ -14,13 +14,18 @@ from typing import Final
 from broker.store.frames import crc32, crc32c
 from broker.store.queue_index import ENTRY20
 from penstock.protocol.message import BODY_AT, FRAME_HEAD_BYTES, FRAME_MAGIC, RECORD_MAGIC
-from penstock.protocol.runs import Run
+from penstock.protocol.runs import UNUSUAL, Run, counted
 
 _BEGIN: Final = struct.Struct(">III")
 _PAIR: Final = struct.Struct(">II")
-_TIMES: Final = struct.Struct(">4xQ8xQ")
+_TIMES: Final = struct.Struct(">IQ8sQ")
+_END: Final = struct.Struct(">8xIQI")
 _WATERMARK: Final = struct.Struct(">Q")
 _BODY_SUM_MASK: Final = 0x7FFFFFFF
+_LOW_BYTES: Final = 2
+"""So many of an id's digits are laid over each tail by themselves: those that change from message to message."""
+LOW: Final = [b"%02x" % number for number in range(256)]
+"""These digits."""
 
 
 class Layout:
@@ -28,45 +33,73 @@ class Layout:
     have watermark and times in common too, so what these make is kept from run to run.
 
     Behind its checksum a frame has: magic, length, epoch | watermark | record size, record magic | body checksum |
-    queue id, flag | queue offset, position | system flag 0 | born time | no born host | store time | no store host,
-    twelve zeros, body length | body | tail.
+    queue id, flag | queue offset, position | system flag, born time and host, store time | no store host, reconsume
+    times, prepared, body length | body | tail, in two pieces where ids count.
     """
 
     __slots__ = (
         "_begin",
+        "_born_host",
         "_born_ms",
+        "_counts",
         "_end",
         "_entry_end",
+        "_epoch",
         "_lead",
         "_pack",
         "_place",
         "_record",
         "_rest",
         "_stored_ms",
+        "_system_flag",
         "_watermark",
         "body_bytes",
         "flag",
         "length",
         "queue_id",
+        "unusual",
     )
 
-    def __init__(self, body_bytes: int, tail_bytes: int, queue_id: int, flag: int, epoch: int, tag: int) -> None:
+    def __init__(
+        self,
+        body_bytes: int,
+        tail_bytes: int,
+        queue_id: int,
+        flag: int,
+        epoch: int,
+        tag: int,
+        counts: bool,
+        unusual: bytes,
+    ) -> None:
         self.body_bytes = body_bytes
         self.queue_id = queue_id
         self.flag = flag
+        self.unusual = unusual
         self.length = length = _length(body_bytes, tail_bytes)
-        self._pack: Callable[..., bytes] = struct.Struct(f">28sI8sQQ52s{body_bytes}s{tail_bytes}s").pack
+        self._epoch = epoch
+        self._counts = counts
+        low_bytes = _LOW_BYTES if counts else 0
+        self._pack: Callable[..., bytes] = struct.Struct(
+            f">28sI8sQQ52s{body_bytes}s{tail_bytes - low_bytes}s{low_bytes}s"
+        ).pack
         self._begin = _BEGIN.pack(FRAME_MAGIC, length, epoch)
         self._record = _PAIR.pack(length - FRAME_HEAD_BYTES, RECORD_MAGIC)
         self._place = _PAIR.pack(queue_id, flag)
-        self._end = bytes(20) + body_bytes.to_bytes(4, "big")
+        self._system_flag, self._born_host, reconsumed, prepared = UNUSUAL.unpack(unusual or bytes(UNUSUAL.size))
+        self._end = _END.pack(reconsumed, prepared, body_bytes)
         self._entry_end = ENTRY20.pack(0, length, tag)[8:]
         self._watermark = self._born_ms = self._stored_ms = -1
         self._lead = self._rest = b""
 
-    def fits(self, run: Run) -> bool:
-        """Whether it is that of a run whose tail and tag it has."""
-        return len(run.bodies[0]) == self.body_bytes and run.queue_id == self.queue_id and run.flag == self.flag
+    def fits(self, run: Run, epoch: int) -> bool:
+        """Whether it is that of a run whose tail and tag it has, in an epoch."""
+        return (
+            len(run.bodies[0]) == self.body_bytes
+            and run.queue_id == self.queue_id
+            and run.flag == self.flag
+            and self._epoch == epoch
+            and run.unusual == self.unusual
+        )
 
     def frames(self, run: Run, watermark: int, pieces: list[bytes]) -> bytes:
         """Adds checksum and rest of each frame, in turn, of a run that knows its place; returns the queue's entries for
@@ -74,34 +107,54 @@ class Layout:
         if watermark != self._watermark or run.born_ms != self._born_ms or run.stored_ms != self._stored_ms:
             self._watermark, self._born_ms, self._stored_ms = watermark, run.born_ms, run.stored_ms
             self._lead = self._begin + _WATERMARK.pack(watermark) + self._record
-            self._rest = _TIMES.pack(run.born_ms, run.stored_ms) + self._end
+            self._rest = _TIMES.pack(self._system_flag, run.born_ms, self._born_host, run.stored_ms) + self._end
         pack, lead, place, rest, tail = self._pack, self._lead, self._place, self._rest, run.tail
         offset, position, length, entry_end = run.offset, run.position, self.length, self._entry_end
-        bodies = run.bodies
+        bodies, low, end = run.bodies, -1, b""
+        if self._counts:
+            end = tail[-_LOW_BYTES:]
+            low, tail = int(end, 16), tail[:-_LOW_BYTES]
         if len(bodies) == 1:
-            frame = pack(lead, crc32(bodies[0]) & _BODY_SUM_MASK, place, offset, position, rest, bodies[0], tail)
+            frame = pack(lead, crc32(bodies[0]) & _BODY_SUM_MASK, place, offset, position, rest, bodies[0], tail, end)
             pieces.append(crc32c(frame).to_bytes(4, "big"))
             pieces.append(frame)
             return position.to_bytes(8, "big") + entry_end
         places: list[bytes] = []
         for body in bodies:
-            frame = pack(lead, crc32(body) & _BODY_SUM_MASK, place, offset, position, rest, body, tail)
+            frame = pack(lead, crc32(body) & _BODY_SUM_MASK, place, offset, position, rest, body, tail, end)
             pieces.append(crc32c(frame).to_bytes(4, "big"))
             pieces.append(frame)
             places.append(position.to_bytes(8, "big"))
             offset += 1
             position += length
+            if low >= 0:
+                low += 1
+                if low == 256:
+                    tail, low = counted(run.tail, offset - run.offset)[:-_LOW_BYTES], 0
+                end = LOW[low]
         return entry_end.join(places) + entry_end
 
 
+def entries_of(position: int, step: int, count: int, tag: int) -> bytes:
+    """A queue's entries for frames that stand one behind the other."""
+    if count == 1:
+        return ENTRY20.pack(position, step, tag)
+    end = ENTRY20.pack(0, step, tag)[8:]
+    places = [place.to_bytes(8, "big") for place in range(position, position + count * step, step)]
+    return end.join(places) + end
+
+
 @lru_cache(maxsize=4096)
-def _layout(body_bytes: int, tail_bytes: int, queue_id: int, flag: int, epoch: int, tag: int) -> Layout:
-    return Layout(body_bytes, tail_bytes, queue_id, flag, epoch, tag)
+def _layout(
+    body_bytes: int, tail_bytes: int, queue_id: int, flag: int, epoch: int, tag: int, counts: bool, unusual: bytes
+) -> Layout:
+    return Layout(body_bytes, tail_bytes, queue_id, flag, epoch, tag, counts, unusual)
 
 
 def layout_of(run: Run, epoch: int, tag: int) -> Layout:
     """The layout of a run's frames."""
-    return _layout(len(run.bodies[0]), len(run.tail), run.queue_id, run.flag, epoch, tag)
+    sizes = len(run.bodies[0]), len(run.tail)
+    return _layout(*sizes, run.queue_id, run.flag, epoch, tag, run.counts, run.unusual)
 
 
 def frame_bytes(run: Run) -> int:

@@ -19,10 +19,10 @@ from broker.kernel.outcomes import AfterQuorum, Now, Outcome
 from broker.messages.acceptance import Acceptance
 from broker.messages.dead_letters import DeadLetters
 from broker.messages.marking import marked
-from broker.messages.parts import records_of
+from broker.messages.whole_records import records_of
 from broker.settings import BrokerSettings
+from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
-from broker.store.records import Incoming
 from broker.timers.fold import TOPIC, Sleeper, Timers, timer_of
 from penstock.errors import (
     Busy,
@@ -33,7 +33,6 @@ from penstock.errors import (
     TimerFired,
     TimerNotFound,
     TooLarge,
-    from_wire,
 )
 from penstock.protocol.message import BODY_BYTES_MAX, FLAG_WOKEN, FRAME_HEAD_BYTES, TIMER, decode_message
 from penstock.protocol.requests.messages import Refused
@@ -107,10 +106,9 @@ class TimerRequests:
             raise InvalidRequest(f"a message is delivered at most {DELAY_MS_MAX // 86_400_000} days later")
         if len(record) > BODY_BYTES_MAX - _FACT_BYTES:
             raise TooLarge(f"a delayed message has at most {BODY_BYTES_MAX - _FACT_BYTES} bytes, not {len(record)}")
-        for refused in self._acceptance.take(record, 1, now_ms).refused:
-            raise from_wire(refused.code, refused.message)
+        self._acceptance.take_record(record, now_ms)
         fact = fact_record(TOPIC, Timers.sleep(max(due_ms, now_ms), record))
-        size = FRAME_HEAD_BYTES + len(fact.record)
+        size = FRAME_HEAD_BYTES + fact.run.size
         if self._timers.bytes + size > self._bytes_max:
             raise Busy(
                 f"delayed messages have {self._timers.bytes} bytes: the limit is reached",
@@ -178,13 +176,13 @@ class TimerRequests:
         retry = self._letters.as_stored(record)
         if retry is not None:
             return marked(retry, FLAG_WOKEN, TIMER, timer_of(sleeper))
-        [*taken], refused, _, _ = self._acceptance.take(record, 1, now_ms)
-        if refused:
+        try:
+            taken = self._acceptance.take_record(record, now_ms)
+        except PenstockError as error:
             self._refused += 1
-            reason = refused[0].message
-            _log.warning("a delayed message goes to the dead letters of %s: %s", DEAD_LETTERS_OF, reason)
-            taken = [self._letters.letter(DEAD_LETTERS_OF, record, reason, now_ms)]
-        return marked(taken[0], FLAG_WOKEN, TIMER, timer_of(sleeper))
+            _log.warning("a delayed message goes to the dead letters of %s: %s", DEAD_LETTERS_OF, error.message)
+            taken = self._letters.letter(DEAD_LETTERS_OF, record, error.message, now_ms)
+        return marked(taken, FLAG_WOKEN, TIMER, timer_of(sleeper))
 
     def _gone(self, sleeper: Sleeper, error: Damaged) -> Incoming:
         self._damaged += 1

@@ -14,10 +14,10 @@ from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.messages.acceptance import Acceptance
 from broker.messages.marking import marked
-from broker.messages.parts import records_of
+from broker.messages.whole_records import records_of
 from broker.settings import BrokerSettings
+from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
-from broker.store.records import Incoming
 from broker.transactions.fold import COMMITTED, ROLLED_BACK, TOPIC, Half, Halves
 from broker.transactions.schedule import RAMP_S, Schedule
 from penstock.errors import (
@@ -29,7 +29,6 @@ from penstock.errors import (
     PenstockError,
     StorageFull,
     TooLarge,
-    from_wire,
 )
 from penstock.protocol.message import BODY_BYTES_MAX, FLAG_WOKEN, FRAME_HEAD_BYTES, HALF, decode_message
 from penstock.protocol.requests.messages import Refused
@@ -122,10 +121,9 @@ class TransactionRequests:
     def _begin(self, group: str, record: bytes, now: float, now_ms: int) -> int:
         if len(record) > BODY_BYTES_MAX - _FACT_BYTES:
             raise TooLarge(f"a half has at most {BODY_BYTES_MAX - _FACT_BYTES} bytes, not {len(record)}")
-        for refused in self._acceptance.take(record, 1, now_ms).refused:
-            raise from_wire(refused.code, refused.message)
+        self._acceptance.take_record(record, now_ms)
         fact = fact_record(TOPIC, Halves.begin(group, record))
-        size = FRAME_HEAD_BYTES + len(fact.record)
+        size = FRAME_HEAD_BYTES + fact.run.size
         if len(self._halves) >= self._halves_max or self._halves.bytes + size > self._bytes_max:
             raise Busy(
                 f"there are {len(self._halves)} halves with {self._halves.bytes} bytes: the limit is reached",
@@ -182,12 +180,13 @@ class TransactionRequests:
     def _committed_message(self, id: int, half: Half, now_ms: int) -> Incoming:
         """The message of a half, ready to append. Raises what it is refused with; it is parked then."""
         record = self._record_of(half)
-        taken, refused, _, _ = self._acceptance.take(record, 1, now_ms)
-        if refused:
+        try:
+            taken = self._acceptance.take_record(record, now_ms)
+        except PenstockError as error:
             self._now_ms = now_ms
-            self._park(id, f"its commit was refused: {refused[0].message}")
-            raise from_wire(refused[0].code, refused[0].message)
-        return marked(taken[0], FLAG_WOKEN, HALF, str(id))
+            self._park(id, f"its commit was refused: {error.message}")
+            raise
+        return marked(taken, FLAG_WOKEN, HALF, str(id))
 
     def _record_of(self, half: Half) -> bytes:
         """The message of a half. Raises ``Damaged``."""

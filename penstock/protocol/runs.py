@@ -1,8 +1,8 @@
-"""Runs of messages: how a gateway hands publications to a broker. docs/formats/runs.md is the page.
+"""Runs of messages: how gateways and producers hand messages to a broker. docs/formats/runs.md is the page.
 
-A device that publishes repeats itself: topic, properties and often the size of the payload stay, only the payload
-changes. A *run* says once what its messages have in common, then gives their bodies; the broker writes the records. So
-a message travels in little more than its payload, and what is worked out per run is not worked out per message.
+A sender repeats itself: topic, properties and often the size of the body stay, only the body changes. A *run* says
+once what its messages have in common, then gives their bodies; the broker writes the records. What may differ beside
+the bodies is a unique id that counts: the run has that of its first message.
 
 Pure and total: any bytes give runs or ``InvalidRequest``, and the records that they stand for are bounded.
 """
@@ -13,50 +13,89 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from fastcrc.crc32 import iscsi
+from fastcrc.crc32 import iscsi, iso_hdlc
 
-from penstock.errors import InvalidRequest
-from penstock.protocol.message import BODY_AT
+from penstock.errors import InvalidMessage, InvalidRequest
+from penstock.protocol.message import ANY_QUEUE, BODY_AT, RECORD_HEAD, RECORD_MAGIC, UNIQUE_KEY
 
 RUN_HEAD: Final = struct.Struct(">IIQII")
 """Bytes of the tail, application flag, born time, number of bodies, bytes of each body."""
+COUNTS: Final = 1 << 31
+"""Set in the number of the tail's bytes: the unique ids of the run's messages count."""
+DIGITS: Final = 12
+"""So many hexadecimal digits at the end of a unique id count."""
 RECORDS_BYTES_MAX: Final = 16 * 1024 * 1024
 """So many bytes of records a batch of runs may stand for."""
 
 
+_UNIQUE: Final = UNIQUE_KEY.encode() + b"\x01"
+_FURTHER: Final = b"\x02" + _UNIQUE
+_HEXADECIMAL: Final = frozenset(b"0123456789abcdef")
+_NO_HOST: Final = bytes(8)
+UNUSUAL: Final = struct.Struct(">I8sIQ")
+"""System flag, born host, reconsume times, prepared: what is in ``Run.unusual``."""
+
+
 class Run:
-    """Messages that have all in common but the bytes of their bodies.
+    """Messages that have all in common but the bytes of their bodies, and unique ids that count.
 
     Attributes:
-        tail: what stands behind the body of each record (``message.record_tail``).
+        tail: what stands behind the body of the first record (``message.record_tail``).
+        counts: whether the tails differ in their last ``DIGITS`` bytes, the end of a unique id, which are one more from
+            message to message. Else all have the same tail.
         flag: application flag of each.
         born_ms: wall-clock milliseconds since 1970 at the sender.
         bodies: at least one, all of one size.
         size: bytes of the records that they become.
+        unusual: of a record that came whole, the sender's fields of its head that are zero everywhere else: system
+            flag, born host, reconsume times, prepared; empty where they are zero.
 
     Whoever stores it notes on it where: the messages are one behind the other in the log and in every queue that they
     belong to. One object for both, because every publication makes one.
 
-        position: log position of the first one's frame.
+        position: log position of the first one's frame, -1 as long as it is stored nowhere.
         step: bytes of each frame, and so from one to the next.
-        queue_id, offset: their topic queue, and the place of the first one in it.
+        queue_id, offset: their topic queue (``ANY_QUEUE``: the broker chooses), and the place of the first one in it.
         stored_ms: wall-clock milliseconds since 1970 at which they were stored.
     """
 
-    __slots__ = ("bodies", "born_ms", "flag", "offset", "position", "queue_id", "size", "step", "stored_ms", "tail")
+    __slots__ = (
+        "bodies",
+        "born_ms",
+        "counts",
+        "flag",
+        "offset",
+        "position",
+        "queue_id",
+        "size",
+        "step",
+        "stored_ms",
+        "tail",
+        "unusual",
+    )
 
-    def __init__(self, tail: bytes, flag: int, born_ms: int, bodies: list[bytes]) -> None:
+    def __init__(self, tail: bytes, flag: int, born_ms: int, bodies: list[bytes], counts: bool = False) -> None:
         self.tail = tail
+        self.counts = counts
         self.flag = flag
         self.born_ms = born_ms
         self.bodies = bodies
         self.size = len(bodies) * (BODY_AT + len(bodies[0]) + len(tail))
+        self.unusual = b""
+        self.queue_id = ANY_QUEUE
         self.position = self.offset = -1
-        self.step = self.queue_id = self.stored_ms = 0
+        self.step = self.stored_ms = 0
 
-    def of(self, bodies: list[bytes]) -> Run:
-        """The same with other bodies, stored nowhere."""
-        return Run(self.tail, self.flag, self.born_ms, bodies)
+    def tail_of(self, number: int) -> bytes:
+        """The tail of message ``number``."""
+        return counted(self.tail, number) if self.counts and number else self.tail
+
+    def of(self, bodies: list[bytes], number: int = 0) -> Run:
+        """The same with other bodies, stored nowhere, of which the first is that of message ``number``."""
+        run = Run(self.tail_of(number), self.flag, self.born_ms, bodies, self.counts)
+        run.queue_id = self.queue_id
+        run.unusual = self.unusual
+        return run
 
     def placed(self, position: int, step: int, queue_id: int, offset: int, stored_ms: int) -> Run:
         """This run, stored there."""
@@ -70,7 +109,69 @@ class Run:
     def part(self, start: int, stop: int) -> Run:
         """The stored messages from number ``start`` to before ``stop``; it keeps nothing of the others."""
         position, offset = self.position + start * self.step, self.offset + start
-        return self.of(self.bodies[start:stop]).placed(position, self.step, self.queue_id, offset, self.stored_ms)
+        part = self.of(self.bodies[start:stop], start)
+        return part.placed(position, self.step, self.queue_id, offset, self.stored_ms)
+
+
+def counted(tail: bytes, more: int) -> bytes:
+    """A tail whose last digits are so much more."""
+    return tail[:-DIGITS] + b"%0*x" % (DIGITS, int(tail[-DIGITS:], 16) + more)
+
+
+def check_counts(tail: bytes, properties_at: int, count: int) -> int:
+    """Where the unique id begins in a tail whose properties begin there and end with an id that counts, for so many
+    messages. Raises ``InvalidMessage`` if they do not."""
+    last_at = tail.rfind(b"\x02", properties_at) + 1 or properties_at
+    first_at = properties_at if tail.startswith(_UNIQUE, properties_at) else tail.find(_FURTHER, properties_at) + 1
+    id_at = last_at + len(_UNIQUE)
+    if first_at != last_at or id_at + DIGITS > len(tail) or b" " in tail[id_at:]:
+        raise InvalidMessage(f"an id that counts is the last property, {UNIQUE_KEY}, and one word")
+    check_digits(tail, count)
+    return id_at
+
+
+def check_digits(tail: bytes, count: int) -> None:
+    """Raises ``InvalidMessage`` unless a tail ends with digits from which so many messages can count on."""
+    digits = tail[-DIGITS:]
+    if not _HEXADECIMAL.issuperset(digits) or int(digits, 16) + count > 1 << 4 * DIGITS:
+        raise InvalidMessage(f"an id that counts ends with {DIGITS} hexadecimal digits, enough for {count} messages")
+
+
+def run_of(record: bytes) -> Run:
+    """The run of a single record, of which it is known that its lengths add up: it is that record again when it is
+    stored. ``queue_id`` is the record's."""
+    head = RECORD_HEAD.unpack_from(record)
+    body_bytes = head[14]
+    tail_at = BODY_AT + body_bytes
+    run = Run(record[tail_at:], head[4], head[8], [record[BODY_AT:tail_at]])
+    run.queue_id = head[3]
+    if head[7] or head[12] or head[13] or head[9] != _NO_HOST:
+        run.unusual = UNUSUAL.pack(head[7], head[9], head[12], head[13])
+    return run
+
+
+def record_of(run: Run) -> bytes:
+    """The record of a run's first message."""
+    body, tail = run.bodies[0], run.tail
+    system_flag, born_host, reconsumed, prepared = UNUSUAL.unpack(run.unusual or bytes(UNUSUAL.size))
+    head = RECORD_HEAD.pack(
+        BODY_AT + len(body) + len(tail),
+        RECORD_MAGIC,
+        iso_hdlc(body) & 0x7FFFFFFF,
+        run.queue_id,
+        run.flag,
+        0,
+        0,
+        system_flag,
+        run.born_ms,
+        born_host,
+        0,
+        _NO_HOST,
+        reconsumed,
+        prepared,
+        len(body),
+    )
+    return b"".join((head, body, tail))
 
 
 checksum_of: Final[Callable[[bytes], int]] = iscsi
@@ -82,7 +183,8 @@ def encode_runs(runs: Sequence[Run]) -> bytes:
     pack = RUN_HEAD.pack
     parts: list[bytes] = []
     for run in runs:
-        parts.append(pack(len(run.tail), run.flag, run.born_ms, len(run.bodies), len(run.bodies[0])))
+        tail_bytes = len(run.tail) | COUNTS if run.counts else len(run.tail)
+        parts.append(pack(tail_bytes, run.flag, run.born_ms, len(run.bodies), len(run.bodies[0])))
         parts.append(run.tail)
         parts += run.bodies
     return b"".join(parts)
@@ -96,6 +198,9 @@ def decode_runs(data: bytes) -> list[Run]:
         if at + RUN_HEAD.size > end:
             raise InvalidRequest(f"{end - at} bytes behind the last run; nothing was stored")
         tail_bytes, flag, born_ms, count, size = unpack(data, at)
+        counts = tail_bytes >= COUNTS
+        if counts:
+            tail_bytes -= COUNTS
         tail_at = at + RUN_HEAD.size
         bodies_at = tail_at + tail_bytes
         at = bodies_at + count * size
@@ -110,5 +215,5 @@ def decode_runs(data: bytes) -> list[Run]:
             bodies = [data[start : start + size] for start in range(bodies_at, at, size)]
         else:
             bodies = [b""] * count
-        runs.append(Run(data[tail_at:bodies_at], flag, born_ms, bodies))
+        runs.append(Run(data[tail_at:bodies_at], flag, born_ms, bodies, counts))
     return runs

@@ -19,7 +19,6 @@ from penstock.protocol.message import (
     Message,
     decode_batch,
     encode_record,
-    record_body,
 )
 from penstock.protocol.requests.filters import CloseFilters, FetchRetained, OpenFilters
 from penstock.protocol.requests.groups import CommitOffsets, QueueOffset
@@ -96,7 +95,7 @@ def test_every_fold_is_the_same_after_all_derived_files_are_gone() -> None:
 
 def test_a_fact_is_one_record_of_its_system_topic() -> None:
     incoming = fact_record("%sys%topics", ["t", 1, "disk"])
-    assert (incoming.topic, msgpack.unpackb(record_body(incoming.record))) == ("%sys%topics", ["t", 1, "disk"])
+    assert (incoming.destination.topic, msgpack.unpackb(incoming.run.bodies[0])) == ("%sys%topics", ["t", 1, "disk"])
 
 
 def test_the_worked_example_of_the_page_is_what_is_written() -> None:
@@ -104,7 +103,7 @@ def test_the_worked_example_of_the_page_is_what_is_written() -> None:
     block = page.split("## Worked example")[1].split("```")[1]
     written = fact_record("%sys%offsets", Offsets.fact("billing", (QueueOffset("orders:0", 5),)))
     expected = "".join(word for line in block.splitlines() for word in re.findall(r"\b[0-9a-f]{2,}\b", line[:28]))
-    assert record_body(written.record).hex() == expected
+    assert written.run.bodies[0].hex() == expected
 
 
 def test_a_snapshot_has_the_keys_that_the_page_names() -> None:

@@ -26,7 +26,8 @@ from broker.shares import fold as shares
 from broker.shares.fold import Shares
 from broker.shares.requests import ShareRequests
 from broker.state import BrokerState
-from broker.store.records import Change, Incoming, Stored
+from broker.store.destinations import Incoming
+from broker.store.records import Change, Stored
 from broker.topics import fold as topics
 from penstock.clock import Clock
 from penstock.errors import Fenced, OffsetOutOfRange, PenstockError, QueueNotFound, TopicNotFound
@@ -150,10 +151,10 @@ class _Facts:
     def append(self, batch: list[Incoming], now_ms: int) -> None:
         broker = self._broker
         for incoming in batch:
-            frame = FRAME_HEAD.pack(0, 0, FRAME_HEAD_BYTES + len(incoming.record), 0, 0) + bytes(incoming.record)
-            broker.end(
-                broker.state.apply(Stored(broker.position, len(frame), incoming.topic, 0, 0, b"", now_ms, frame))
-            )
+            run, topic = incoming.run, incoming.destination.topic
+            record = encode_record_of(run.bodies[0], run.tail, run.flag, run.born_ms)
+            frame = FRAME_HEAD.pack(0, 0, FRAME_HEAD_BYTES + len(record), 0, 0) + record
+            broker.end(broker.state.apply(Stored(broker.position, len(frame), topic, 0, 0, b"", now_ms, frame)))
             broker.position += len(frame)
 
 

@@ -13,7 +13,6 @@ from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC
 from broker.timers import fold as timers
 from broker.topics import fold as topics
 from broker.transactions import fold as halves
-from penstock.protocol.message import record_body
 from penstock.protocol.requests.groups import QueueOffset
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "facts.md").read_text()
@@ -24,7 +23,7 @@ def test_the_worked_example_is_what_the_broker_writes() -> None:
     assert drawn
     shown = bytes.fromhex("".join(re.match(r" *((?:[0-9a-f]{2,} ?)+)", line)[1] for line in drawn[1].splitlines()))  # type: ignore[index]
     fact = Offsets.fact("billing", [QueueOffset("orders:0", 5)])
-    assert record_body(fact_record(offsets.TOPIC, fact).record) == shown
+    assert fact_record(offsets.TOPIC, fact).run.bodies[0] == shown
 
 
 def test_the_page_names_every_topic_of_the_brokers_own() -> None:

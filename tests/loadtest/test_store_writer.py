@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from loadtest.store_writer import body, record
 from penstock.protocol.message import check_record, record_body
+from tests.broker.store.store_rig import record_of
 
 
 def test_every_record_has_a_body_of_its_own_that_begins_with_its_number() -> None:
@@ -12,6 +13,6 @@ def test_every_record_has_a_body_of_its_own_that_begins_with_its_number() -> Non
 
 
 def test_a_record_is_well_formed() -> None:
-    made = record(3).record
+    made = record_of(record(3))
     check_record(made)
     assert record_body(made) == body(3)

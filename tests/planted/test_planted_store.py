@@ -23,12 +23,12 @@ from broker.lineage.owner import LogOwner
 from broker.store import bulk, frames, merging, message_store, recovery, scan, state
 from broker.store.bulk import LongReads
 from broker.store.commit_log import CommitLog
+from broker.store.destinations import Destination
 from broker.store.disk import RealDisk, RealFile
 from broker.store.index_chunk import KEY, ChunkReader, Sealed
 from broker.store.merging import Merging, next_merge
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import _PIECE, ENTRY20, Piece, Queue, QueueIndex
-from broker.store.records import Incoming
 from broker.store.retention import segments_to_drop
 from broker.store.rows import packed_table
 from broker.store.sealing import Sealing
@@ -37,7 +37,7 @@ from broker.store.snapshot import Snapshot
 from broker.store.writing import Writing
 from penstock.errors import StorageFull
 from penstock.protocol.message import FRAME_HEAD_BYTES, RECORD_HEAD
-from penstock.protocol.requests.messages import Placed
+from penstock.protocol.runs import Run
 from tests.broker.kernel import test_frozen
 from tests.broker.lineage import test_owner as owner_tests
 from tests.broker.store import (
@@ -196,8 +196,11 @@ def no_holes(write: Writing, queue: Queue, offset: int, position: int) -> None:
 sound_append_urgent = Writing._append_urgent
 
 
-def a_batch_is_stored_one_by_one(write: Writing, batch: Sequence[Incoming], now_ms: int, urgent: bool) -> list[Placed]:
-    return [place for one in batch for place in sound_append_urgent(write, [one], now_ms, urgent)]
+def a_batch_is_stored_one_by_one(
+    write: Writing, runs: list[Run], destinations: list[Destination], now_ms: int, urgent: bool
+) -> None:
+    for run, destination in zip(runs, destinations, strict=True):
+        sound_append_urgent(write, [run], [destination], now_ms, urgent)
 
 
 def no_room_is_kept_aside(log: CommitLog) -> None:
@@ -281,13 +284,13 @@ def a_plan_before_it_is_durable(sealing: Sealing, now_ms: int) -> None:
 
 
 def times_as_the_clock_says(
-    write: Writing, batch: Sequence[Incoming], size: int, now_ms: int, urgent: bool
-) -> list[Placed]:
+    write: Writing, runs: list[Run], destinations: list[Destination], now_ms: int, urgent: bool
+) -> None:
     write._log.last_ms = 0
-    return sound_write_append(write, batch, size, now_ms, urgent)
+    sound_append_next(write, runs, destinations, now_ms, urgent)
 
 
-sound_write_append = Writing._append
+sound_append_next = Writing._append_next
 
 
 def light_queues_count_on(index: QueueIndex, base: int, opened_before: int) -> int:
@@ -708,7 +711,7 @@ PLANTS = [
     Plant(
         "clock",
         Writing,
-        "_append",
+        "_append_next",
         times_as_the_clock_says,
         store_tests.test_store_times_never_go_back_so_that_a_search_by_time_works,
     ),

@@ -16,12 +16,11 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
-from broker.store.records import Incoming
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.errors import QueueNotFound, StorageFailed, StorageFull
-from penstock.protocol.message import record_body
 from tests.broker.store.store_rig import FILTER_TOPIC, SmallFolds, command, incoming, messages, sync, tick
 from tests.simulation.disk import SimDisk
 
@@ -127,8 +126,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     def take_down(self, batch: list[Incoming], placed: list[object]) -> None:
         for one, place in zip(batch, placed, strict=True):
-            body = record_body(one.record)
-            self.events.append(Event(place.position, one.topic, one.queue_id, body, one.flag != 0))  # type: ignore[attr-defined]
+            run, topic = one.run, one.destination.topic
+            self.events.append(Event(place.position, topic, run.queue_id, run.bodies[0], run.flag != 0))  # type: ignore[attr-defined]
 
     @rule()
     def sync(self) -> None:

@@ -19,6 +19,16 @@ class Placed(NamedTuple):
     position: int
 
 
+class PlacedRun(NamedTuple):
+    """Where messages of an AppendRuns went, from the place ``at`` in the batch on, up to the next row or refusal: one
+    behind the other in one topic queue. ``offset``, ``position``: of the first."""
+
+    at: int
+    queue_id: int
+    offset: int
+    position: int
+
+
 class Refused(NamedTuple):
     """One record of an Append, or message of an AppendRuns, that was not stored, by its place in the batch."""
 
@@ -30,11 +40,13 @@ class Refused(NamedTuple):
 @value
 class Appended(Reply):
     """``level`` was reached by every record that is not ``refused``. ``placed`` is empty unless ``detail`` was asked
-    for; else it has one entry per record, in order (zeros for a refused one)."""
+    for; else it has one entry per record of an ``Append``, in order (zeros for a refused one). ``runs`` says the same
+    of an ``AppendRuns``, in the order of ``at``."""
 
     level: str
     placed: tuple[Placed, ...] = ()
     refused: tuple[Refused, ...] = ()
+    runs: tuple[PlacedRun, ...] = ()
 
 
 @value
@@ -55,12 +67,13 @@ class Append(Request):
 
 @value
 class AppendRuns(Request):
-    """Stores publications of devices. ``body`` is runs end to end (``runs.encode_runs``) with ``count`` messages in
-    all, ``checksum`` its CRC-32C. Each message is stored or refused on its own, as for ``Append``; which queue it goes
-    to is decided by the broker. ``life``: the gateway's (``KeepSessions``); all is ``Fenced`` where that is over.
+    """Stores messages of devices and producers. ``body`` is runs end to end (``runs.encode_runs``) with ``count``
+    messages in all, ``checksum`` its CRC-32C. Each message is stored or refused on its own, as for ``Append``; which
+    queue it goes to is decided by the broker. ``life``: the gateway's (``KeepSessions``); all is ``Fenced`` where that
+    is over.
     ``attempt``: the gateway's own number, which grows once it has heard of a ``StorageFull``. What is sent with the
     number of one that was refused so, or a lower one, is refused too: it was under way, and what is before it comes
-    again first."""
+    again first. Producers have neither, and ask with ``detail`` for ``runs``."""
 
     code: ClassVar[int] = 45
     reply: ClassVar[type[Reply]] = Appended
@@ -69,6 +82,10 @@ class AppendRuns(Request):
     body: Bytes
     life: str = ""
     attempt: int = 0
+    detail: bool = False
+
+    def reply_bytes(self) -> int:
+        return PLACED_BYTES * self.count if self.detail else 0
 
 
 @value

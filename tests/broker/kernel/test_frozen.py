@@ -24,6 +24,7 @@ from penstock.protocol.message import FRAME_HEAD_BYTES, encode_properties, encod
 from penstock.protocol.requests.groups import QueueOffset
 from penstock.protocol.requests.sessions import CONNECTED, RELEASED, SessionSave
 from penstock.protocol.requests.topics import TopicInfo
+from tests.broker.store.store_rig import record_of
 
 
 def row(key: str, value: list[int]) -> list[object]:
@@ -47,7 +48,7 @@ def test_a_value_is_copied_once_and_only_while_a_snapshot_needs_it() -> None:
 
 
 def stored(topic: str, body: list[object], number: int) -> Stored:
-    record = fact_record(topic, body).record
+    record = record_of(fact_record(topic, body))
     return Stored(number * 100, 100, topic, 0, 0, b"", number, bytes(FRAME_HEAD_BYTES) + record)
 
 

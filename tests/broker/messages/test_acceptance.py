@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from broker.messages.acceptance import Accepted
+from broker.messages.whole_records import in_places, runs_of
 from broker.store.level import Level
 from gateway.messages.envelope import record_properties
 from penstock import errors
@@ -15,14 +15,17 @@ from penstock.protocol.message import (
     FLAG_RETAIN,
     KEYS,
     MQTT_TOPIC,
+    UNIQUE_KEY,
     Message,
     check_record,
     encode_message,
     encode_properties,
     encode_record,
+    record_tail,
 )
-from penstock.protocol.requests.messages import Append
+from penstock.protocol.requests.messages import Append, Refused
 from penstock.protocol.requests.topics import CreateTopic
+from penstock.protocol.runs import DIGITS, Run
 from tests.broker.broker_rig import Rig, append
 from topicmap.queues import queue_for_key
 
@@ -33,8 +36,23 @@ def made(**settings: Any) -> Rig:
     return rig
 
 
+class One(NamedTuple):
+    topic: str
+    queue_id: int
+    level: Level
+
+
+class Accepted(NamedTuple):
+    batch: list[One]
+    refused: list[Refused]
+
+
 def take(rig: Rig, *records: bytes, count: int | None = None) -> Accepted:
-    return rig.service._acceptance.take(b"".join(records), len(records) if count is None else count, 0)
+    """What becomes of whole records."""
+    runs, places, bad = runs_of(b"".join(records), len(records) if count is None else count)
+    taken, destinations, refused, *_ = rig.service._acceptance.take(runs, 0)
+    batch = [One(to.topic, run.queue_id, to.level) for run, to in zip(taken, destinations, strict=True)]
+    return Accepted(batch, sorted([*bad, *in_places(places, refused)]))
 
 
 def codes(accepted: Accepted) -> list[tuple[int, int]]:
@@ -210,3 +228,57 @@ def test_the_brokers_own_facts_are_nobody_elses_to_write(topic: str, name: str) 
     accepted = take(rig, encode_message(Message(topic, b"x", mqtt_topic=name)), encode_message(Message("t", b"good")))
     assert codes(accepted) == [(0, InvalidTopic.code)]
     assert [one.topic for one in accepted.batch] == ["t"]
+
+
+def counting(first_id: str, count: int, **before: str) -> Run:
+    """A run of the topic ``t`` whose unique ids count."""
+    tail = record_tail(b"t", encode_properties({**before, UNIQUE_KEY: first_id}))
+    return Run(tail, 0, 0, [b"x"] * count, counts=True)
+
+
+def test_what_a_tail_means_whose_id_counts_is_worked_out_once() -> None:
+    rig = made()
+    acceptance = rig.service._acceptance
+    runs = [counting(f"p-{number:0{DIGITS}x}", 3, KEYS="k", TAGS="red") for number in (0, 3, 0xFFFE)]
+    taken, destinations, refused, stored, *_ = acceptance.take(runs, 0)
+    assert (taken, refused, stored) == (runs, [], 9)
+    assert len(set(map(id, destinations))) == 1
+    assert {run.queue_id for run in runs} == {queue_for_key("k", 4)}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        counting("p-00000000000G", 2),
+        counting("p-0000000000 1", 2),
+        counting("p q-000000000001", 2),
+        counting("p-ffffffffffff", 2),
+        counting("short", 2),
+        Run(record_tail(b"t", b""), 0, 0, [b"x"], counts=True),
+        Run(record_tail(b"t", encode_properties({KEYS: "k-000000000001"})), 0, 0, [b"x"], counts=True),
+        Run(record_tail(b"t", b"UNIQ_KEY\x01p-000000000001\x02a\x01000000000001"), 0, 0, [b"x"], counts=True),
+        Run(record_tail(b"t", b"UNIQ_KEY\x01p\x02UNIQ_KEY\x01p-000000000001"), 0, 0, [b"x"], counts=True),
+        Run(b"\x00", 0, 0, [b"x"], counts=True),
+        Run(record_tail(b"t", b"UNIQ_KEY\x01p-000000000001")[:-1], 0, 0, [b"x"], counts=True),
+    ],
+)
+def test_ids_that_cannot_count_are_refused_with_all_messages_of_their_run(bad: Run) -> None:
+    rig = made()
+    good = counting("p-000000000007", 2)
+    for _ in range(2):
+        taken, _, refused, *_ = rig.service._acceptance.take([good, bad, good.of([b"y"])], 0)
+        assert [(one.at, one.code) for one in refused] == [
+            (2 + at, InvalidMessage.code) for at in range(len(bad.bodies))
+        ]
+        assert len(taken) == 2
+
+
+def test_a_tail_that_counts_vouches_for_no_other() -> None:
+    """What stands before its digits is a tail with wrong lengths, and a whole one may stand before digits."""
+    rig = made()
+    acceptance = rig.service._acceptance
+    good, plain = counting("p-000000000007", 2), record_tail(b"t", b"")
+    acceptance.take([good, Run(plain, 0, 0, [b"x"])], 0)
+    bad = [Run(good.tail[:-DIGITS], 0, 0, [b"x"]), Run(plain + b"0" * DIGITS, 0, 0, [b"x"], counts=True)]
+    taken, _, refused, *_ = acceptance.take(bad, 0)
+    assert (taken, [one.at for one in refused]) == ([], [0, 1])

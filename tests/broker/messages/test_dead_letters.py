@@ -5,6 +5,7 @@ from penstock.protocol.message import Message, decode_message, encode_message
 from penstock.protocol.requests.filters import OpenFilters
 from penstock.protocol.requests.topics import CreateTopic
 from tests.broker.broker_rig import Rig, append
+from tests.broker.store.store_rig import record_of
 
 
 def test_a_dead_letter_is_the_message_with_its_origin_and_the_reason() -> None:
@@ -13,7 +14,7 @@ def test_a_dead_letter_is_the_message_with_its_origin_and_the_reason() -> None:
         Message("orders", b"b", key="k", tag="g", properties={"p": "v"}, mqtt_topic="orders/1", retain=True), born_ms=5
     )
     letter = DeadLetters(rig.service.topics).letter("billing", record, "no\x01\x02way", 7, ORIGIN_OFFSET="9")
-    found = decode_message(letter.record)
+    found = decode_message(record_of(letter))
     assert (found.topic, found.body, found.key, found.tag, found.born_ms) == ("%DLQ%billing", b"b", "k", "g", 5)
     origin = {"ORIGIN_TOPIC": "orders", "ORIGIN_NAME": "orders/1", "ORIGIN_OFFSET": "9"}
     assert dict(found.properties) == {"p": "v", "REASON": "no  way"} | origin
@@ -25,7 +26,7 @@ def test_a_dead_letter_that_dies_again_keeps_its_first_origin_and_a_reason_is_bo
     rig = Rig()
     letters = DeadLetters(rig.service.topics)
     first = letters.letter("g", encode_message(Message("orders", b"b")), "first", 1)
-    second = decode_message(letters.letter("h", bytes(first.record), "é" * 5_000, 1).record)
+    second = decode_message(record_of(letters.letter("h", record_of(first), "é" * 5_000, 1)))
     assert second.properties["ORIGIN_TOPIC"] == "orders"
     assert len(second.properties["REASON"].encode()) == REASON_BYTES_MAX
 
@@ -50,7 +51,9 @@ def test_devices_see_neither_retries_nor_dead_letters() -> None:
 def test_a_retry_counts_its_attempts_and_is_stored_as_it_was_made() -> None:
     letters = DeadLetters(Rig().service.topics)
     first = letters.retry("g", encode_message(Message("orders", b"b")), "why", 1)
-    second = letters.retry("g", bytes(first.record), "why", 1)
-    assert [attempts_of(bytes(one.record)) for one in (first, second)] == [1, 2]
-    assert letters.as_stored(bytes(second.record)) == second
+    second = letters.retry("g", record_of(first), "why", 1)
+    assert [attempts_of(record_of(one)) for one in (first, second)] == [1, 2]
+    again = letters.as_stored(record_of(second))
+    assert again is not None
+    assert record_of(again) == record_of(second)
     assert letters.as_stored(encode_message(Message("orders", b"b"))) is None

@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.messages.parts import cut_records, cut_runs
+from broker.messages.parts import cut_runs
 from broker.store.run_frames import frame_bytes
-from penstock.errors import InvalidRequest
-from penstock.protocol.message import FRAME_HEAD_BYTES, Message, encode_message, record_tail
+from penstock.protocol.message import record_tail
 from penstock.protocol.runs import Run
 
 TAIL = record_tail(b"t", b"")
 MOST = 1000
-
-
-def record(size: int) -> bytes:
-    return encode_message(Message("t", bytes(size)))
-
-
-@given(st.lists(st.integers(0, 1500), min_size=1, max_size=30))
-def test_records_are_cut_in_order_into_parts_that_fit_or_are_one_record(sizes: list[int]) -> None:
-    records = [record(size) for size in sizes]
-    parts = cut_records(b"".join(records), len(records), MOST)
-    assert b"".join([part.body for part in parts]) == b"".join(records)
-    assert [part.first for part in parts] == [sum(one.messages for one in parts[:at]) for at in range(len(parts))]
-    assert sum(part.messages for part in parts) == len(records)
-    for part in parts:
-        own = records[part.first : part.first + part.messages]
-        assert part.body == b"".join(own)
-        assert part.size == sum(map(len, own)) + FRAME_HEAD_BYTES * len(own)
-        assert part.size <= MOST or part.messages == 1
-
-
-def test_two_parts_are_never_made_of_what_fits_one() -> None:
-    records = [record(100)] * 20
-    parts = cut_records(b"".join(records), 20, MOST)
-    assert all(first.size + len(records[0]) + FRAME_HEAD_BYTES > MOST for first in parts[:-1])
-
-
-@pytest.mark.parametrize("wrong", [b"\x00\x00\x00\x01", record(10)[:-1], record(10) + b"x", bytes(200)])
-def test_a_body_that_is_not_so_many_records_is_refused_before_any_is_cut_off(wrong: bytes) -> None:
-    with pytest.raises(InvalidRequest, match="nothing was stored"):
-        cut_records(record(5) + wrong, 2, MOST)
 
 
 @given(st.lists(st.tuples(st.integers(0, 1500), st.integers(1, 40)), min_size=1, max_size=12))
@@ -57,3 +25,18 @@ def test_runs_are_cut_in_order_into_parts_that_fit_or_are_one_message(shapes: li
         assert own == sent[part.first : part.first + part.messages]
         assert part.size == sum(frame_bytes(run) * len(run.bodies) for run in part.runs)
         assert part.size <= MOST or part.messages == 1
+
+
+def test_two_parts_are_never_made_of_what_fits_one() -> None:
+    runs = [Run(TAIL, 1, 1000, [bytes(100)]) for _ in range(20)]
+    parts = cut_runs(runs, MOST)
+    assert all(first.size + frame_bytes(runs[0]) > MOST for first in parts[:-1])
+
+
+def test_the_parts_of_a_run_whose_ids_count_go_on_counting() -> None:
+    tail = record_tail(b"t", b"UNIQ_KEY\x01p-0000000000fe")
+    run = Run(tail, 1, 1000, [bytes(200)] * 7, counts=True)
+    pieces = [piece for part in cut_runs([run], MOST) for piece in part.runs]
+    ids = [piece.tail_of(number)[-2:] for piece in pieces for number in range(len(piece.bodies))]
+    assert len(pieces) > 2
+    assert ids == [b"fe", b"ff", b"00", b"01", b"02", b"03", b"04"]

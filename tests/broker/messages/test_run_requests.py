@@ -4,6 +4,7 @@ are stored."""
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import errors
-from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound
+from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound, StorageFull
 from penstock.protocol.message import (
     ENTRY,
     FLAG_ONCE,
@@ -19,6 +20,7 @@ from penstock.protocol.message import (
     KEYS,
     MQTT_TOPIC,
     TAGS,
+    UNIQUE_KEY,
     Message,
     decode_batch,
     encode_properties,
@@ -26,12 +28,12 @@ from penstock.protocol.message import (
     mqtt_name,
     record_tail,
 )
-from penstock.protocol.requests.filters import OpenFilters
+from penstock.protocol.requests.filters import FetchRetained, OpenFilters
 from penstock.protocol.requests.given import GivenPull, GivenPulled, GivenRuns
 from penstock.protocol.requests.messages import Append, Appended, AppendRuns, FindByKey, Pull, Pulled, QueryBounds
 from penstock.protocol.requests.sessions import OpenSession
 from penstock.protocol.requests.topics import CreateTopic
-from penstock.protocol.runs import Run, checksum_of, encode_runs
+from penstock.protocol.runs import DIGITS, Run, checksum_of, encode_runs
 from tests.broker.broker_rig import Rig, after_sync, append, bodies, but_epochs, now, parked
 from tests.examples import examples
 
@@ -48,9 +50,11 @@ def tail(topic: str, **properties: str) -> bytes:
 def records(*runs: Run) -> Append:
     made = []
     for run in runs:
-        topic_bytes = int.from_bytes(run.tail[:2], "big")
-        topic, properties = run.tail[2 : 2 + topic_bytes], run.tail[topic_bytes + 4 :]
-        made += [encode_record(topic, body, properties, flag=run.flag, born_ms=run.born_ms) for body in run.bodies]
+        for number, body in enumerate(run.bodies):
+            own = run.tail_of(number)
+            topic_bytes = int.from_bytes(own[:2], "big")
+            topic, properties = own[2 : 2 + topic_bytes], own[topic_bytes + 4 :]
+            made.append(encode_record(topic, body, properties, flag=run.flag, born_ms=run.born_ms))
     return Append(len(made), False, b"".join(made))
 
 
@@ -68,6 +72,9 @@ TAILS = st.sampled_from(
         tail("t", **{MQTT_TOPIC: "t/2", KEYS: "k l", TAGS: "red"}),
         tail("c"),
         tail("new", **{KEYS: "k"}),
+        tail("t", **{MQTT_TOPIC: "t/1", KEYS: "k", UNIQUE_KEY: "p-0000000000fe"}),
+        tail("c", **{UNIQUE_KEY: "p-000000000001"}),
+        tail("t", **{KEYS: "l", UNIQUE_KEY: "p-ffffffffffff"}),
         tail("bad topic"),
         tail("t", **{KEYS: "k", MQTT_TOPIC: "t/1"}),
         b"\x00\x00\x00\x00",
@@ -81,6 +88,7 @@ RUNS = st.lists(
             st.just(parts[1]),
             st.integers(0, 1 << 40),
             st.lists(st.binary(min_size=parts[2], max_size=parts[2]), min_size=1, max_size=4),
+            st.just(UNIQUE_KEY.encode() in parts[0] and not parts[0].endswith(b"f" * DIGITS)),
         )
     ),
     max_size=6,
@@ -104,10 +112,13 @@ def test_runs_leave_the_same_log_queues_and_folds_as_their_records(runs: list[Ru
     assert by_runs.state.snapshot() == by_records.state.snapshot()
     queues = {queue.key: (bytes(queue.tail), queue.readable) for queue in by_runs.store._index}
     assert queues == {queue.key: (bytes(queue.tail), queue.readable) for queue in by_records.store._index}
-    for key in ("k", "l"):
+    for key in ("k", "l", "p-0000000000fe", "p-0000000000ff", "p-000000000100", "p-000000000002"):
         found = by_runs.ask(FindByKey("t", key))
         assert bodies(found) == bodies(by_records.ask(FindByKey("t", key)))
+        assert bodies(by_runs.ask(FindByKey("c", key))) == bodies(by_records.ask(FindByKey("c", key)))
     again = by_runs.restarted()
+    for topic, key in (("t", "k"), ("t", "p-0000000000ff"), ("c", "p-000000000002")):
+        assert bodies(again.ask(FindByKey(topic, key))) == bodies(by_records.ask(FindByKey(topic, key)))
     assert but_epochs(again.state) == but_epochs(by_records.state)
     assert {queue.key: queue.readable for queue in again.store._index} == {key: end for key, (_, end) in queues.items()}
 
@@ -266,7 +277,7 @@ def test_a_pull_in_the_same_process_waits_for_a_run_and_gets_that_very_one(level
     assert stored.tail is run.tail
 
 
-def test_a_pull_in_the_same_process_gets_frames_where_a_run_is_larger_than_asked_for_or_begun_or_no_run() -> None:
+def test_a_pull_in_the_same_process_gets_frames_where_a_run_is_larger_than_asked_for_or_begun() -> None:
     rig = made(queues=1)
     rig.ask(request(Run(tail("t"), 1, 0, [b"a", b"b", b"c"])))
     rig.ask(append(Message("t", b"d")))
@@ -276,7 +287,8 @@ def test_a_pull_in_the_same_process_gets_frames_where_a_run_is_larger_than_asked
         assert pulled.count == got
     pulled = rig.ask(GivenPull("t:0", 0, 1 << 20, 9, 0.0))
     assert isinstance(pulled, GivenPulled)
-    assert pulled.count == 3, "it ends where something else comes"
+    assert pulled.count == 4
+    assert [run.bodies for run in pulled.runs] == [[b"a", b"b", b"c"], [b"d"]], "a whole record is a run of one"
 
 
 def test_a_pull_in_the_same_process_that_waits_in_vain_is_answered_empty() -> None:
@@ -312,3 +324,66 @@ def test_a_filter_that_is_opened_has_what_comes_later_to_names_that_were_there_b
     rig.ask(OpenFilters("gw", ("t/1",)))
     rig.ask(request(run))
     assert rig.bodies("~filter:t/1", rig.ask(QueryBounds(("~filter:t/1",))).bounds[0].min) == [b"x"]
+
+
+# ------------------------------------------------------------ producers
+
+
+def counting(topic: str, first: int, *same: bytes, **before: str) -> Run:
+    """A run of a producer."""
+    return Run(tail(topic, **before, **{UNIQUE_KEY: f"p-{first:0{DIGITS}x}"}), 1, 0, list(same), counts=True)
+
+
+def detailed(*runs: Run) -> AppendRuns:
+    asked = request(*runs)
+    return AppendRuns(asked.count, asked.checksum, asked.body, detail=True)
+
+
+def test_a_producer_is_told_where_each_run_is_and_which_messages_were_refused() -> None:
+    rig = made(queues=2)
+    runs = [
+        counting("t", 1, b"a", b"b", KEYS="k"),
+        counting("bad topic", 3, b"x", b"y"),
+        counting("t", 5, b"c", KEYS="k"),
+        counting("new", 6, b"d", b"e"),
+    ]
+    reply = rig.ask(detailed(*runs))
+    assert [(one.at, one.offset) for one in reply.runs] == [(0, 0), (4, 2), (5, 0)]
+    assert (reply.placed, [one.at for one in reply.refused]) == ((), [2, 3])
+    for row, topic, sent in zip(reply.runs, ("t", "t", "new"), (b"a", b"c", b"d"), strict=True):
+        [(offset, message)] = list(
+            decode_batch(1, rig.ask(Pull(f"{topic}:{row.queue_id}", row.offset, count_max=1)).body)
+        )
+        assert (offset, message.position, message.body) == (row.offset, row.position, sent)
+    found = rig.ask(FindByKey("new", "p-000000000007"))
+    assert bodies(found) == [b"e"]
+    assert [message.id for _, message in decode_batch(found.count, found.body)] == ["p-000000000007"]
+
+
+def test_the_places_of_a_batch_in_parts_say_where_each_part_is() -> None:
+    rig = made(queues=1, segment_bytes=16_384)
+    same = [b"%d" % at + bytes(3999) for at in range(10)]
+    reply = rig.ask(detailed(counting("t", 0xFC, *same)))
+    assert len(reply.runs) > 1
+    assert sum([[one.at, one.offset] == [one.at, one.at] for one in reply.runs]) == len(reply.runs)
+    for at in range(10):
+        assert bodies(rig.ask(FindByKey("t", f"p-{0xFC + at:012x}"))) == [same[at]]
+
+
+def test_a_producer_that_the_disk_had_no_room_for_may_try_again_at_once() -> None:
+    rig = made(queues=1)
+    rig.disk.fail("pwrite", errno.ENOSPC)
+    asked = detailed(counting("t", 1, b"a", b"b"))
+    assert isinstance(rig.ask(asked), StorageFull)
+    reply = rig.ask(asked)
+    assert [(one.at, one.offset) for one in reply.runs] == [(0, 0)]
+
+
+def test_retained_messages_of_a_producer_keep_their_own_ids() -> None:
+    rig = made(queues=1)
+    run = counting("t", 0xFF, b"older", b"newer", **{MQTT_TOPIC: "t/1"})
+    run.flag |= FLAG_RETAIN
+    rig.ask(detailed(run))
+    page = rig.ask(FetchRetained("t/1"))
+    [(_, message)] = decode_batch(page.count, page.body)
+    assert (message.body, message.id) == (b"newer", "p-000000000100")

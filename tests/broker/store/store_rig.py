@@ -10,11 +10,12 @@ import msgpack
 
 from broker.lineage.owner import LogOwner
 from broker.lineage.removals import Removals
+from broker.store.destinations import Incoming, incoming_of
 from broker.store.frames import crc_of
 from broker.store.index_chunk import ChunkReader, Row, Sealed, check_chunk
 from broker.store.level import Level
 from broker.store.message_store import MessageStore
-from broker.store.records import NO_CHANGE, REMOVED_TOPIC, Change, Incoming, Removed, Stored
+from broker.store.records import NO_CHANGE, REMOVED_TOPIC, Change, Removed, Stored
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.protocol.message import (
@@ -26,6 +27,7 @@ from penstock.protocol.message import (
     OFFSETS,
     OFFSETS_AT,
     QUEUE_ID_AT,
+    RECORD_HEAD,
     STORED,
     STORED_AT,
     TAGS,
@@ -34,6 +36,7 @@ from penstock.protocol.message import (
     encode_record,
     record_body,
 )
+from penstock.protocol.runs import UNUSUAL
 from tests.simulation.disk import SimDisk
 
 FILTER_TOPIC = "%sys%filter"
@@ -120,7 +123,19 @@ def incoming(
     properties = encode_properties({name: value for name, value in ((KEYS, key), (TAGS, tag)) if value})
     flag = FLAG_RETAIN if retain else 0
     record = encode_record(topic.encode(), raw, properties, queue_id=queue_id, flag=flag)
-    return Incoming(record, topic, queue_id, flag, properties, Level.CACHE if cache else Level.DISK)
+    return incoming_of(record, Level.CACHE if cache else Level.DISK)
+
+
+def record_of(one: Incoming) -> bytes:
+    """The record of a run of one, made the simple way."""
+    run, to = one.run, one.destination
+    topic = to.topic.encode()
+    record = encode_record(
+        topic, run.bodies[0], to.properties, queue_id=run.queue_id, flag=run.flag, born_ms=run.born_ms
+    )
+    fields = list(RECORD_HEAD.unpack_from(record))
+    fields[7], fields[9], fields[12], fields[13] = UNUSUAL.unpack(run.unusual or bytes(UNUSUAL.size))
+    return RECORD_HEAD.pack(*fields) + record[RECORD_HEAD.size :]
 
 
 def pack_frame(

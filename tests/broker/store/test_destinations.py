@@ -21,9 +21,9 @@ def test_the_layout_of_the_last_run_is_used_as_long_as_it_fits() -> None:
     others = [run(b"longer"), run(b"abc", flag=1), run(b"abc", queue_id=2)]
     for other in others:
         layout = destination.layout_of(other, 1)
-        assert layout.fits(other)
-        assert not first.fits(other)
-    assert destination.layout_of(run(b"abc"), 1).fits(run(b"abc"))
+        assert layout.fits(other, 1)
+        assert not first.fits(other, 1)
+    assert destination.layout_of(run(b"abc"), 1).fits(run(b"abc"), 1)
 
 
 def test_a_new_destination_leads_nowhere_yet() -> None:

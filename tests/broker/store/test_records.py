@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from broker.store.level import Level
-from broker.store.records import KEYFRAME_TOPIC, NO_CHANGE, SEAL_TOPIC, Incoming
+from broker.store.records import KEYFRAME_TOPIC, NO_CHANGE, SEAL_TOPIC
 from topicmap.queues import SYSTEM_PREFIX
 from topicmap.queues import SYSTEM_PREFIX as NAMED_PREFIX
 
@@ -12,10 +11,6 @@ def test_the_stores_own_records_are_system_records() -> None:
     assert KEYFRAME_TOPIC.startswith(SYSTEM_PREFIX)
     assert SEAL_TOPIC.startswith(SYSTEM_PREFIX)
     assert SYSTEM_PREFIX == NAMED_PREFIX
-
-
-def test_a_record_waits_for_the_sync_unless_its_level_says_otherwise() -> None:
-    assert Incoming(b"", "t", 0, 0, b"").level is Level.QUORUM
 
 
 def test_no_change_changes_nothing() -> None:

@@ -11,11 +11,11 @@ from itertools import pairwise
 import pytest
 
 from broker.store import label
+from broker.store.destinations import Incoming
 from broker.store.disk import DRAFT
 from broker.store.frames import crc_of
 from broker.store.inspection import verify
 from broker.store.message_store import MessageStore
-from broker.store.records import Incoming
 from broker.store.recovery import keyframe_at, open_segments, open_store
 from broker.store.sealing import RETRY_MS
 from broker.store.settings import StoreSettings
@@ -32,6 +32,7 @@ from tests.broker.store.store_rig import (
     messages,
     opened,
     pack_frame,
+    record_of,
     segment_paths,
     stored,
     sync,
@@ -531,7 +532,7 @@ def append_frame(disk: SimDisk) -> str:
     path = segment_paths(disk)[-1]
     data = disk.read(path).rstrip(b"\0")
     position = int(path[4:24]) + len(data)
-    old = pack_frame(incoming("of later").record, 0, 0, position, 0, 1, 0)
+    old = pack_frame(record_of(incoming("of later")), 0, 0, position, 0, 1, 0)
     rest = b"PEN2" + old[8:]
     disk.put(path, data + crc_of([rest]).to_bytes(4, "big") + rest)
     return f"the log has a frame of format 2 at position {position}"

@@ -8,7 +8,7 @@ from broker.store.records import REMOVED_TOPIC
 from broker.store.retention import Removal, removed_by, segments_to_drop
 from broker.store.settings import StoreSettings
 from penstock.protocol.message import encode_record
-from tests.broker.store.store_rig import pack_frame
+from tests.broker.store.store_rig import pack_frame, record_of
 
 BASES = [0, 100, 200, 300]
 FIRST_MS = {100: 1000, 200: 2000, 300: 3000}
@@ -67,7 +67,7 @@ def test_a_segment_without_a_keyframe_goes_with_the_next_that_has_one() -> None:
 
 
 def test_only_the_record_of_a_removal_removes() -> None:
-    record = fact_record(REMOVED_TOPIC, Removals.fact(300)).record
+    record = record_of(fact_record(REMOVED_TOPIC, Removals.fact(300)))
     assert removed_by(pack_frame(record, 0, 0, 900, 1, 1, 0), 900) == 300
     told = encode_record(b"t", REMOVED_TOPIC.encode(), b"")
     assert removed_by(pack_frame(told, 0, 0, 900, 1, 1, 0), 900) == 0

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from broker.store.destinations import Destination
+from broker.store.destinations import Destination, incoming_of
 from broker.store.level import Level
-from broker.store.records import Incoming
 from penstock.errors import StorageFull
 from penstock.protocol.message import encode_record, record_tail, tag_hash
 from penstock.protocol.requests.given import GivenPulled
@@ -24,10 +23,18 @@ from tests.broker.store.store_rig import (
     messages,
     opened,
     pack_frame,
+    record_of,
     stored,
     sync,
 )
 from tests.simulation.disk import SimDisk
+
+
+def run_in_queue(queue_id: int, flag: int, *bodies: bytes) -> Run:
+    """A run of the topic ``t``, accepted for a queue."""
+    run = Run(record_tail(b"t", b""), flag, 1, list(bodies))
+    run.queue_id = queue_id
+    return run
 
 
 def test_the_batch_layout_is_byte_for_byte_that_of_single_frames() -> None:
@@ -35,11 +42,10 @@ def test_the_batch_layout_is_byte_for_byte_that_of_single_frames() -> None:
     store = opened(disk)
     start, durable = store.written, store.durable
     batch = [incoming("one", queue_id=1, tag="x"), incoming("two", queue_id=0), incoming("three", queue_id=1)]
-    batch[1] = batch[1]._replace(record=memoryview(batch[1].record))
     store.append(batch, 4711)
     expected, position = b"", start
     for one, offset in zip(batch, (0, 0, 1), strict=True):
-        frame = pack_frame(bytes(one.record), one.queue_id, offset, position, 4711, 1, durable)
+        frame = pack_frame(record_of(one), one.run.queue_id, offset, position, 4711, 1, durable)
         expected += frame
         position += len(frame)
     assert disk.read("log/00000000000000000000.log")[start:position] == expected
@@ -74,8 +80,8 @@ def test_the_runs_of_a_device_go_to_the_light_queues_that_are_open_when_they_com
     store = opened(SimDisk())
 
     def store_run(*texts: str) -> None:
-        same = [text.encode() for text in texts]
-        store.append_runs([Run(record_tail(b"t", b""), 0, 1, same)], [Destination("t", b"", Level.DISK)], 1000)
+        run = run_in_queue(0, 0, *[text.encode() for text in texts])
+        store.append_runs([run], [Destination("t", b"", Level.DISK)], 1000)
         sync(store)
 
     store_run("1")
@@ -98,11 +104,9 @@ def test_runs_of_one_device_are_laid_out_as_records_whatever_changes_between_the
     by_runs, by_records = opened(SimDisk()), opened(SimDisk())
     destination, runs, records = Destination("t", b"", Level.CACHE), [], []
     for queue_id, flag, body in ((0, 0, b"x"), (1, 0, b"y"), (0, 0, b"z"), (0, 1, b"x"), (0, 1, b"long"), (0, 1, b"x")):
-        run = Run(record_tail(b"t", b""), flag, 1, [body])
-        run.queue_id = queue_id
-        runs.append(run)
-        record = encode_record(b"t", body, b"", flag=flag, born_ms=1)
-        records.append(Incoming(record, "t", queue_id, flag, b"", Level.CACHE))
+        runs.append(run_in_queue(queue_id, flag, body))
+        record = encode_record(b"t", body, b"", queue_id=queue_id, flag=flag, born_ms=1)
+        records.append(incoming_of(record, Level.CACHE))
     for first in range(0, len(runs), together):
         by_runs.append_runs(runs[first : first + together], [destination] * together, 1000)
         by_records.append(records[first : first + together], 1000)
@@ -121,15 +125,15 @@ def test_a_refused_append_of_runs_leaves_no_gap_in_its_queues() -> None:
     store, destination = opened(disk), Destination("t", b"", Level.CACHE)
     disk.fail("pwrite", errno.ENOSPC)
     with pytest.raises(StorageFull):
-        store.append_runs([Run(record_tail(b"t", b""), 0, 1, [b"never"] * 3)], [destination], 1000)
-    store.append_runs([Run(record_tail(b"t", b""), 0, 1, [b"after"])], [destination], 1000)
+        store.append_runs([run_in_queue(0, 0, *[b"never"] * 3)], [destination], 1000)
+    store.append_runs([run_in_queue(0, 0, b"after")], [destination], 1000)
     assert store.next_offset("t:0") == 1
     assert bodies(store) == [b"after"]
 
 
 def test_runs_are_kept_for_gateways_only_where_one_has_opened_a_filter_that_they_match() -> None:
     store = opened(SimDisk(), replace(SMALL, fresh_bytes=1 << 20))
-    runs = [Run(record_tail(b"t", b""), 0, 1, [b"1"]), Run(record_tail(b"t", b""), 0, 1, [b"2", b"3"])]
+    runs = [run_in_queue(0, 0, b"1"), run_in_queue(0, 0, b"2", b"3")]
     destination = Destination("t", b"", Level.DISK)
     store.append_runs(runs[:1], [destination], 1000)
     stored(store, command("+all t"))
