@@ -59,6 +59,8 @@ class BrokerSettings:
 
     Attributes:
         name: unique among the brokers of a cluster.
+        room: where its machine is, in your words: a room, a rack, a zone. Groups with the strategy ``room`` or
+            ``nearest-room`` have its queues read there.
         host, port: where it listens; port 0 takes any free one.
         insecure: allows ``host`` and ``status_host`` beyond loopback: their ports ask for no login.
         cluster_secret_file: the secret that this broker proves to the name servers; empty where they ask for none.
@@ -117,6 +119,7 @@ class BrokerSettings:
     """
 
     name: str = "broker-a"
+    room: str = ""
     host: str = "127.0.0.1"
     port: int = 10911
     insecure: bool = False

@@ -1,30 +1,40 @@
 """Consumer groups: who is a member, and which queues each member holds.
 
-The broker assigns its own queues (``allocate``): a member holds a run of each topic's queues, and members with the
-same topics hold equally many over all topics. Every change of members, subscriptions or queue counts begins a new
-generation; commits carry their generation and are fenced. Members live in memory, offsets in the log. Pure.
+The broker assigns its own queues, by the group's strategy (``allocation``). Every change of members, subscriptions,
+terms or queue counts begins a new generation; commits carry their generation and are fenced. Members live in memory,
+offsets in the log. Pure.
 
-Invariants: each queue of a subscribed topic has exactly one holder; generations only grow, and no generation of one
-life of the broker is one of another (the caller says where they begin).
+Invariants: a queue has at most one holder; generations only grow, and no generation of one life of the broker is one of
+another (the caller says where they begin); all members of a group have the same terms: its filter and its strategy.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heapreplace
+from typing import Final, NamedTuple
 
-from penstock.errors import Fenced, GroupNotFound
+from broker.groups.allocation import Claim, Place, allocate
+from penstock.errors import Fenced, GroupNotFound, InvalidRequest
 from penstock.protocol.requests.groups import MemberInfo
-from topicmap.queues import topic_queue
+
+
+class Terms(NamedTuple):
+    """What all members of a group agree on: the filter of its messages, and how its queues are dealt."""
+
+    filter: str = ""
+    strategy: str = "average"
+
+
+USUAL: Final = Terms()
 
 
 @dataclass(slots=True)
 class Member:
     """One consumer of a group."""
 
-    topics: tuple[str, ...]
+    claim: Claim
     session_s: float
     deadline: float
     queues: tuple[str, ...] = ()
@@ -32,50 +42,11 @@ class Member:
 
 @dataclass(slots=True)
 class Group:
-    """Members by id, and the generation of their assignment."""
+    """Members by id, the generation of their assignment, and their terms."""
 
     generation: int
+    terms: Terms
     members: dict[str, Member] = field(default_factory=dict)
-
-
-def allocate(members: Mapping[str, Collection[str]], queues: Mapping[str, int], turn: int = 0) -> dict[str, list[str]]:
-    """The queues of each member, by topic. Each queue goes to the subscriber of its topic that holds fewest so far, so
-    that members with the same topics are at most one queue apart; of a topic a member holds neighbours.
-
-    Args:
-        members: the topics of each member.
-        queues: how many queues each topic has.
-        turn: of members that hold equally many, the one in this place of their order comes first; it differs from
-            broker to broker, else one member would hold the odd queue of each.
-    """
-    names = sorted(members)
-    start = turn % len(names) if names else 0
-    order = names[start:] + names[:start]
-    readers: dict[str, list[int]] = {}
-    for place, name in enumerate(order):
-        for topic in members[name]:
-            readers.setdefault(topic, []).append(place)
-    held = [0] * len(order)
-    runs: list[dict[str, int]] = [{} for _ in order]
-    for topic in sorted(readers, key=lambda topic: (len(readers[topic]), topic)):  # few readers leave least choice
-        fewest = [(held[place], place) for place in readers[topic]]
-        heapify(fewest)
-        for _ in range(queues[topic]):
-            count, place = fewest[0]
-            heapreplace(fewest, (count + 1, place))
-            runs[place][topic] = runs[place].get(topic, 0) + 1
-        for count, place in fewest:
-            held[place] = count
-    places = {name: place for place, name in enumerate(order)}
-    given = dict.fromkeys(readers, 0)
-    dealt: dict[str, list[str]] = {}
-    for name in names:
-        run = runs[places[name]]
-        dealt[name] = []
-        for topic in sorted(run):
-            first, given[topic] = given[topic], given[topic] + run[topic]
-            dealt[name] += [topic_queue(topic, number) for number in range(first, given[topic])]
-    return dealt
 
 
 class Groups:
@@ -84,12 +55,12 @@ class Groups:
     Args:
         queue_count: number of queues of a topic, 0 while it does not exist.
         first_generation: generations begin above this.
-        broker: this broker's name, which decides who holds the odd queue.
+        place: this broker, which decides who holds the odd queue.
     """
 
-    def __init__(self, queue_count: Callable[[str], int], first_generation: int, broker: str = "") -> None:
+    def __init__(self, queue_count: Callable[[str], int], first_generation: int, place: Place) -> None:
         self._queue_count = queue_count
-        self._broker = broker
+        self._place = place
         self._groups: dict[str, Group] = {}
         self._generation = first_generation
         self.changed: dict[str, None] = {}
@@ -106,15 +77,35 @@ class Groups:
     @property
     def topics(self) -> set[str]:
         """The topics that members read."""
-        return {topic for group in self._groups.values() for one in group.members.values() for topic in one.topics}
+        return {
+            topic for group in self._groups.values() for one in group.members.values() for topic in one.claim.topics
+        }
 
-    def join(self, name: str, member: str, topics: tuple[str, ...], session_s: float, now: float) -> Group:
-        """Enters a group or renews a membership; a new member or other topics begin a generation."""
-        group = self._groups.setdefault(name, Group(self._generation))
+    def join(
+        self,
+        name: str,
+        member: str,
+        claim: Claim,
+        session_s: float,
+        now: float,
+        terms: Terms = USUAL,
+        *,
+        force: bool = False,
+    ) -> Group:
+        """Enters a group or renews a membership; a new member, another claim or other terms begin a generation.
+
+        Raises ``InvalidRequest`` if other members have other terms; with ``force`` they get the new ones."""
+        group = self._groups.get(name)
+        if group is not None and group.terms != terms and not force and group.members.keys() - {member}:
+            raise _disagreement(name, group.terms, terms)
+        if group is None:
+            group = self._groups[name] = Group(self._generation, terms)
         known = group.members.get(member)
-        group.members[member] = Member(topics, session_s, now + session_s, known.queues if known else ())
+        is_same = known is not None and known.claim == claim and group.terms == terms
+        group.members[member] = Member(claim, session_s, now + session_s, known.queues if known else ())
+        group.terms = terms
         self._next_deadline = min(self._next_deadline, now + session_s)
-        if known is None or known.topics != topics:
+        if not is_same:
             self._rebalance(name, group)
         return group
 
@@ -160,10 +151,15 @@ class Groups:
             raise GroupNotFound(f"group {name} has no members")
         return group.generation, tuple(MemberInfo(member, one.queues) for member, one in sorted(group.members.items()))
 
+    def terms_of(self, name: str) -> Terms | None:
+        """The terms of a group; ``None`` if it has no members."""
+        group = self._groups.get(name)
+        return group.terms if group is not None else None
+
     def queues_changed(self, topic: str) -> None:
         """A topic was created or has another number of queues."""
         for name, group in list(self._groups.items()):
-            if any(topic in member.topics for member in group.members.values()):
+            if any(topic in member.claim.topics for member in group.members.values()):
                 self._rebalance(name, group)
 
     def expire(self, now: float) -> None:
@@ -192,12 +188,18 @@ class Groups:
         if not group.members:
             del self._groups[name]
             return
-        topics = {name: frozenset(member.topics) for name, member in group.members.items()}
-        counts = {topic: self._queue_count(topic) for some in topics.values() for topic in some}
-        for member, queues in allocate(topics, counts, _turn_of(self._broker)).items():
+        claims = {member: one.claim for member, one in group.members.items()}
+        counts = {topic: self._queue_count(topic) for claim in claims.values() for topic in claim.topics}
+        for member, queues in allocate(group.terms.strategy, claims, counts, self._place).items():
             group.members[member].queues = tuple(queues)
 
 
-def _turn_of(broker: str) -> int:
-    """Brokers whose names count up (``broker-a``, ``broker-b``) have turns that follow each other."""
-    return sum(broker.encode())
+def _disagreement(name: str, old: Terms, new: Terms) -> InvalidRequest:
+    """The error of a member whose terms are not the group's, which names both."""
+    hint = "give all its members the same; force=True changes it for the whole group"
+    if old.strategy != new.strategy:
+        return InvalidRequest(
+            f"group {name} deals its queues by {old.strategy}, this member asks for {new.strategy}", hint=hint
+        )
+    has, asks = (f"the filter {one.filter!r}" if one.filter else "no filter" for one in (old, new))
+    return InvalidRequest(f"group {name} has {has}, this member {asks}", hint=hint)

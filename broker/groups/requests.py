@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from broker.groups import fold as offsets
+from broker.groups.allocation import Claim, Place
 from broker.groups.holders import HOLDS, Holders
-from broker.groups.members import Group, Groups
+from broker.groups.members import Group, Groups, Terms
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
@@ -18,6 +19,7 @@ from broker.store.message_store import MessageStore
 from broker.topics.requests import TopicRequests
 from penstock.errors import Busy, Fenced, GroupNotFound, InvalidRequest, OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.protocol.requests.groups import (
+    STRATEGIES,
     Assignment,
     CommitOffsets,
     DescribeGroup,
@@ -36,6 +38,7 @@ from penstock.protocol.requests.groups import (
     WatchGroup,
 )
 from penstock.protocol.requests.request import Done, Result
+from penstock.protocol.selectors.compiling import selector_of
 
 WAIT_S_MAX: Final = 60.0
 SESSION_S_MAX: Final = 3600.0
@@ -59,14 +62,14 @@ class GroupRequests:
         epoch: Epoch,
         groups_max: int,
         now: float,
-        broker: str = "",
+        place: Place | None = None,
     ) -> None:
         self._offsets = state.offsets
         self._identity = state.identity
         self._groups_max = groups_max
         self._store = store
         self._count_queues = topics.queue_count
-        self.groups = Groups(topics.queue_count, epoch.first_generation, broker)
+        self.groups = Groups(topics.queue_count, epoch.first_generation, place or Place())
         self._epoch = epoch
         self._holders = Holders(state.offsets.held(), now)
 
@@ -84,8 +87,15 @@ class GroupRequests:
         if not 1 <= request.session_s <= SESSION_S_MAX or not request.topics:
             raise InvalidRequest(f"a member has topics, and a session of 1 to {SESSION_S_MAX:.0f} s")
         self._check_room(request.group)
-        topics = tuple(sorted(set(request.topics)))
-        group = self.groups.join(request.group, request.member, topics, request.session_s, now)
+        if request.strategy not in STRATEGIES:
+            raise InvalidRequest(f"a strategy is one of {', '.join(STRATEGIES)}, not {request.strategy!r}")
+        if request.filter:
+            selector_of(request.filter)
+        claim = Claim(frozenset(request.topics), request.room, frozenset(request.queues))
+        terms = Terms(request.filter, request.strategy)
+        group = self.groups.join(
+            request.group, request.member, claim, request.session_s, now, terms, force=request.force
+        )
         return Now(self._assignment(request.group, request.member, group))
 
     def _check_room(self, name: str) -> None:
@@ -127,7 +137,7 @@ class GroupRequests:
         committed = self._offsets.of(name)
         queues = group.members[member].queues
         rows = tuple(QueueOffset(one, committed.get(one, UNCOMMITTED)) for one in queues)
-        return Assignment(group.generation, rows, self._identity.log_id)
+        return Assignment(group.generation, rows, self._identity.log_id, group.terms.filter)
 
     @handles(LeaveGroup)
     def leave(self, request: LeaveGroup, now: float, now_ms: int) -> Outcome:
@@ -240,11 +250,12 @@ class GroupRequests:
             if not committed:
                 raise GroupNotFound(f"there is no group {request.group}") from None
             generation, members = 0, ()
+        filter, strategy = self.groups.terms_of(request.group) or ("", "")
         for member in members:
             for queue in member.queues:
                 committed.setdefault(queue, UNCOMMITTED)
         lags, holders = tuple(self._lags(committed)), self._holders.names(request.group)
-        return Now(GroupDetail(request.group, generation, members, lags, holders))
+        return Now(GroupDetail(request.group, generation, members, lags, holders, filter, strategy))
 
     def _lags(self, committed: Mapping[str, int]) -> Iterator[GroupLag]:
         for queue, offset in sorted(committed.items()):

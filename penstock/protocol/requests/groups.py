@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from penstock.protocol.requests.request import Done, Reply, Request, value
+
+STRATEGIES: Final = ("average", "circle", "hash", "configured", "room", "nearest-room")
+"""How a broker may deal its queues to the members of a group (docs/guide/backend.md)."""
 
 
 class QueueOffset(NamedTuple):
@@ -45,17 +48,24 @@ class GroupLag(NamedTuple):
 @value
 class Assignment(Reply):
     """The queues that a member holds in this generation, with the offsets to start from (-1: never committed).
-    ``log_id``: the log in which these are; empty where the broker does not tell."""
+    ``log_id``: the log in which these are; empty where the broker does not tell. ``filter``: the group's, with which
+    its members pull."""
 
     generation: int
     queues: tuple[QueueOffset, ...]
     log_id: str = ""
+    filter: str = ""
 
 
 @value
 class JoinGroup(Request):
     """Enters a group, or changes what is subscribed. The member is dropped ``session_s`` seconds after its last
-    word."""
+    word.
+
+    ``filter`` and ``strategy`` are the group's: a member with others than the rest is ``InvalidRequest``, unless
+    ``force`` changes them for all. ``filter``: a selector; empty for all messages. ``strategy``: how queues are dealt,
+    one of ``STRATEGIES``. ``room``: where the member is. ``queues``: those that it asks for by name (``configured``).
+    """
 
     code: ClassVar[int] = 70
     reply: ClassVar[type[Reply]] = Assignment
@@ -63,6 +73,11 @@ class JoinGroup(Request):
     member: str
     topics: tuple[str, ...]
     session_s: float = 30.0
+    filter: str = ""
+    strategy: str = "average"
+    room: str = ""
+    queues: tuple[str, ...] = ()
+    force: bool = False
 
 
 @value
@@ -129,13 +144,16 @@ class ListGroups(Request):
 
 @value
 class GroupDetail(Reply):
-    """``holders``: gateways that hold its position for subscriptions."""
+    """``holders``: gateways that hold its position for subscriptions. ``filter``, ``strategy``: those of its members;
+    empty where it has none."""
 
     group: str
     generation: int
     members: tuple[MemberInfo, ...]
     lags: tuple[GroupLag, ...]
     holders: tuple[str, ...] = ()
+    filter: str = ""
+    strategy: str = ""
 
 
 @value

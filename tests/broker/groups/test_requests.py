@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import Busy, Fenced, GroupNotFound, InvalidRequest, OffsetOutOfRange, QueueNotFound
+from penstock.errors import Busy, Fenced, GroupNotFound, InvalidFilter, InvalidRequest, OffsetOutOfRange, QueueNotFound
 from penstock.protocol.message import Message
 from penstock.protocol.requests.filters import CloseFilters, OpenFilters
 from penstock.protocol.requests.groups import (
@@ -10,6 +10,7 @@ from penstock.protocol.requests.groups import (
     CommitOffsets,
     DescribeGroup,
     FetchOffsets,
+    GroupDetail,
     GroupLag,
     HeldOffsets,
     HoldOffsets,
@@ -302,3 +303,28 @@ def test_where_groups_have_no_room_a_new_name_is_nowhere_and_moves_nowhere() -> 
     assert hold(rig, "a", ("t:0", -1)) == [("t:0", -1, 0)]
     assert isinstance(hold(rig, "a", ("t:0", 0)), Busy)
     assert hold(rig, "a", ("t:0", 0), lease_s=0) == [("t:0", -1, 0)], "who lets go is not refused for ever"
+
+
+def test_a_filter_and_a_strategy_are_the_groups_and_are_shown() -> None:
+    rig = made()
+    first = rig.ask(JoinGroup("g", "a", ("t",), 10.0, "level > 5", "circle"))
+    assert isinstance(first, Assignment)
+    assert first.filter == "level > 5"
+    refused = rig.ask(JoinGroup("g", "b", ("t",), 10.0, "level > 6", "circle"))
+    assert isinstance(refused, InvalidRequest)
+    assert "level > 5" in refused.message
+    assert "level > 6" in refused.message
+    assert isinstance(rig.ask(JoinGroup("g", "b", ("t",), 10.0, "level > 6", "circle", force=True)), Assignment)
+    watched = rig.ask(WatchGroup("g", "a", first.generation, 5.0))
+    assert isinstance(watched, Assignment)
+    assert watched.filter == "level > 6"
+    shown = rig.ask(DescribeGroup("g"))
+    assert isinstance(shown, GroupDetail)
+    assert (shown.filter, shown.strategy) == ("level > 6", "circle")
+
+
+def test_a_wrong_filter_or_strategy_is_refused_before_anything_else_changes() -> None:
+    rig = made()
+    assert isinstance(rig.ask(JoinGroup("g", "a", ("t",), 10.0, "level >")), InvalidFilter)
+    assert isinstance(rig.ask(JoinGroup("g", "a", ("t",), 10.0, "", "random")), InvalidRequest)
+    assert isinstance(rig.ask(DescribeGroup("g")), GroupNotFound)
