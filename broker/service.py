@@ -12,7 +12,6 @@ from typing import Protocol
 
 from broker.figures import Figures
 from broker.filters.requests import FilterRequests
-from broker.groups.allocation import Place
 from broker.groups.readers import Readers
 from broker.groups.requests import SESSION_S_MAX, GroupRequests, group_waker
 from broker.groups.retries import RetryRequests
@@ -94,8 +93,7 @@ class BrokerService:
             store, self.topics, self._acceptance, settings, self._figures, state.lives, state.identity
         )
         self._filters = FilterRequests(state, store, settings, now)
-        place = Place(settings.name, settings.room)
-        self._groups = GroupRequests(state, store, self.topics, self._epoch, settings.groups_max, now, place)
+        self._groups = GroupRequests(state, store, self.topics, self._epoch, settings, now)
         members, silence_s = self._groups.groups, settings.reader_silence_s
         self._readers = Readers(state.offsets, members, store, settings.groups_max, silence_s, SESSION_S_MAX, now)
         self._empty_topics = EmptyTopics(state, self.topics, members, settings.empty_topic_s)

@@ -98,6 +98,7 @@ class BrokerSettings:
         retry_delays_s: how long a message that a consumer gives back waits before its second attempt, its third, and so
             on; the last one counts for all that follow.
         pull_bytes_max: the most that one pull is answered with.
+        filter_bodies: topics whose JSON bodies filters may look into (``$.a.b``); ``*`` for all.
         held_bytes_max: maximum bytes that all connections together may have this server hold: once of incomplete
             requests, and once of replies that their peers have not read.
         lease_s: lease with the name servers.
@@ -150,6 +151,7 @@ class BrokerSettings:
     half_checks_max: int = 15
     retry_delays_s: tuple[float, ...] = RETRY_DELAYS_S
     pull_bytes_max: int = 4 << 20
+    filter_bodies: tuple[str, ...] = ()
     held_bytes_max: int = HELD_BYTES_MAX
     lease_s: float = 120.0
     register_every_s: float = 30.0

@@ -14,6 +14,7 @@ from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.lineage.epoch import Epoch
+from broker.settings import BrokerSettings
 from broker.state import BrokerState
 from broker.store.message_store import MessageStore
 from broker.topics.requests import TopicRequests
@@ -60,16 +61,16 @@ class GroupRequests:
         store: MessageStore,
         topics: TopicRequests,
         epoch: Epoch,
-        groups_max: int,
+        settings: BrokerSettings,
         now: float,
-        place: Place | None = None,
     ) -> None:
         self._offsets = state.offsets
         self._identity = state.identity
-        self._groups_max = groups_max
+        self._groups_max = settings.groups_max
         self._store = store
         self._count_queues = topics.queue_count
-        self.groups = Groups(topics.queue_count, epoch.first_generation, place or Place())
+        place = Place(settings.name, settings.room)
+        self.groups = Groups(topics.queue_count, epoch.first_generation, place)
         self._epoch = epoch
         self._holders = Holders(state.offsets.held(), now)
 

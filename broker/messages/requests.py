@@ -16,6 +16,7 @@ from broker.kernel.handler import handles
 from broker.kernel.outcomes import Now, Outcome, Parked, after_level
 from broker.lineage.identity import Identity
 from broker.messages.acceptance import Acceptance
+from broker.messages.filtering import CHUNK_BYTES, Choice, allowed_selector
 from broker.messages.parts import cut_runs
 from broker.messages.whole_records import in_places, runs_of
 from broker.sessions.lives import Lives
@@ -43,6 +44,7 @@ from penstock.protocol.requests.messages import (
 )
 from penstock.protocol.requests.request import Result
 from penstock.protocol.runs import Run, checksum_of, decode_runs
+from penstock.protocol.selectors.compiling import Selector
 
 COUNT_MAX: Final = 65_536
 WAIT_S_MAX: Final = 60.0
@@ -62,16 +64,19 @@ class _Again:
     """A parked pull is asked again. An object of its own, because every idle device has one: a closure weighs four
     times as much."""
 
-    __slots__ = ("_messages", "_request", "_tags")
+    __slots__ = ("_messages", "_request", "_selector", "_tags")
 
-    def __init__(self, messages: MessageRequests, request: Pull, tags: frozenset[int]) -> None:
+    def __init__(
+        self, messages: MessageRequests, request: Pull, tags: frozenset[int], selector: Selector | None
+    ) -> None:
         self._messages = messages
         self._request = request
         self._tags = tags
+        self._selector = selector
 
     def __call__(self, last: bool) -> Result | None:
         try:
-            found = self._messages.read(self._request, self._tags)
+            found = self._messages.read(self._request, self._tags, self._selector)
         except PenstockError as error:
             return error.as_result()  # the queue was closed meanwhile
         return found if found.count or last or found.next != self._request.offset else None
@@ -114,6 +119,7 @@ class MessageRequests:
         self._store = store
         self._topics = topics
         self._acceptance = acceptance
+        self._settings = settings
         self._pull_bytes_max = settings.pull_bytes_max
         self._figures = figures
         self._lives = lives
@@ -238,17 +244,29 @@ class MessageRequests:
         if request.log_id:
             self._identity.check(request.log_id, f"offset {request.offset} of {request.queue}")
         tags = frozenset([tag_hash(tag) for tag in request.tags]) if request.tags else _ALL
-        pulled = self.read(request, tags)
+        selector = allowed_selector(self._settings, request.filter, request.queue) if request.filter else None
+        pulled = self.read(request, tags, selector)
         if pulled.count or pulled.next != request.offset or not request.wait_s:
             return Now(pulled)
-        return Parked((request.queue,), now + min(request.wait_s, WAIT_S_MAX), _Again(self, request, tags))
+        return Parked((request.queue,), now + min(request.wait_s, WAIT_S_MAX), _Again(self, request, tags, selector))
 
-    def read(self, request: Pull, tags: frozenset[int]) -> Pulled:
+    def read(self, request: Pull, tags: frozenset[int], selector: Selector | None) -> Pulled:
         """What a pull brings now. Raises ``QueueNotFound`` or ``OffsetOutOfRange``."""
         count_max, bytes_max = min(request.count_max, COUNT_MAX), min(request.bytes_max, self._pull_bytes_max)
-        pulled = self._store.read(request.queue, request.offset, count_max, bytes_max, tags)
+        if selector is None:
+            pulled = self._store.read(request.queue, request.offset, count_max, bytes_max, tags)
+        else:
+            pulled = self._choose(request.queue, request.offset, Choice(selector, count_max, bytes_max), tags)
         self._figures.pulled(pulled.count, len(pulled.body))
         return pulled
+
+    def _choose(self, queue: str, offset: int, choice: Choice, tags: frozenset[int]) -> Pulled:
+        while True:
+            found = self._store.read(queue, offset, choice.count_max, CHUNK_BYTES, tags)
+            choice.take(found)
+            offset = choice.next
+            if not choice.count_max:
+                return choice.pulled(found)
 
     @handles(GivenPull)
     def pull_given(self, request: GivenPull, now: float, now_ms: int) -> Outcome:

@@ -91,7 +91,7 @@ class AppendRuns(Request):
 @value
 class Pulled(Reply):
     """``count`` messages. ``body``: ``count`` entries (``message.ENTRY``), then their log frames, untouched, in that
-    order. ``next`` is the offset to pull next: with a tag filter it may pass entries that did not match.
+    order. ``next`` is the offset to pull next: with tags or a filter it may pass entries that did not match.
     ``min``/``end``: the bounds."""
 
     count: int
@@ -104,8 +104,10 @@ class Pulled(Reply):
 @value
 class Pull(Request):
     """Messages of a queue from ``offset`` on. Where there is none yet it waits up to ``wait_s`` for one (long poll).
-    ``tags``: only these tags; empty for all. Replies with at least one message if there is one, whatever
-    ``bytes_max`` says. ``log_id``: the log in which ``offset`` is; another log answers ``LogReplaced``."""
+    ``tags``: only these tags; empty for all. ``filter``: only what this selector wants; empty for all. Replies with at
+    least one message if there is one, whatever ``bytes_max`` says; with tags or a filter it may look at a part only and
+    say with ``next`` where to go on. ``log_id``: the log in which ``offset`` is; another log answers ``LogReplaced``.
+    """
 
     code: ClassVar[int] = 41
     reply: ClassVar[type[Reply]] = Pulled
@@ -117,6 +119,7 @@ class Pull(Request):
     wait_s: float = 0.0
     tags: tuple[str, ...] = ()
     log_id: str = ""
+    filter: str = ""
 
 
 @value
