@@ -148,15 +148,16 @@ def _find(routes: Routes, client: str) -> SessionRow:
 
 
 def _ask(routes: Routes, request: ListSessions) -> SessionsPage:
-    """What the home of sessions says. Raises ``NoRoute`` where nobody is."""
+    """What the home of sessions says. Raises as ``_home``."""
     return _home(routes).ask(request, SessionsPage)
 
 
 def _home(routes: Routes) -> BlockingLink:
+    """Raises ``BrokerAway`` where the home of sessions is away, and ``NoRoute`` where there is none."""
     try:
-        [home, *_] = routes.topic(HOME_TOPIC)
+        [home, *_] = routes.holders(HOME_TOPIC).brokers
     except NoRoute:
-        raise NoRoute("no live broker keeps MQTT sessions", hint="no device has connected yet, or it is away") from None
+        raise NoRoute("no broker keeps MQTT sessions", hint="no device has connected yet") from None
     return routes.link(home.address)
 
 

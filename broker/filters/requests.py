@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.filters import fold as filters
-from broker.kernel.fold import fact_record
+from broker.kernel.fold import fact_record, in_parts
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome
 from broker.settings import BrokerSettings
@@ -24,7 +24,7 @@ from broker.shares.fold import Shares
 from broker.state import BrokerState
 from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
-from penstock.errors import Busy, InvalidRequest, InvalidTopic
+from penstock.errors import Busy, InvalidRequest, InvalidTopic, TooLarge
 from penstock.protocol.message import ENTRY, OFFSETS, OFFSETS_AT
 from penstock.protocol.requests.filters import (
     CloseFilters,
@@ -41,9 +41,11 @@ from topicmap.names import InvalidName, check_filter, is_share, legal_filter, pl
 from topicmap.queues import filter_queue
 
 OWNER_BYTES_MAX: Final = 300
-FILTERS_PER_RECORD: Final = 1024
+FILTER_BYTES_PER_RECORD: Final = 1 << 16
 LOOKED_AT_MAX: Final = 256
 PAGE_BYTES_MAX: Final = 1 << 20
+_FACT_HEAD_BYTES: Final = OWNER_BYTES_MAX + 64
+"""What a fact has beside the filters is less."""
 _POSITION_AT: Final = 24 + OFFSETS_AT
 
 
@@ -91,7 +93,7 @@ class FilterRequests:
             try:
                 _check_shared_or_plain(filter)
                 self._check_room(filter, count, shares)
-            except (Busy, InvalidTopic) as error:
+            except (Busy, InvalidTopic, TooLarge) as error:
                 refused[filter] = RefusedFilter(filter, error.code, error.message)
             else:
                 count += weight(plain_filter(filter))
@@ -100,7 +102,9 @@ class FilterRequests:
 
     def _check_room(self, filter: str, count: int, shares: int) -> None:
         """Raises ``Busy`` where one more filter, beside so many and so many shared ones, may not be opened, or none of
-        this form."""
+        this form. Raises ``TooLarge`` for one that no segment holds."""
+        if _packed_bytes(filter) > self._store.fact_bytes_max - _FACT_HEAD_BYTES:
+            raise TooLarge(f"a filter of {len(filter.encode())} bytes does not fit a segment of this broker")
         if count + weight(plain_filter(filter)) > self._settings.filters_max:
             raise Busy(f"{count} filters are open: the limit filters_max is reached")
         if is_share(filter) and shares >= self._settings.shares_max:
@@ -122,20 +126,16 @@ class FilterRequests:
     def _store_facts(
         self, action: str, owner: str, changed: list[str], now_ms: int, more: Sequence[Incoming] = ()
     ) -> None:
-        """Records what an owner opens or closes, and what comes with it, in one append; many filters take several
-        records."""
+        """Records what an owner opens or closes, and what comes with it; many filters take several records, and where
+        segments are small several appends: whoever asked for them is answered behind the last."""
         records = [*self._facts(action, owner, changed), *more]
         if records:
-            self._store.append(records, now_ms)
+            self._store.append_facts(records, now_ms)
 
     def _facts(self, action: str, owner: str, changed: list[str]) -> list[Incoming]:
-        records, first, size = [], 0, 0
-        for at, filter in enumerate(changed):
-            size += weight(filter)
-            if size >= FILTERS_PER_RECORD or at + 1 == len(changed):
-                records.append(fact_record(filters.TOPIC, self._filters.fact(action, owner, changed[first : at + 1])))
-                first, size = at + 1, 0
-        return records
+        room = min(FILTER_BYTES_PER_RECORD, self._store.fact_bytes_max - _FACT_HEAD_BYTES)
+        parts = in_parts(changed, _packed_bytes, room)
+        return [fact_record(filters.TOPIC, self._filters.fact(action, owner, part)) for part in parts]
 
     @handles(CloseFilters)
     def close(self, request: CloseFilters, now: float, now_ms: int) -> Outcome:
@@ -183,6 +183,11 @@ class FilterRequests:
             size += len(frame)
             last = name
         return AfterQuorum(RetainedPage(len(rows), after, b"".join(rows + frames)), self._retained.changed_at)
+
+
+def _packed_bytes(filter: str) -> int:
+    """At most so many bytes are a filter's in a fact."""
+    return len(filter.encode()) + 5
 
 
 def _check_owner(owner: str) -> None:

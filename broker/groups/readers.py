@@ -109,4 +109,4 @@ class Readers:
     def _forget(self, groups: list[str], now_ms: int) -> None:
         if groups:
             with contextlib.suppress(StorageFull):  # tried again the next time
-                self._store.append([fact_record(offsets.TOPIC, Offsets.fact(group, ())) for group in groups], now_ms)
+                self._store.append_facts([fact_record(offsets.TOPIC, Offsets.fact(one, ())) for one in groups], now_ms)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from broker.groups import fold as offsets
 from broker.groups.allocation import Claim, Place
 from broker.groups.holders import HOLDS, Holders
 from broker.groups.members import Group, Groups, Terms
-from broker.kernel.fold import fact_record
+from broker.kernel.fold import fact_record, in_parts
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.lineage.epoch import Epoch
@@ -162,8 +162,7 @@ class GroupRequests:
         self._holders.set_back(
             request.group, [queue for queue, offset in request.offsets if offset < before.get(queue, UNCOMMITTED)]
         )
-        fact = self._offsets.fact(request.group, request.offsets)
-        self._store.append([fact_record(offsets.TOPIC, fact)], now_ms)
+        self._store_offsets(request.group, request.offsets, None, now_ms)
         return AfterQuorum(Done(), self._store.written)
 
     def _check_offsets(self, offsets: Iterable[QueueOffset]) -> None:
@@ -220,7 +219,16 @@ class GroupRequests:
         if not rows and names != self._offsets.holders(group):
             rows = [QueueOffset(queue, offset) for queue, offset in committed.items()][:1]
         if rows:
-            self._store.append([fact_record(offsets.TOPIC, self._offsets.fact(group, rows, names))], now_ms)
+            self._store_offsets(group, rows, names, now_ms)
+
+    def _store_offsets(
+        self, group: str, rows: Sequence[QueueOffset], holders: tuple[str, ...] | None, now_ms: int
+    ) -> None:
+        """Many rows take several records, and where segments are small several appends."""
+        beside = len(group.encode()) + sum([len(name.encode()) + 5 for name in holders or ()])
+        parts = in_parts(rows, _packed_bytes, self._store.fact_bytes_max - beside)
+        facts = [fact_record(offsets.TOPIC, self._offsets.fact(group, part, holders)) for part in parts]
+        self._store.append_facts(facts, now_ms)
 
     def expire(self, now: float, now_ms: int) -> None:
         """Drops members and holders that have been silent for too long."""
@@ -262,6 +270,11 @@ class GroupRequests:
         for queue, offset in sorted(committed.items()):
             with contextlib.suppress(QueueNotFound):  # a light queue that was closed since
                 yield GroupLag(queue, offset, self._store.bounds(queue).end)
+
+
+def _packed_bytes(row: QueueOffset) -> int:
+    """At most so many bytes are a row's in a fact."""
+    return len(row.queue.encode()) + 15
 
 
 def _check_names(*names: str) -> None:

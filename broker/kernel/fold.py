@@ -7,8 +7,8 @@ A fold that depends on another one is a ``Follower``: it receives the ``Change``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, Protocol, cast, runtime_checkable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
 import msgpack
 
@@ -19,6 +19,8 @@ from penstock.errors import TooLarge
 from penstock.protocol.message import BODY_BYTES_MAX, FRAME_HEAD_BYTES, record_body, record_tail
 from penstock.protocol.runs import Run
 from topicmap.queues import SYSTEM_PREFIX
+
+T = TypeVar("T")
 
 
 class Fold(Protocol):
@@ -81,6 +83,19 @@ def fact_of(record: Stored) -> list[Any]:
 def fact_in(frame: Bytes) -> list[Any]:
     """The body of the durable fact in a frame."""
     return cast("list[Any]", msgpack.unpackb(record_body(memoryview(frame)[FRAME_HEAD_BYTES:])))
+
+
+def in_parts(items: Sequence[T], size_of: Callable[[T], int], bytes_max: int) -> Iterator[Sequence[T]]:
+    """Neighbours that have at most so many bytes together, or one that has more: what one record of facts holds."""
+    first = size = 0
+    for at, item in enumerate(items):
+        more = size_of(item)
+        if at > first and size + more > bytes_max:
+            yield items[first:at]
+            first, size = at, 0
+        size += more
+    if items:
+        yield items[first:]
 
 
 def packed(value: Any) -> Iterator[bytes]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker.kernel.checks import CLIENT_BYTES_MAX, check_text
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
@@ -13,6 +15,8 @@ from broker.store.message_store import MessageStore
 from penstock.errors import Fenced, InvalidRequest
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.sessions import Exchanges, FetchExchanges, ReleaseExchanges
+
+IDS_PER_RECORD: Final = 2_048
 
 
 class ExchangeRequests:
@@ -48,6 +52,7 @@ class ExchangeRequests:
         is_over = request.is_over and self._exchanges.knows(request.client, request.incarnation)
         if is_over or (known and (not request.ids or not set(known).isdisjoint(request.ids))):
             ids = () if is_over else request.ids
-            fact = OpenExchanges.fact(request.client, request.incarnation, ids)
-            self._store.append([fact_record(exchanges.TOPIC, fact)], now_ms)
+            parts = [ids[at : at + IDS_PER_RECORD] for at in range(0, len(ids), IDS_PER_RECORD)] or [()]
+            facts = [OpenExchanges.fact(request.client, request.incarnation, part) for part in parts]
+            self._store.append_facts([fact_record(exchanges.TOPIC, fact) for fact in facts], now_ms)
         return AfterQuorum(Done(), self._store.written)

@@ -41,8 +41,7 @@ from broker.settings import BrokerSettings
 from broker.state import BrokerState
 from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
-from penstock.errors import Busy, Fenced, InvalidRequest, SessionNotFound
-from penstock.protocol.message import BODY_BYTES_MAX
+from penstock.errors import Busy, Fenced, InvalidRequest, SessionNotFound, TooLarge
 from penstock.protocol.requests.request import Done, Result
 from penstock.protocol.requests.sessions import (
     ANY_EPOCH,
@@ -253,7 +252,7 @@ class SessionRequests:
                 if request.owner in self._lapsed:
                     self._revive(request.owner, save, now)
         if saves or lost:
-            self._store.append(_saving([*saves, *lost]), now_ms)
+            self._keep([*saves, *lost], now_ms)
         for save in lost:
             self._ends.went(save.client, now)
             self._released(save.client)
@@ -391,7 +390,7 @@ class SessionRequests:
         if entry.will == NO_WILL:
             self._end(client, entry, now_ms)
         else:
-            self._store.append(_saving([self._losing(client, epoch)._replace(expiry_s=0)]), now_ms)
+            self._keep([self._losing(client, epoch)._replace(expiry_s=0)], now_ms)
             self._ends.went(client, now)
             self._released(client)
             self._see_to(client)
@@ -416,7 +415,7 @@ class SessionRequests:
         silent = [owner for owner, deadline in self._leases.items() if deadline <= now]
         ends = [record for owner in silent for record in self._end_of_life(owner)]
         if ends:
-            self._store.append(ends, now_ms)
+            self._store.append_facts(ends, now_ms)
         for owner in silent:
             del self._leases[owner]
             self._bury(owner, now)
@@ -457,9 +456,23 @@ class SessionRequests:
             else:
                 released.append(self._losing(client, epoch))
         if released:
-            self._store.append(_saving(released), now_ms)
+            self._keep(released, now_ms)
         for save in released:
             self._released(save.client)
+
+    def _keep(self, saves: Sequence[SessionSave], now_ms: int) -> None:
+        """Stores the state of sessions, in as few records as will hold it. Raises ``TooLarge`` for a session that none
+        holds."""
+        records: list[Incoming] = []
+        start, room = 0, self._store.fact_bytes_max - _HEAD_BYTES
+        for save in saves:
+            size = len(save.client.encode()) + len(save.will) + len(save.terms) + len(save.flow)
+            if size > room:
+                raise TooLarge(f"{size} bytes are kept of a session, more than a segment of this broker holds")
+        for end in ends_of_parts(saves, room, len(saves)):
+            records.append(fact_record(sessions.TOPIC, Sessions.saving(saves[start:end])))
+            start = end
+        self._store.append_facts(records, now_ms)
 
     def _released(self, client: str) -> None:
         """Nobody has the session any more: it ends when its time has passed."""
@@ -471,17 +484,6 @@ class SessionRequests:
         changed = self.changed.copy()
         self.changed.clear()
         return changed
-
-
-def _saving(saves: Sequence[SessionSave]) -> list[Incoming]:
-    """The records that keep the state of sessions, as few as will hold it. Raises ``TooLarge`` for a session that none
-    holds."""
-    records: list[Incoming] = []
-    start = 0
-    for end in ends_of_parts(saves, BODY_BYTES_MAX - _HEAD_BYTES, len(saves)):
-        records.append(fact_record(sessions.TOPIC, Sessions.saving(saves[start:end])))
-        start = end
-    return records
 
 
 def _found(entry: Entry, is_new: bool, absence_s: float) -> OpenedSession:

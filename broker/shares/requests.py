@@ -55,6 +55,7 @@ COUNT_MAX: Final = 4096
 WAIT_S_MAX: Final = 60.0
 RESUME_S: Final = 3.0
 TAKER_BYTES_MAX: Final = 300
+RANGES_PER_RECORD: Final = 500
 SHARES_PER_PAGE_MAX: Final = 1000
 _KEYS: Final = KEYS.encode()
 _KEYS_BASE64: Final = KEYS_BASE64.encode()
@@ -256,7 +257,12 @@ class ShareRequests:
         settled = self._settled(share)
         floor = settled.floor_with(ranges)
         position = self._store.position_of(_queue_of(share), floor) if floor > settled.floor else 0
-        self._store.append([fact_record(shares.TOPIC, Shares.settling(share, ranges, position))], self._now_ms)
+        last = (len(ranges) - 1) // RANGES_PER_RECORD * RANGES_PER_RECORD
+        facts = [
+            Shares.settling(share, ranges[at : at + RANGES_PER_RECORD], position if at == last else 0)
+            for at in range(0, len(ranges), RANGES_PER_RECORD)
+        ]
+        self._store.append_facts([fact_record(shares.TOPIC, fact) for fact in facts], self._now_ms)
         leases = self._of(share)
         was_full = leases.unsettled >= self._settings.share_unsettled_max
         for first, end in ranges:

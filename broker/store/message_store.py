@@ -29,13 +29,15 @@ from broker.store.sealing import Sealing
 from broker.store.settings import StoreSettings
 from broker.store.state import Keyframe, KeyframeMarks
 from broker.store.writing import Writing
-from penstock.errors import PenstockError, StorageFailed, StorageFull
-from penstock.protocol.message import BODY_AT, FRAME_HEAD_BYTES
+from penstock.errors import PenstockError, StorageFailed, StorageFull, TooLarge
+from penstock.protocol.message import BODY_AT, BODY_BYTES_MAX, FRAME_HEAD_BYTES
 from penstock.protocol.requests.given import GivenPulled
 from penstock.protocol.requests.messages import Placed, Pulled
 from penstock.protocol.requests.topics import Bounds
 from penstock.protocol.runs import Run
 
+_FACT_BYTES: Final = 512
+"""What a record of a fact has beside its body is less."""
 _FRAME_BYTES_MIN: Final = FRAME_HEAD_BYTES + BODY_AT
 LOST_PLACES_MAX: Final = 10_000
 """So many offsets of each queue are kept for records that damage may have taken: more of them cost memory."""
@@ -162,6 +164,23 @@ class MessageStore:
         """
         self._quiet_since_ms = now_ms
         self._writing.append(runs, destinations, now_ms)
+
+    @property
+    def fact_bytes_max(self) -> int:
+        """How many bytes the body of a fact may have: a record of its own, in a segment."""
+        return min(BODY_BYTES_MAX, self.batch_bytes_max - _FACT_BYTES)
+
+    def append_facts(self, facts: Sequence[Incoming], now_ms: int) -> None:
+        """Stores records that need not be stored all or none, in order, in as many appends as segments have room for.
+        Raises as ``append``: some of them may be stored then, from the first one on."""
+        try:
+            self.append(facts, now_ms)
+        except TooLarge:
+            half = len(facts) // 2
+            if not half:
+                raise
+            self.append_facts(facts[:half], now_ms)
+            self.append_facts(facts[half:], now_ms)
 
     def own(self) -> None:
         """This node leads the log from here on."""

@@ -105,9 +105,9 @@ class EmptyTopics:
         going = [topic for topic in topics if self._is_unused(topic)]
         if not going:
             return
-        self._topics.remove(going, self._now_ms)
-        self.removed += len(going)
         for topic in going:
+            self._topics.remove(topic, self._now_ms)
+            self.removed += 1
             del self._since[topic]
         _log.info("%d topics had been empty for %.0f s and are gone: %s, ...", len(going), self._empty_s, going[0])
 

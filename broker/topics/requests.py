@@ -4,7 +4,7 @@ yet."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
@@ -87,18 +87,14 @@ class TopicRequests:
         if is_system(request.topic) or request.topic in GATEWAYS_TOPICS:
             raise InvalidTopic(f"topic {request.topic} is the system's own: it is not deleted")
         was = self._detail(self.get(request.topic))
-        self.remove([request.topic], now_ms)
+        self.remove(request.topic, now_ms)
         return AfterQuorum(was, self._store.written)
 
-    def remove(self, names: Iterable[str], now_ms: int) -> None:
-        """Deletes these topics in one append. Raises ``StorageFull`` with none of them deleted."""
-        known = [self.get(name) for name in names]
-        self._store.append(
-            [fact_record(topics.TOPIC, self._topics.deleting(topic.topic, self._ends(topic))) for topic in known],
-            now_ms,
-        )
-        for topic in known:
-            self._on_change(topic.topic)
+    def remove(self, name: str, now_ms: int) -> None:
+        """Deletes a topic. Raises ``StorageFull``."""
+        fact = self._topics.deleting(name, self._ends(self.get(name)))
+        self._store.append([fact_record(topics.TOPIC, fact)], now_ms)
+        self._on_change(name)
 
     def _ends(self, topic: TopicInfo) -> list[int]:
         return [self._store.next_offset(topic_queue(topic.topic, number)) for number in range(topic.queues)]

@@ -21,6 +21,15 @@ from node.command import root
 from node.mqtt_client import MqttClient
 from penstock.blocking import bootstrap
 from penstock.protocol.addresses import split_address
+from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.routes import (
+    Challenge,
+    ProveBroker,
+    QueryChallenge,
+    RegisterBroker,
+    TopicRoute,
+    UnregisterBroker,
+)
 from penstock.protocol.requests.sessions import (
     HOME_TOPIC,
     RELEASED,
@@ -31,6 +40,7 @@ from penstock.protocol.requests.sessions import (
     SaveSessions,
     SessionSave,
 )
+from penstock.service.cluster_secret import broker_proof, keep_secret, read_secret
 from tests.node.running import RunningSystem
 
 pytestmark = pytest.mark.endtoend
@@ -39,8 +49,13 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[RunningSystem]:
-    system = RunningSystem(tmp_path / "data")
+def secret(tmp_path: Path) -> Path:
+    return keep_secret(tmp_path / "data")
+
+
+@pytest.fixture
+def running(tmp_path: Path, secret: Path) -> Iterator[RunningSystem]:
+    system = RunningSystem(tmp_path / "data", cluster_secret_file=str(secret))
     yield system
     system.stop()
 
@@ -204,3 +219,41 @@ def test_a_session_that_there_is_not_is_status_3(running: RunningSystem, penstoc
     result = penstock("session", "show", "nope")
     assert result.exit_code == 3
     assert "there is no session of nope" in result.stderr
+
+
+def away(running: RunningSystem, secret: Path, broker: str, address: str) -> None:
+    """A broker was there, and is away as far as the name server knows."""
+    with bootstrap(running.addresses.namesrv) as routes:
+        names = routes.link(running.addresses.namesrv)
+        nonce = names.ask(QueryChallenge(), Challenge).nonce
+        names.ask(ProveBroker(broker, address, broker_proof(read_secret(secret), nonce, broker, address)), Done)
+        if broker not in [one.broker for one in routes.brokers()]:
+            names.ask(RegisterBroker(broker, address, 1, 60, (TopicRoute("x", 4),)), Done)
+        names.ask(UnregisterBroker(broker, address), Done)
+
+
+def test_what_is_not_whole_because_a_broker_is_away_is_an_error_that_names_it_or_asked_for(
+    running: RunningSystem, secret: Path, penstock: Run
+) -> None:
+    with durable(running, "d7", Subscription("x/#", 1)):
+        pass
+    away(running, secret, "broker-b", "127.0.0.1:1")
+    for command in (("session", "list"), ("session", "show", "d7")):
+        refused = penstock(*command)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert "error: broker broker-b is away" in refused.stderr
+        assert "--allow-incomplete" in refused.stderr
+        allowed = penstock(*command, "--allow-incomplete")
+        assert allowed.exit_code == 0
+        assert "incomplete: without broker-b" in allowed.stderr
+
+
+def test_where_the_home_of_sessions_is_away_it_is_named(running: RunningSystem, secret: Path, penstock: Run) -> None:
+    with durable(running, "d7", Subscription("x/#", 1)):
+        pass
+    away(running, secret, "broker-a", running.addresses.broker)  # until it renews its lease, in half a minute
+    for command in (("list",), ("show", "d7"), ("end", "d7", "--yes"), ("list", "--allow-incomplete")):
+        refused = penstock("session", *command)
+        assert refused.exit_code == 1
+        assert "broker-a" in refused.stderr
+        assert "away" in refused.stderr

@@ -4,7 +4,7 @@ import pytest
 
 from broker.filters import requests as filter_requests
 from broker.state import BrokerState
-from penstock.errors import Busy, InvalidRequest, InvalidTopic, QueueNotFound, StorageFull
+from penstock.errors import Busy, InvalidRequest, InvalidTopic, QueueNotFound, StorageFull, TooLarge
 from penstock.protocol.message import Message, decode_batch
 from penstock.protocol.requests.filters import CloseFilters, FetchRetained, KeepFilters, OpenedFilters, OpenFilters
 from penstock.protocol.requests.messages import QueryBounds
@@ -129,7 +129,7 @@ def test_a_lease_that_ends_while_the_disk_is_full_is_seen_to_later(monkeypatch: 
 
 
 def test_an_owner_of_very_many_filters_takes_several_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filter_requests, "FILTERS_PER_RECORD", 10)
+    monkeypatch.setattr(filter_requests, "FILTER_BYTES_PER_RECORD", 100)
     rig = made(owner_lease_s=10.0)
     filters = [f"a/{number:03d}" for number in range(95)]
     opened(rig, "g", *filters)
@@ -285,3 +285,27 @@ def test_the_filters_of_an_owner_of_many_long_ones_fit_records_and_are_closed_wi
     rig.clock.now += 10.0
     rig.dispatch.tick()
     assert state(rig) == []
+
+
+def test_filters_that_no_segment_holds_together_are_opened_and_closed_in_parts() -> None:
+    rig = made(owner_lease_s=10.0)
+    filters = tuple([f"{number:04d}/" + "x" * 90 for number in range(2_000)])
+    assert sum(map(len, filters)) > 2 * rig.store.batch_bytes_max
+    first = opened(rig, "g", *filters)
+    assert [one.filter for one in first.opened] == list(filters)
+    assert len({one.offset for one in first.opened}) == 4, "each begins at its record"
+    rig.ask(append(Message("t", b"1", mqtt_topic=filters[0]), Message("t", b"2", mqtt_topic=filters[-1])))
+    after = rig.restarted()
+    for one, body in ((first.opened[0], b"1"), (first.opened[-1], b"2")):
+        assert after.bodies(one.queue, one.offset) == [body]
+    after.ask(CloseFilters("g", filters[:1_999]))
+    assert [row[0] for row in state(after.restarted())] == [filters[-1]]
+
+
+def test_a_filter_that_no_segment_holds_is_refused_alone() -> None:
+    rig = made(segment_bytes=1 << 14)
+    assert rig.refused("g", "a/#", "x" * 20_000, "$share/s/" + "y" * 20_000) == {
+        "x" * 20_000: TooLarge,
+        "$share/s/" + "y" * 20_000: TooLarge,
+    }
+    assert [row[0] for row in state(rig)] == ["a/#"]

@@ -328,3 +328,17 @@ def test_a_wrong_filter_or_strategy_is_refused_before_anything_else_changes() ->
     assert isinstance(rig.ask(JoinGroup("g", "a", ("t",), 10.0, "level >")), InvalidFilter)
     assert isinstance(rig.ask(JoinGroup("g", "a", ("t",), 10.0, "", "random")), InvalidRequest)
     assert isinstance(rig.ask(DescribeGroup("g")), GroupNotFound)
+
+
+def test_more_offsets_than_a_segment_holds_are_committed_in_parts() -> None:
+    rig = Rig()
+    topic = "x" * 250
+    rig.ask(CreateTopic(topic, 600))
+    rows = tuple([QueueOffset(f"{topic}:{number}", 0) for number in range(600)])
+    assert sum([len(row.queue) for row in rows]) > 2 * rig.store.batch_bytes_max
+    assert rig.ask(CommitOffsets("g", "", 0, rows)) == Done()
+    assert len(rig.restarted().state.offsets.of("g")) == 600
+    held = tuple([Progress(row.queue, 0, 0) for row in rows])
+    assert len(rig.ask(HoldOffsets("h", "gateway", 30.0, held)).progress) == 600
+    after = rig.restarted().state.offsets
+    assert (len(after.of("h")), after.holders("h")) == (600, ("gateway",))

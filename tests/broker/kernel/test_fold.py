@@ -7,8 +7,10 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from broker.kernel.fold import FoldRegistry, fact_of, packed
+from broker.kernel.fold import FoldRegistry, fact_of, in_parts, packed
 from broker.store.records import NO_CHANGE, Change, Stored
 from tests.broker.facts import fact
 
@@ -115,3 +117,12 @@ def test_a_fold_that_the_snapshot_does_not_know_begins_empty_and_one_that_nobody
 def test_two_folds_of_one_key_are_refused() -> None:
     with pytest.raises(ValueError, match="two folds have one key"):
         FoldRegistry((Sum(), Sum()))
+
+
+@given(st.lists(st.integers(0, 30)), st.integers(1, 60))
+def test_parts_are_neighbours_and_hold_as_much_as_they_may(sizes: list[int], bytes_max: int) -> None:
+    parts = [list(part) for part in in_parts(sizes, lambda size: size, bytes_max)]
+    assert [size for part in parts for size in part] == sizes
+    for part, following in zip(parts, [*parts[1:], [bytes_max + 1]], strict=False):
+        assert len(part) == 1 or sum(part) <= bytes_max
+        assert sum(part) + following[0] > bytes_max

@@ -29,3 +29,11 @@ def test_of_a_session_without_exchanges_there_is_nothing_to_tell_or_release() ->
 )
 def test_what_no_session_can_have_is_refused(request_: FetchExchanges | ReleaseExchanges) -> None:
     assert isinstance(Rig().ask(request_), InvalidRequest)
+
+
+def test_more_ids_than_a_segment_holds_are_released_in_parts() -> None:
+    rig = Rig(segment_bytes=1 << 14)
+    for packet_id in (1, 9_999, 10_000):
+        rig.state.exchanges.stored("c", 7, packet_id)
+    assert rig.ask(ReleaseExchanges("c", 7, tuple(range(1, 10_000)))) == Done()
+    assert rig.ask(FetchExchanges("c", 7, 9)) == Exchanges((10_000,))

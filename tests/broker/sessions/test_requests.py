@@ -1143,3 +1143,17 @@ def test_whoever_was_not_dead_goes_on_seeing_to_its_clients_and_their_wills(stat
     assert isinstance(publish(rig, "c"), Appended)
     open_session(rig, "h", force=True)
     assert isinstance(publish(rig, "c"), Fenced)
+
+
+def test_saves_that_no_segment_holds_together_are_several_and_one_that_none_holds_is_refused() -> None:
+    rig = Rig()
+    held = {client: open_session(rig, client=client).epoch for client in "abcdef"}
+    flow = bytes(30_000)
+    saves = tuple(SessionSave(client, epoch, RELEASED, 60, flow=flow) for client, epoch in held.items())
+    assert rig.ask(SaveSessions("g", saves)) == SavedSessions(())
+    after = rig.restarted()
+    assert [open_session(after, "h", client).flow == flow for client in held] == [True] * 6
+    epoch, written = open_session(after, "g", "new").epoch, after.store.written
+    refused = after.ask(SaveSessions("g", (SessionSave("new", epoch, RELEASED, 60, flow=bytes(1 << 16)),)))
+    assert isinstance(refused, TooLarge)
+    assert after.store.written == written

@@ -533,3 +533,24 @@ def test_retention_never_takes_what_is_not_sealed_yet() -> None:
     for _ in range(10):
         retain(store, 1000 + RETRY_MS)
     assert 0 < store.start <= store.sealed
+
+
+def test_facts_that_no_segment_holds_together_are_stored_in_order_in_several_appends() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    store.append_facts([command(f"+{number:04d}{'x' * 200} t") for number in range(100)], 1)
+    assert store.written > 3 * store.batch_bytes_max - 8192
+    sync(store)
+    disk.kill()
+    folds = SmallFolds()
+    open_store(disk, SMALL, folds, 1)
+    assert [name[1:5] for name in folds.open] == [f"{number:04d}" for number in range(100)]
+    assert store.fact_bytes_max < store.batch_bytes_max
+
+
+def test_a_fact_that_no_segment_holds_is_refused_and_those_before_it_are_stored() -> None:
+    folds = SmallFolds()
+    store = open_store(SimDisk(), SMALL, folds, 1)
+    with pytest.raises(TooLarge):
+        store.append_facts([command("+a t"), command(f"+{'x' * 9_000} t"), command("+b t")], 1)
+    assert list(folds.open) == ["~a"]

@@ -269,3 +269,30 @@ def test_a_deletion_that_the_disk_has_no_room_for_deletes_nothing() -> None:
     assert isinstance(rig.ask(DeleteTopic("t")), StorageFull)
     rig.disk.capacity = None
     assert isinstance(rig.ask(DescribeTopic("t")), TopicDetail)
+
+
+def test_both_lives_of_a_topic_may_be_in_one_chunk_of_the_index() -> None:
+    """The pieces of a queue are neighbours there, and merging makes one of them."""
+    rig = Rig(default_queues=1, segment_bytes=1 << 16, chunk_bytes=4_000, fresh_bytes=0)
+
+    def seal() -> None:
+        before = rig.store.sealed
+        while rig.store.sealed == before:
+            rig.ask(append(*[Message("other", bytes(900)) for _ in range(5)]))
+            for _ in range(5):
+                rig.clock.now += 0.05
+                rig.dispatch.tick()
+
+    rig.ask(append(*[Message("t", b"old") for _ in range(3)]))
+    seal()
+    rig.ask(DeleteTopic("t"))
+    rig.ask(append(*[Message("t", b"new %d" % number) for number in range(3)]))
+    seal()
+    chunks = set(rig.disk.paths("index"))
+    while chunks.intersection(rig.disk.paths("index")):  # until all of the first segment are one
+        seal()
+    for _ in range(2):
+        assert rig.ask(QueryBounds(("t:0",))).bounds == (Bounds("t:0", 3, 6, 3),)
+        assert rig.bodies("t:0", 3) == [b"new 0", b"new 1", b"new 2"]
+        rig.store.close(rig.clock.wall_ms())
+        rig = rig.restarted()

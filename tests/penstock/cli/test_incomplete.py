@@ -17,6 +17,8 @@ from penstock.protocol.requests.routes import RegisterBroker, TopicRoute, Unregi
 def servers(real_cluster: Any) -> str:
     """Of a cluster whose second broker has gone, with queues of the topic that the first has too."""
     assert penstock(real_cluster.servers, "produce", "orders", "hello", "--key", "k").exit_code == 0
+    consumed = penstock(real_cluster.servers, "consume", "orders", "--group", "billing", "--count", "1")
+    assert consumed.exit_code == 0, consumed.output
     names = BlockingLink(real_cluster.servers, 10)
     topics = (TopicRoute("orders", 4),)
     names.ask(RegisterBroker("broker-b", "127.0.0.1:1", 1, 60, topics), Done)
@@ -36,6 +38,7 @@ def penstock(servers: str, *arguments: str) -> Result:
         ("topic", "show", "orders"),
         ("topic", "delete", "orders", "--yes"),
         ("group", "list"),
+        ("group", "show", "billing"),
         ("share", "list"),
         ("find", "orders", "k"),
         ("consume", "orders", "--end"),
