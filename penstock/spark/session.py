@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidConfig
 from penstock.spark.java import find_java
+from penstock.spark.launchers import write_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +101,7 @@ def session(
         cache = cache_folder(os.environ)
         wanted |= dict(LOCAL) | {"spark.driver.extraJavaOptions": " ".join(_java_options(cache, testing, log_level))}
         builder = builder.master(master or "local[*]")
-        prepare(os.environ, cache, shadow=(master or "local").startswith("local"))
+        prepare(os.environ, cache, here=(master or "local").startswith("local"))
     wanted |= (dict(TESTING) if testing else {}) | dict(conf or {})
     for name, value in wanted.items():
         builder = builder.config(name, value)
@@ -125,13 +126,15 @@ def submitted(environ: Mapping[str, str]) -> bool:
     return "PYSPARK_GATEWAY_PORT" in environ
 
 
-def prepare(environ: MutableMapping[str, str], cache: Path, *, shadow: bool = True) -> None:
-    """Sets what ``spark-submit`` and the Python workers take from the environment: Java, Python, home."""
+def prepare(environ: MutableMapping[str, str], cache: Path, *, here: bool = True) -> None:
+    """Sets what ``spark-submit`` and the Python workers take from the environment: Java, Python, home. ``here``:
+    whether the workers run on this machine, and find what is written to the cache."""
     environ["JAVA_HOME"] = str(find_java(environ, cache).home)
-    environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    python = str(write_python(sys.executable, cache)) if here else sys.executable
+    environ.setdefault("PYSPARK_PYTHON", python)
+    environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
     environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if shadow and "SPARK_HOME" not in environ:
+    if here and "SPARK_HOME" not in environ:
         environ["SPARK_HOME"] = str(shadow_home(cache))
 
 

