@@ -30,6 +30,7 @@ from loadtest import servers
 from loadtest.cores import Cores, choose
 from loadtest.generator import DRAIN_S, SETUP_S, Order, Outcome
 from loadtest.goals import Goal
+from loadtest.neighbour import sockets_within_limit
 from loadtest.scenarios import FILTERS, IDLE, PACED, SCENARIOS, Scenario
 from loadtest.servers import COMPILED, Missing, Server
 from loadtest.wires import TCP
@@ -222,11 +223,17 @@ def _order(plan: Plan, scenario: Scenario, server: Server, name: str) -> Order:
         kind=scenario.kind,
         wire=scenario.wire,
         per_s=scenario.per_s,
-        sessions=int(scenario.sessions * share),
+        sessions=_sessions(scenario, share),
         messages=int(scenario.messages * share),
         filters=int(scenario.filters * share),
         slow=scenario.slow,
+        idle=scenario.idle,
     )
+
+
+def _sessions(scenario: Scenario, share: float) -> int:
+    count = int(scenario.sessions * share)
+    return sockets_within_limit(count) if scenario.idle else count
 
 
 def _filesystem(folder: Path) -> str:

@@ -58,6 +58,7 @@ class Order:
     messages: int = 0
     filters: int = 0
     slow: bool = False
+    idle: bool = False
 
 
 @dataclass(slots=True)

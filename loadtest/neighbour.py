@@ -6,11 +6,16 @@ there are retained messages, the first of it is sent all of them; then it ends, 
 had, as a network does that fails. The neighbour has one QoS 1 message in flight all the
 while, every ``PAUSE_S``, and every PUBACK is compared with what must come. It has the core of the herd, which is less
 important there.
+
+A herd that is ``idle`` only opens its sockets, and holds them. Its neighbour comes from another address, and connects
+anew for every message: what such a herd could take from others is the room for those who have not said yet who they
+are.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import select
 import subprocess
 import sys
@@ -27,6 +32,12 @@ PAUSE_S: Final = 0.002
 QUIET_S: Final = 1.0
 GOING_S: Final = 3.0
 """So long the neighbour looks on when the herd has been cut off."""
+STAY_S: Final = 2.0
+"""So long an idle herd stays when all of it is there."""
+ELSEWHERE: Final = "127.0.0.2"
+"""Where the neighbour of an idle herd comes from."""
+SPARE_FILES: Final = 1000
+"""So many of a process's descriptors are left to what else it needs."""
 RING_PACKETS: Final = 4096
 _RETAINED_AT_ONCE: Final = 1000
 _KEPT: Final = bytes(64)
@@ -39,9 +50,7 @@ class Neighbour(Run):
 
     def perform(self) -> Outcome:
         order = self._order
-        wire = self._open("near", ["near"])[0]
-        wire.sock.setblocking(True)
-        trips = Trips(wire, Ring("near", order.payload_bytes, RING_PACKETS))
+        trips = Visits(order) if order.idle else self._trips()
         quiet = trips.for_a_while(QUIET_S)
         herd = Herd(order)
         try:
@@ -51,6 +60,8 @@ class Neighbour(Run):
             coming = trips.until(herd)
             seconds = time.perf_counter() - start
             herd.expect(b"in\n", "was not let in")
+            if order.idle:
+                coming += trips.for_a_while(STAY_S)
         finally:
             herd.end()
         going = trips.for_a_while(GOING_S)
@@ -68,11 +79,16 @@ class Neighbour(Run):
             },
         )
 
+    def _trips(self) -> Trips:
+        wire = self._open("near", ["near"])[0]
+        wire.sock.setblocking(True)
+        return Trips(wire, Ring("near", self._order.payload_bytes, RING_PACKETS))
+
 
 class Trips:
     """Round trips of a client, one after the other. ``count``: how many there were."""
 
-    def __init__(self, wire: Wire, ring: Ring) -> None:
+    def __init__(self, wire: Wire | None, ring: Ring) -> None:
         self._wire = wire
         self._ring = ring
         self.count = 0
@@ -93,12 +109,37 @@ class Trips:
 
     def _trip(self) -> float:
         start = time.perf_counter()
-        self._wire.ask(self._ring.cut(self._ring.packets, self._ring.size, self.count, 1))
-        self._wire.expect(self._ring.cut(self._ring.acks, 4, self.count, 1), "PUBACK")
+        self._go()
         taken = time.perf_counter() - start
         self.count += 1
         time.sleep(PAUSE_S)
         return taken
+
+    def _go(self) -> None:
+        assert self._wire is not None
+        self._publish(self._wire)
+
+    def _publish(self, wire: Wire) -> None:
+        wire.ask(self._ring.cut(self._ring.packets, self._ring.size, self.count, 1))
+        wire.expect(self._ring.cut(self._ring.acks, 4, self.count, 1), "PUBACK")
+
+
+class Visits(Trips):
+    """The same with a connection for each, from elsewhere."""
+
+    def __init__(self, order: Order) -> None:
+        super().__init__(None, Ring("near", order.payload_bytes, RING_PACKETS))
+        self._order = order
+
+    def _go(self) -> None:
+        wire = Wire(self._order.host, self._order.port, self._order.wire, source=ELSEWHERE)
+        try:
+            wire.ask(packets.connect("near"))
+            wire.expect(packets.CONNACK_OK, "CONNACK")
+            self._publish(wire)
+            wire.ask(packets.DISCONNECT)
+        finally:
+            wire.sock.close()
 
 
 class Herd:
@@ -106,7 +147,7 @@ class Herd:
 
     def __init__(self, order: Order) -> None:
         where = [order.host, str(order.port), order.wire]
-        numbers = (order.sessions, order.filters, order.messages, int(order.slow), order.core)
+        numbers = (order.sessions, order.filters, order.messages, int(order.slow), int(order.idle), order.core)
         where += [str(number) for number in numbers]
         command = [sys.executable, "-c", "from loadtest.neighbour import main; main()", *where]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -135,6 +176,25 @@ class Herd:
         self._process.wait()
         self._say.close()
         self._hear.close()
+
+
+def sockets_within_limit(count: int) -> int:
+    """So many sockets, or fewer where a process may not open so many files."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return count if most == resource.RLIM_INFINITY else min(count, max(1, most - SPARE_FILES))
+
+
+def be_idle(host: str, port: int, count: int) -> None:
+    """Opens the connections when it is told to, says nothing on any, and waits to be killed."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    print("open", flush=True)
+    sys.stdin.readline()
+    wires = [Wire(host, port) for _ in range(count)]
+    print("in", flush=True)
+    sys.stdin.readline()
+    for one in wires:
+        one.sock.close()
 
 
 def be_herd(host: str, port: int, wire: str, count: int, filters: int, messages: int, slow: bool) -> None:
@@ -197,11 +257,14 @@ def _receive_retained(wire: Wire, count: int) -> None:
 
 
 def main() -> None:
-    """Is a herd: ``HOST PORT WIRE COUNT FILTERS MESSAGES SLOW CORE`` are the arguments."""
-    host, port, wire, count, filters, messages, slow, core = sys.argv[1:]
+    """Is a herd: ``HOST PORT WIRE COUNT FILTERS MESSAGES SLOW IDLE CORE`` are the arguments."""
+    host, port, wire, count, filters, messages, slow, idle, core = sys.argv[1:]
     pin(int(core))
     os.nice(_PATIENCE)
     try:
+        if idle == "1":
+            be_idle(host, int(port), int(count))
+            return
         be_herd(host, int(port), wire, int(count), int(filters), int(messages), slow == "1")
     except (Failed, OSError) as error:
         print(error, flush=True)

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from loadtest.bench import Measured, Row, figure_of, rows
 from loadtest.goals import Goal
+from loadtest.neighbour import sockets_within_limit
 from loadtest.scenarios import BACKLOG, CLOSED, FILTERS, IDLE, NEIGHBOUR, PACED, RECONNECT, SHARED, Scenario
 
 REFERENCES: Final = ("mosquitto", "amqtt")
@@ -138,6 +139,12 @@ def notes(measured: Measured, made: Sequence[Row]) -> list[str]:
         if share != 1 and scenario.is_fresh:
             hint = "" if plan.is_full else "; --full does all of it"
             told.append(f"{scenario.name}: {share:.0%} of the size that title and goal name{hint}.")
+        sockets = sockets_within_limit(scenario.sessions)
+        if scenario.idle and sockets < scenario.sessions:
+            told.append(
+                f"{scenario.name}: {sockets:,} sockets, not {scenario.sessions:,}: a process may not open more files"
+                " here (`ulimit -Hn`)."
+            )
     if measured.cores.server == measured.cores.generator:
         told.append("Only one core: server and generator share it, so that all rates are too low.")
     else:

@@ -44,8 +44,8 @@ class Scenario:
         wire: ``tcp``, ``tls`` or ``ws``.
         per_s: messages a second of all publishers together, where they are paced.
         sessions: durable sessions, or those of a herd. messages: so many wait for them, or are retained. filters: so
-            many are open. slow: a herd sends its CONNECTs byte by byte. small: the share of these that is done unless
-            everything is asked for.
+            many are open. slow: a herd sends its CONNECTs byte by byte. idle: it sends nothing at all. small: the share
+            of these that is done unless everything is asked for.
         goals: what the issue asks for. judged: the servers for which it asks.
         servers: who takes part if nobody is named; empty for all.
     """
@@ -64,6 +64,7 @@ class Scenario:
     messages: int = 0
     filters: int = 0
     slow: bool = False
+    idle: bool = False
     small: float = 1.0
     goals: tuple[Goal, ...] = ()
     judged: tuple[str, ...] = DISK
@@ -199,6 +200,15 @@ SCENARIOS: Final = (
         NEIGHBOUR,
         sessions=2_000,
         slow=True,
+        goals=_NEIGHBOUR_GOALS,
+        servers=_STORED,
+    ),
+    Scenario(
+        "neighbour-idle",
+        "a client from elsewhere that connects for each message, beside 10,000 idle sockets of one address",
+        NEIGHBOUR,
+        sessions=10_000,
+        idle=True,
         goals=_NEIGHBOUR_GOALS,
         servers=_STORED,
     ),

@@ -144,8 +144,10 @@ class Wire:
 
     __slots__ = ("codec", "sock")
 
-    def __init__(self, host: str, port: int, kind: str = TCP, buffer_bytes: int = 0) -> None:
-        self.sock = socket.create_connection((host, port), timeout=TIMEOUT_S)
+    def __init__(self, host: str, port: int, kind: str = TCP, buffer_bytes: int = 0, source: str = "") -> None:
+        """``source``: the address that it comes from, if not the system's choice."""
+        origin = (source, 0) if source else None
+        self.sock = socket.create_connection((host, port), timeout=TIMEOUT_S, source_address=origin)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if buffer_bytes:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)

@@ -57,11 +57,15 @@ class SmallServer:
                     if sock is self._stopped:
                         return
                     if sock is self._listening:
-                        accepted = sock.accept()[0]
+                        accepted, address = sock.accept()
                         self._rests[accepted] = b""
+                        self._greet(address[0])
                         ready.register(accepted, selectors.EVENT_READ)
                     elif not self._lives(sock):
                         ready.unregister(sock)
+
+    def _greet(self, host: str) -> None:
+        """Somebody has connected from there."""
 
     def _lives(self, sock: socket.socket) -> bool:
         try:

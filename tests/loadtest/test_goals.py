@@ -56,6 +56,7 @@ def test_every_row_of_the_issues_has_its_goal() -> None:
         "reconnect": [("reconnect_s", 10, 3, True)],
         "neighbour": WAITS,
         "neighbour-slow": WAITS,
+        "neighbour-idle": WAITS,
         "neighbour-retained": WAITS,
         "neighbour-filters": WAITS,
         "filters": [("cost_ratio", 1.2, 0, True)],

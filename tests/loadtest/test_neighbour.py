@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 
 import pytest
@@ -23,6 +24,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generator, "SETTLE_S", 0.0)
     monkeypatch.setattr(neighbour, "QUIET_S", 0.05)
     monkeypatch.setattr(neighbour, "GOING_S", 0.05)
+    monkeypatch.setattr(neighbour, "STAY_S", 0.05)
 
 
 class Counting(SmallServer):
@@ -38,6 +40,10 @@ class Counting(SmallServer):
         super().__init__(ack=ack)
         self.kept: list[bytes] = []
         self.pieces = 0
+        self.hosts: list[str] = []
+
+    def _greet(self, host: str) -> None:
+        self.hosts.append(host)
 
     def _receive(self, sock):  # type: ignore[no-untyped-def]
         data = sock.recv(65536)
@@ -100,6 +106,26 @@ def test_a_herd_may_send_its_connects_byte_by_byte() -> None:
     assert outcome.error == ""
     assert server.came == HERD + 1
     assert server.pieces > HERD
+
+
+def test_the_neighbour_of_an_idle_herd_comes_from_elsewhere_for_each_message() -> None:
+    outcome, server = run(idle=True)
+    assert outcome.error == ""
+    assert server.came == server._published == outcome.messages >= 4
+    assert server.hosts.count("127.0.0.1") == HERD
+    assert set(server.hosts) == {"127.0.0.1", neighbour.ELSEWHERE}
+
+
+def test_a_visit_that_is_not_let_in_leaves_no_number() -> None:
+    outcome, _ = run(turns_away=3, idle=True)
+    assert "another CONNACK than expected" in outcome.error
+
+
+@pytest.mark.interpreted
+def test_an_idle_herd_has_no_more_sockets_than_a_process_may_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [(1024, 4096), (1024, resource.RLIM_INFINITY), (256, 256)]
+    monkeypatch.setattr(neighbour.resource, "getrlimit", lambda _: limits.pop(0))
+    assert [neighbour.sockets_within_limit(10_000) for _ in range(3)] == [3096, 10_000, 1]
 
 
 def test_one_of_the_herd_takes_each_retained_message_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from loadtest import report
@@ -151,6 +152,14 @@ def test_every_kind_of_scenario_has_its_table() -> None:
     assert "2.50 s: yes, aim too" in text
     assert "late by over 200 us for penstock" in text
     assert "backlog: 30% of the size" in text
+
+
+def test_an_idle_herd_that_is_smaller_for_want_of_descriptors_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "sockets_within_limit", lambda count: min(count, 3096))
+    text = " ".join(shown(measured()).split())
+    assert "neighbour-idle: 3,096 sockets, not 10,000: a process may not open more files here (`ulimit -Hn`)." in text
+    monkeypatch.setattr(report, "sockets_within_limit", lambda count: count)
+    assert "ulimit" not in shown(measured())
 
 
 def test_servers_that_are_left_out_are_named() -> None:
