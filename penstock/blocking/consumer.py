@@ -16,6 +16,7 @@ from penstock.blocking.routes import Routes
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost
 from penstock.client.positions import Position, PullLimits, Start, check_queue, chosen_tags, not_held, place_offset
 from penstock.client.retry import TIMEOUT_S, BackOff, check_seconds, worth_another_try
+from penstock.client.terms import terms_of
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.received import MessageQueue, ReceivedMessage
@@ -34,6 +35,11 @@ class Consumer:
         servers: str | Sequence[str] = SERVERS,
         start: Start = "latest",
         tags: str | Iterable[str] = (),
+        filter: str = "",
+        strategy: str = "average",
+        room: str = "",
+        queues: Iterable[MessageQueue] = (),
+        force: bool = False,
         session_s: float = SESSION_S,
         batch_max: int = 500,
         prefetch_bytes: int = 4 * 1024 * 1024,
@@ -51,7 +57,8 @@ class Consumer:
         self._exchange = Exchange()
         limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
         self._pulls = Pulls(self._exchange, limits, self._clock, self._rng, is_member=True)
-        self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", start, session_s)
+        terms = terms_of(filter, strategy, room, queues, force)
+        self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", start, session_s, terms)
         self._members: dict[str, Member] = {}
         self._look_again = 0.0
         self._open = False

@@ -50,6 +50,7 @@ class Member:
         self._watch = 0  # number of the watch whose answer counts; 0 while none is open
         self._watches = 0
         self._watch_late = 0.0
+        self._is_new = True
         self._failures = 0
         self._not_before = 0.0
 
@@ -70,7 +71,9 @@ class Member:
         """Enters the group, or enters it again. Raises ``PenstockError``."""
         who = self.who
         self._watch = 0
-        self._apply(self.link.ask(JoinGroup(who.group, who.member, self._topics, who.session_s), Assignment))
+        join = JoinGroup(who.group, who.member, self._topics, who.session_s)
+        self._apply(self.link.ask(who.terms.join(self.broker, join, is_first=self._is_new), Assignment))
+        self._is_new = False
 
     def tend(self) -> None:
         """Joins if it is out, and keeps one watch open. Raises what no repetition mends."""
@@ -128,6 +131,7 @@ class Member:
         self._not_before = self._clock.monotonic() + self._back_off.wait_s(self._failures, self._rng)
 
     def _apply(self, assignment: Assignment) -> None:
+        self.who.terms.hear(self.who.group, assignment.filter)
         new = [self._position(one) for one in self._holdings.apply(assignment)]
         self.joined = True
         try:
@@ -141,6 +145,7 @@ class Member:
     def _position(self, one: QueueOffset) -> Position:
         position = Position(queue_named(self.broker, one.queue), committed=one.offset, committing=one.offset)
         position.begin(one.offset)
+        position.filter = self._holdings.filter
         return position
 
     def _begin_unset(self, new: list[Position]) -> None:

@@ -21,6 +21,7 @@ from penstock.client.positions import (
     place_offset,
 )
 from penstock.client.retry import TIMEOUT_S, check_seconds
+from penstock.client.terms import check_filter
 from penstock.errors import InvalidRequest
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
@@ -43,6 +44,7 @@ class Reader:
         until_end: bool = False,
         since_ms: int | None = None,
         tags: str | Iterable[str] = (),
+        filter: str = "",
         batch_max: int = 500,
         prefetch_bytes: int = 4 * 1024 * 1024,
         timeout_s: float = TIMEOUT_S,
@@ -59,7 +61,7 @@ class Reader:
         self._allow_incomplete = allow_incomplete
         self._since_ms = since_ms
         self._routes = Routes(servers, timeout_s)
-        limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
+        limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags), check_filter(filter))
         self._pulls = Pulls(Exchange(), limits, clock or RealClock(), rng or new_rng())
         self._positions: dict[Position, str] = {}  # and the address of its broker
         self._open = False

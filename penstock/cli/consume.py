@@ -30,6 +30,9 @@ from penstock.protocol.received import ReceivedMessage
     "-q", "--queue", "queues", type=click.IntRange(0), multiple=True, help="Only this queue; may be repeated."
 )
 @click.option("-t", "--tag", "tags", multiple=True, help="Only messages with this tag; may be repeated.")
+@click.option(
+    "-f", "--filter", "filter", default="", help="Only messages that this selector wants: \"level > 5 AND kind = 'x'\"."
+)
 @click.option("--raw", is_flag=True, help="Bodies only, byte for byte, each with a newline.")
 @incomplete_option
 @json_option
@@ -43,6 +46,7 @@ def consume(
     until_end: bool,
     queues: tuple[int, ...],
     tags: tuple[str, ...],
+    filter: str,
     raw: bool,
     allow_incomplete: bool,
     as_json: bool,
@@ -55,6 +59,7 @@ def consume(
       penstock consume orders -o latest -n 10     the next ten
       penstock consume orders -e --json | jq .body
       penstock consume orders -g billing          as a member of a group
+      penstock consume orders -f "total > 100.0"  what a filter wants
     """
     if group and (queues or until_end):
         raise click.UsageError(
@@ -63,7 +68,7 @@ def consume(
     if group:
         batch_max = 500 if count is None else 1  # what is not printed must not be committed
         with Consumer(
-            group, topic, servers=server, start=start or "earliest", tags=tags, batch_max=batch_max
+            group, topic, servers=server, start=start or "earliest", tags=tags, filter=filter, batch_max=batch_max
         ) as consumer:
             _print_group(consumer, count, raw, as_json)
         return
@@ -74,6 +79,7 @@ def consume(
         start=start or "earliest",
         until_end=until_end,
         tags=tags,
+        filter=filter,
         allow_incomplete=allow_incomplete,
     ) as reader:
         for at, message in enumerate(reader.messages(), 1):

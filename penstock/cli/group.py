@@ -73,10 +73,10 @@ def show(server: str, name: str, allow_incomplete: bool, as_json: bool) -> None:
                     "end": one.end,
                 }
                 row |= {"lag": _lag(one.offset, one.end), "member": holder.get(one.queue)}
-                rows.append(row | {"held_by": ", ".join(detail.holders) or None})
+                rows.append(row | {"held_by": ", ".join(detail.holders) or None, "filter": detail.filter or None})
     if not rows:
         raise GroupNotFound(f"there is no group {name}", hint="`penstock group list` shows all")
-    print_rows(rows, ("queue", "broker", "committed", "end", "lag", "member", "held_by"), as_json=as_json)
+    print_rows(rows, ("queue", "broker", "committed", "end", "lag", "member", "held_by", "filter"), as_json=as_json)
 
 
 def _lag(offset: int, end: int) -> int:

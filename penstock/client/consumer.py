@@ -20,6 +20,7 @@ from penstock.client.positions import PullLimits, Start, check_queue, chosen_tag
 from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
 from penstock.client.retry import TIMEOUT_S, BackOff, check_seconds, worth_another_try
 from penstock.client.task_scope import TaskScope
+from penstock.client.terms import terms_of
 from penstock.client.wire_link import WireLinks
 from penstock.errors import InvalidRequest, PenstockError, TimedOut
 from penstock.protocol.addresses import SERVERS
@@ -40,6 +41,13 @@ class Consumer:
         servers: name servers, ``"host:port,host:port"`` or a list.
         start: where to begin in queues of which the group never committed an offset.
         tags: only messages with one of these tags, or with this one.
+        filter: only messages that this selector wants, in SQL-92's words over their properties. It is the group's: the
+            same for all members.
+        strategy: how brokers deal their queues to the members: ``average``, ``circle``, ``hash``, ``configured``,
+            ``room`` or ``nearest-room``; the group's too.
+        room: where this member is, for the strategies ``room`` and ``nearest-room``.
+        queues: what this member asks for with the strategy ``configured``.
+        force: changes filter and strategy for the whole group, where its other members have others.
         session_s: how long a member that falls silent keeps its queues.
         batch_max: messages per batch at most.
         prefetch_bytes: what is read ahead, over all queues.
@@ -55,6 +63,11 @@ class Consumer:
         servers: str | Sequence[str] = SERVERS,
         start: Start = "latest",
         tags: str | Iterable[str] = (),
+        filter: str = "",
+        strategy: str = "average",
+        room: str = "",
+        queues: Iterable[MessageQueue] = (),
+        force: bool = False,
         session_s: float = SESSION_S,
         batch_max: int = 500,
         prefetch_bytes: int = 4 * 1024 * 1024,
@@ -72,7 +85,8 @@ class Consumer:
         check_seconds("timeout_s", timeout_s)
         self._timeout_s = timeout_s
         self._back_off = BackOff()
-        self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", start, session_s)
+        terms = terms_of(filter, strategy, room, queues, force)
+        self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", start, session_s, terms)
         self._members: dict[str, Member] = {}
         self._wires = TaskScope()
         self._tasks = TaskScope()

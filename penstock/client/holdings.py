@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from penstock.client.positions import UNSET, Position, Start, check_start, place_offset
 from penstock.client.retry import check_seconds
+from penstock.client.terms import NO_TERMS, Terms
 from penstock.errors import Fenced
 from penstock.protocol.requests.groups import Assignment, QueueOffset
 from penstock.protocol.requests.topics import Bounds
@@ -37,6 +38,7 @@ class Membership:
     member: str
     start: Start
     session_s: float
+    terms: Terms = NO_TERMS
 
     def __post_init__(self) -> None:
         check_start(self.start)
@@ -54,6 +56,7 @@ class Holdings(Generic[P]):
     def __init__(self, on_drop: Callable[[P], None]) -> None:
         self.held: dict[str, P] = {}
         self.generation = UNSET
+        self.filter = ""
         self._on_drop = on_drop
         self._storing: set[P] = set()
         self._lost: list[str] = []
@@ -66,7 +69,9 @@ class Holdings(Generic[P]):
         for queue, position in list(self.held.items()):
             if committed.get(queue) not in (position.committed, position.committing):
                 self.drop(position)
-        self.generation = assignment.generation
+        self.generation, self.filter = assignment.generation, assignment.filter
+        for position in self.held.values():
+            position.filter = self.filter
         return [one for one in assignment.queues if one.queue not in self.held]
 
     def drop(self, position: P) -> None:

@@ -43,6 +43,7 @@ class Member:
         self._applying = anyio.Lock()
         self._watching: anyio.CancelScope | None = None
         self._left = False
+        self._is_new = True
 
     @property
     def held(self) -> dict[str, Held]:
@@ -88,9 +89,10 @@ class Member:
     async def _join(self) -> None:
         who = self.who
         join = JoinGroup(who.group, who.member, self._topics, who.session_s)
+        join = who.terms.join(self.broker, join, is_first=self._is_new)
         async with self._applying:
             await self._apply(await ask(self._link, join, Assignment))
-        self.trouble = None
+        self._is_new, self.trouble = False, None
 
     async def _look(self, wait_s: float) -> None:
         """Learns the group's generation; waits for a new one if there is none."""
@@ -114,6 +116,7 @@ class Member:
             self._watching.cancel()
 
     async def _apply(self, assignment: Assignment) -> None:
+        self.who.terms.hear(self.who.group, assignment.filter)
         new = [self._hold(one) for one in self._holdings.apply(assignment)]
         try:
             await self._begin_unset([held for held in new if held.offset == UNSET])
@@ -128,6 +131,7 @@ class Member:
         queue = queue_named(self.broker, one.queue)
         held = Held(queue=queue, link=self._link, committed=one.offset, committing=one.offset)
         held.begin(one.offset)
+        held.filter = self._holdings.filter
         return held
 
     async def _begin_unset(self, new: Sequence[Held]) -> None:

@@ -33,13 +33,15 @@ class PullLimits:
     batch_max: int = 500
     prefetch_bytes: int = 4 * 1024 * 1024
     tags: tuple[str, ...] = ()
+    filter: str = ""
 
     def pull(self, position: Position, queues: int) -> Pull:
         """The request for what comes next in one of ``queues`` queues; it waits unless there is a known end."""
         bytes_max = max(PULL_BYTES_MIN, self.prefetch_bytes // max(1, 2 * queues))
         count_max = BATCHES_MAX * self.batch_max
         wait_s = 0.0 if position.stop_at > UNSET else PULL_WAIT_S
-        return Pull(position.queue.name, position.offset, bytes_max, count_max, wait_s, self.tags)
+        filter = position.filter or self.filter
+        return Pull(position.queue.name, position.offset, bytes_max, count_max, wait_s, self.tags, filter=filter)
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +55,7 @@ class Position:
         committed: what the broker has stored, ``UNSET`` if nothing.
         committing: what was last sent to be stored.
         stop_at: the first offset that is not wanted any more, ``UNSET`` for none.
+        filter: the group's, if it has one.
         version: goes up with every ``begin``.
     """
 
@@ -63,6 +66,7 @@ class Position:
     committed: int = UNSET
     committing: int = UNSET
     stop_at: int = UNSET
+    filter: str = ""
     version: int = 0
     live: bool = True
 
@@ -90,7 +94,7 @@ class Position:
             while messages and messages[-1].offset >= self.stop_at:
                 messages.pop()
         if not messages and self.handed_out == begin:
-            self.handed_out = pulled.next  # nothing in between matched the tags
+            self.handed_out = pulled.next  # nothing in between was wanted
         batches = []
         for at in range(0, len(messages), batch_max):
             some = messages[at : at + batch_max]

@@ -22,6 +22,7 @@ from penstock.client.positions import (
 from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
 from penstock.client.retry import TIMEOUT_S, check_seconds
 from penstock.client.task_scope import TaskScope
+from penstock.client.terms import check_filter
 from penstock.client.wire_link import WireLinks
 from penstock.errors import InvalidRequest, TimedOut
 from penstock.protocol.addresses import SERVERS
@@ -43,6 +44,8 @@ class Reader:
         start: where to begin: the first message or only new ones.
         until_end: iterate to the end that each queue has now, and stop there.
         since_ms: begin with what was stored at or after this time instead.
+        tags: only messages with one of these tags, or with this one.
+        filter: only messages that this selector wants, in SQL-92's words over their properties.
         timeout_s: deadline of entering the block.
         allow_incomplete: leave out brokers that have the topic and are away; without it they are an error.
     """
@@ -57,6 +60,7 @@ class Reader:
         until_end: bool = False,
         since_ms: int | None = None,
         tags: str | Iterable[str] = (),
+        filter: str = "",
         batch_max: int = 500,
         prefetch_bytes: int = 4 * 1024 * 1024,
         timeout_s: float = TIMEOUT_S,
@@ -74,7 +78,7 @@ class Reader:
         self._until_end = until_end
         self._allow_incomplete = allow_incomplete
         self._since_ms = since_ms
-        self._limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
+        self._limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags), check_filter(filter))
         self._timeout_s = timeout_s
         self._links = links
         self._clock = clock or RealClock()

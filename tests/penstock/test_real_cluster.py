@@ -14,7 +14,7 @@ import pytest
 import penstock
 from penstock import Consumer, Message, Producer, Reader, blocking
 from penstock.client.sending import Receipt
-from penstock.errors import Fenced, PenstockError, SendManyError, TooLarge
+from penstock.errors import Fenced, InvalidRequest, PenstockError, SendManyError, TooLarge
 from penstock.protocol.requests.groups import FetchOffsets, GroupOffsets
 
 Run = Callable[..., Any]
@@ -185,3 +185,49 @@ def test_a_blocking_producer_has_all_its_receipts_too(small_segments: Any) -> No
         with pytest.raises(SendManyError) as failed:
             producer.send_many(with_a_large_one())
         check_receipts_of_all_but_one(failed.value, 3001, 1500)
+
+
+def levels(count: int) -> list[Message]:
+    return [Message("orders", str(at).encode(), properties={"level": str(at)}) for at in range(count)]
+
+
+def test_a_filter_is_applied_by_the_broker_for_readers_and_groups(run: Run, real_cluster: Any) -> None:
+    servers, wanted = real_cluster.servers, {str(at).encode() for at in range(90, 100)}
+
+    async def test() -> None:
+        async with Producer(servers) as producer:
+            await producer.send_many(levels(100))
+        async with Reader("orders", servers=servers, until_end=True, filter="level >= 90") as reader:
+            assert {message.body async for message in reader.messages()} == wanted
+        seen: set[bytes] = set()
+        async with Consumer("g", "orders", servers=servers, start="earliest", filter="level >= 90") as consumer:
+            with anyio.fail_after(20):
+                while len(seen) < len(wanted):
+                    seen |= {message.body for message in await consumer.poll(5)}
+            await consumer.commit()
+            with pytest.raises(InvalidRequest, match=r"level >= 90.*level >= 80"):
+                async with Consumer("g", "orders", servers=servers, filter="level >= 80"):
+                    pass
+            async with Consumer("g", "orders", servers=servers, filter="level >= 80", force=True) as other:
+                assert other.assignment
+        assert seen == wanted
+
+    run(test)
+
+
+def test_filters_and_strategies_are_the_same_in_blocking(real_cluster: Any) -> None:
+    servers = real_cluster.servers
+    with blocking.Producer(servers) as producer:
+        producer.send_many(levels(100))
+    with blocking.Reader("orders", servers=servers, until_end=True, filter="level < 5") as reader:
+        assert {message.body for message in reader.messages()} == {b"0", b"1", b"2", b"3", b"4"}
+        queue = reader.queues[0]
+    with blocking.Consumer("one", "orders", servers=servers, strategy="configured", queues=[queue]) as consumer:
+        assert consumer.assignment == (queue,)
+    with blocking.Consumer("g", "orders", servers=servers, start="earliest", filter="level = 7") as consumer:
+        assert [message.body for message in consumer.poll(20)] == [b"7"]
+        with (
+            pytest.raises(InvalidRequest, match="no filter"),
+            blocking.Consumer("g", "orders", servers=servers),
+        ):
+            pass

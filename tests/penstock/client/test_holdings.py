@@ -97,3 +97,9 @@ def test_lost_queues_are_fenced_by_name() -> None:
     fenced_if_lost("g", [])
     with pytest.raises(Fenced, match="this member of group g lost a, b before the commit"):
         fenced_if_lost("g", ["b", "a", "b"])
+
+
+def test_the_groups_filter_counts_for_all_queues_from_the_assignment_on() -> None:
+    holdings, _dropped = holding(a=1)
+    holdings.apply(Assignment(2, (QueueOffset("a:0", 1),), filter="x = 1"))
+    assert (holdings.filter, holdings.held["a:0"].filter) == ("x = 1", "x = 1")
