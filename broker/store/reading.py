@@ -16,7 +16,7 @@ import numpy as np
 
 from broker.store import bulk
 from broker.store.commit_log import CommitLog
-from broker.store.frames import is_good, queue_id_of, queue_offset_of, read_head, stored_ms_of
+from broker.store.frames import crc32c, is_good, queue_id_of, queue_offset_of, read_head, stored_ms_of
 from broker.store.index_chunk import ChunkFiles, KeyRuns
 from broker.store.key_index import KeyIndex, holds_key, key_hash
 from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Queue, QueueIndex
@@ -102,7 +102,7 @@ class Reading:
         if gathered.good is not None:
             entries, offsets = entries[gathered.good], offsets[gathered.good]
         body = b"".join([bulk.rows(entries, offsets), *gathered.frames])
-        return Pulled(len(entries), following, queue.min, queue.readable, body)
+        return Pulled(len(entries), following, queue.min, queue.readable, body, crc32c(body))
 
     def _choose_many(
         self, queue: Queue, offset: int, count_max: int, bytes_max: int, tags: frozenset[int]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound
-from penstock.protocol.message import decode_queue
+from penstock.protocol.batches import decode_queue
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.protocol.requests.topics import Bounds
@@ -87,7 +87,7 @@ class Position:
     def advance(self, pulled: Pulled, batch_max: int) -> list[Batch]:
         """Takes the answer to a pull from ``offset`` into account; its messages, ``batch_max`` in a batch at most."""
         begin, self.offset = self.offset, pulled.next
-        messages = decode_queue(pulled.count, pulled.body, self.queue)
+        messages = decode_queue(pulled.count, pulled.body, self.queue, pulled.checksum)
         after = pulled.next
         if self.stop_at > UNSET:
             after = min(after, self.stop_at)

@@ -59,9 +59,6 @@ ATTEMPTS_AT: Final = 72
 BODY_AT: Final = RECORD_HEAD.size
 RECORD_BYTES_MIN: Final = RECORD_HEAD.size + 4
 
-# size, magic, body crc, body length; the rest is passed over
-_CHECKED: Final = struct.Struct(">III72xI")
-
 # crc-32c of all that follows, magic, length of the whole frame, epoch, durable watermark at the time of the append
 FRAME_HEAD: Final = struct.Struct(">IIIIQ")
 FRAME_HEAD_BYTES: Final = FRAME_HEAD.size
@@ -404,36 +401,3 @@ def decode_batch(
             raise InvalidMessage("a pulled batch is shorter than its frames")
         yield offset, decode_message(view[frame_at + FRAME_HEAD_BYTES : frame_at + size], queue)
         frame_at += size
-
-
-def decode_queue(count: int, batch: bytes | memoryview, queue: MessageQueue) -> list[ReceivedMessage]:
-    """The messages of a batch that was pulled from a topic's queue. Raises ``InvalidMessage``."""
-    from fastcrc.crc32 import iso_hdlc as crc32  # not for Spark's executors, which have no need of this function
-
-    data = bytes(batch)
-    end = count * ENTRY.size
-    if end > len(data):
-        raise InvalidMessage("a pulled batch is shorter than its entries")
-    messages: list[ReceivedMessage] = []
-    unpack, size_min = _CHECKED.unpack_from, FRAME_HEAD_BYTES + RECORD_BYTES_MIN
-    for offset, _position, size, _tag in ENTRY.iter_unpack(data[:end]):
-        at = end + FRAME_HEAD_BYTES
-        end += size
-        if size < size_min or end > len(data):
-            raise InvalidMessage("a pulled batch is shorter than its frames")
-        length, magic, checksum, body_bytes = unpack(data, at)
-        body_at = at + BODY_AT
-        topic_at = body_at + body_bytes
-        if length != end - at or magic != RECORD_MAGIC or topic_at + 4 > end:
-            check_record(data[at:end])
-        body = data[body_at:topic_at]
-        properties_at = topic_at + 2 + (data[topic_at] << 8 | data[topic_at + 1])
-        if (
-            properties_at + 2 > end
-            or properties_at + 2 + (data[properties_at] << 8 | data[properties_at + 1]) != end
-            or not 2 < properties_at - topic_at <= TOPIC_BYTES_MAX + 2
-            or crc32(body) & 0x7FFFFFFF != checksum
-        ):
-            check_record(data[at:end])  # raises, but where properties are very long
-        messages.append(ReceivedMessage(queue, offset, body, data[at:body_at], data[topic_at:end]))
-    return messages

@@ -92,13 +92,15 @@ class AppendRuns(Request):
 class Pulled(Reply):
     """``count`` messages. ``body``: ``count`` entries (``message.ENTRY``), then their log frames, untouched, in that
     order. ``next`` is the offset to pull next: with tags or a filter it may pass entries that did not match.
-    ``min``/``end``: the bounds."""
+    ``min``/``end``: the bounds. ``checksum``: the CRC-32C of the body; 0 where the broker did not make one, of few
+    messages."""
 
     count: int
     next: int
     min: int
     end: int
     body: Bytes
+    checksum: int = 0
 
 
 @value

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store import bulk
+from broker.store.frames import crc32c
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import ENTRY20
 from broker.store.settings import StoreSettings
@@ -53,7 +54,8 @@ def test_bytes_are_those_of_the_careful_way(offset: int, again: bool) -> None:
     for _ in range(2):
         pulled = store.read("t:0", offset, 65_536, 150_000)
         assert pulled.count >= bulk.BULK_FROM
-        assert pulled == carefully(store, offset, pulled.count)
+        assert pulled.checksum == crc32c(bytes(pulled.body))
+        assert replace(pulled, checksum=0) == carefully(store, offset, pulled.count)
         assert len(pulled.body) - pulled.count * ENTRY.size <= 150_000
     assert len(bodies(store)) == 1000
 

@@ -31,7 +31,6 @@ from penstock.protocol.message import (
     decode_batch,
     decode_message,
     decode_properties,
-    decode_queue,
     encode_message,
     encode_properties,
     encode_record,
@@ -282,45 +281,6 @@ def test_a_pulled_batch_gives_the_offsets_of_the_pulled_queue() -> None:
         (102, b"three"),
     ]
     assert list(decode_batch(0, b"")) == []
-
-
-def batch_of(*records: bytes) -> bytes:
-    frames = [FRAME_HEAD.pack(0, module.FRAME_MAGIC, FRAME_HEAD_BYTES + len(one), 0, 0) + one for one in records]
-    return b"".join([*[ENTRY.pack(100 + at, 0, len(frame), 0) for at, frame in enumerate(frames)], *frames])
-
-
-IN_QUEUE = MessageQueue("b", "t", 0)
-
-
-def test_a_queues_batch_gives_the_messages_with_the_offsets_of_the_queue() -> None:
-    sent = [Message("t", b"one", key="k"), Message("t"), Message("t", b"x" * 999, properties={"p": "v" * 70_000})]
-    found = decode_queue(3, batch_of(*map(encode_message, sent)), IN_QUEUE)
-    assert [(one.queue, one.offset, one.body) for one in found] == [
-        (IN_QUEUE, 100 + at, one.body) for at, one in enumerate(sent)
-    ]
-    assert [(one.key, dict(one.properties)) for one in found] == [(one.key, dict(one.properties)) for one in sent]
-    assert decode_queue(0, b"", IN_QUEUE) == []
-
-
-@given(st.integers(0, 10_000), st.integers(0, 255))
-@settings(max_examples=examples(500))
-def test_a_changed_byte_of_a_queues_batch_is_refused_as_it_is_one_by_one(place: int, byte: int) -> None:
-    batch = bytearray(batch_of(*[encode_message(Message("t", b"body", key=f"k{at}")) for at in range(3)]))
-    batch[place % len(batch)] = byte
-    try:
-        wanted = [message.body for _, message in decode_batch(3, batch, IN_QUEUE)]
-    except InvalidMessage:
-        with pytest.raises(InvalidMessage):
-            decode_queue(3, batch, IN_QUEUE)
-    else:
-        assert [message.body for message in decode_queue(3, batch, IN_QUEUE)] == wanted
-
-
-@given(st.integers(0, 1 << 40), st.binary(max_size=600))
-@settings(max_examples=examples(200))
-def test_any_bytes_are_a_queues_batch_or_invalid_and_nothing_else(count: int, data: bytes) -> None:
-    with suppress(InvalidMessage):
-        decode_queue(count, data, IN_QUEUE)
 
 
 @given(st.integers(0, 1 << 40), st.binary(max_size=200))
