@@ -64,13 +64,14 @@ class Rig:
         boot_id: str = "",
         on_unsynced: OnUnsynced = lambda is_waited_for, is_whole: None,
         on_routes_changed: Callable[[], None] | None = None,
+        state: BrokerState | None = None,
         **settings: Any,
     ) -> None:
         self.disk = disk or SimDisk()
         self.clock = HandClock(set_ms, boot_id)
         self.clock.now = started_at
         self.settings = BrokerSettings(**{**SMALL, **settings})
-        self.state = BrokerState()
+        self.state = state or BrokerState()
         self.store: MessageStore = open_store(self.disk, self.settings.store(), self.state, self.clock.wall_ms())
         self.guard = GuardedClock(self.clock)
         self.times = compare(self.guard, self.store.last_ms, read_times(self.disk))
