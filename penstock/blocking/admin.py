@@ -39,6 +39,12 @@ class Admin:
         self._open = False
         self._routes.close()
 
+    def delete_topic(self, topic: str) -> dict[str, int]:
+        """Deletes a topic at all brokers, with its messages, retained messages and committed offsets: how many messages
+        were in it, by broker. Made again, its offsets go on where they ended. Raises ``TopicNotFound`` and
+        ``InvalidTopic``."""
+        return self._run(tasks.delete_topic(topic))
+
     def delayed(self) -> list[DelayedMessage]:
         """All delayed messages, in the order in which they are due."""
         return self._run(tasks.delayed())

@@ -66,6 +66,12 @@ class Admin:
         tasks, self._tasks, self._discovery = self._tasks, None, None
         await tasks.close()
 
+    async def delete_topic(self, topic: str) -> dict[str, int]:
+        """Deletes a topic at all brokers, with its messages, retained messages and committed offsets: how many messages
+        were in it, by broker. Made again, its offsets go on where they ended. Raises ``TopicNotFound`` and
+        ``InvalidTopic``."""
+        return await self._run(tasks.delete_topic(topic))
+
     async def delayed(self) -> list[DelayedMessage]:
         """All delayed messages, in the order in which they are due."""
         return await self._run(tasks.delayed())

@@ -1,4 +1,4 @@
-"""What administrators ask brokers: delayed messages, transactions, dead letters. Pure.
+"""What administrators ask brokers: topics, delayed messages, transactions, dead letters. Pure.
 
 Each task is a generator of questions. It yields an ``Ask`` (a request for one broker) or ``ALL_BROKERS`` and is sent
 the answer; ``Admin`` drives it, asynchronous or blocking.
@@ -25,7 +25,7 @@ from penstock.protocol.requests.messages import Append, Appended, BoundsReply, P
 from penstock.protocol.requests.request import Done, Reply, Request
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.timers import CancelTimer, ListTimers, TimersPage
-from penstock.protocol.requests.topics import ListTopics, TopicList
+from penstock.protocol.requests.topics import DeleteTopic, ListTopics, TopicDetail, TopicList
 from penstock.protocol.requests.transactions import (
     CheckHalf,
     EndHalves,
@@ -34,6 +34,7 @@ from penstock.protocol.requests.transactions import (
     HalvesPage,
     ListHalves,
 )
+from penstock.protocol.topic_names import topic_of
 from topicmap.queues import DEAD_LETTER_PREFIX, dead_letter_topic, readable
 
 PAGE: Final = 500
@@ -207,6 +208,21 @@ def check_transaction(broker: str, id: int) -> Task[None]:
 
 
 # ------------------------------------------------------------ dead letters
+
+
+def delete_topic(name: str) -> Task[dict[str, int]]:
+    """Deletes a topic at all brokers that have it: how many messages were in it, by broker. Raises ``TopicNotFound``,
+    and ``InvalidTopic`` for one of the system's."""
+    deleted: dict[str, int] = {}
+    for route in (yield ALL_BROKERS):
+        try:
+            was: TopicDetail = yield Ask(route.address, DeleteTopic(topic_of(name)), TopicDetail)
+        except TopicNotFound:
+            continue
+        deleted[route.broker] = sum([bound.end - bound.min for bound in was.bounds])
+    if not deleted:
+        raise TopicNotFound(f"there is no topic {name}", hint="`penstock topic list` shows all")
+    return deleted
 
 
 def dead_letters() -> Task[list[DeadLetters]]:

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from broker.kernel.fold import fact_record
 from broker.sessions.fold import holder
 from broker.settings import BrokerSettings
+from broker.store import label
+from broker.topics import fold
 from penstock.errors import (
     Busy,
     Fenced,
@@ -296,3 +299,16 @@ def test_both_lives_of_a_topic_may_be_in_one_chunk_of_the_index() -> None:
         assert rig.bodies("t:0", 3) == [b"new 0", b"new 1", b"new 2"]
         rig.store.close(rig.clock.wall_ms())
         rig = rig.restarted()
+
+
+def test_a_folder_of_an_older_format_is_taken_up_and_refused_to_older_brokers_from_then_on() -> None:
+    """An older broker would take a deletion for a topic without queues (format 1), so the format is 2."""
+    rig = Rig()
+    rig.store.append([fact_record(fold.TOPIC, ["t", 1, "disk"])], 1)  # as it was written then
+    rig.sync()
+    rig.disk.put(label.PATH, label.encode(label.Label(1, 0, "0.1.0")))
+    rig = rig.restarted()
+    found = label.read(rig.disk)
+    assert found is not None
+    assert found.format == label.FORMAT > 1
+    assert rig.ask(DeleteTopic("t")).queues == 1, "it was made by hand, for all that is known"

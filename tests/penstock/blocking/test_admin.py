@@ -31,3 +31,11 @@ def test_sleeping_messages_are_seen_and_decided(real_cluster: Any) -> None:
 def test_an_admin_that_is_not_open_says_so() -> None:
     with pytest.raises(InvalidRequest, match="with Admin"):
         Admin("127.0.0.1:1").delayed()
+
+
+def test_a_topic_is_deleted(real_cluster: Any) -> None:
+    kill(real_cluster.servers, b"1", b"2")
+    with Admin(real_cluster.servers) as admin:
+        assert admin.delete_topic("orders") == {"broker-a": 2}
+        with pytest.raises(TopicNotFound):
+            admin.delete_topic("orders")

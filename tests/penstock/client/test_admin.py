@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock import Admin
-from penstock.errors import HalfNotFound, InvalidRequest, OutcomeStands
+from penstock.errors import HalfNotFound, InvalidRequest, OutcomeStands, TopicNotFound
 from tests.penstock.admin_scene import begin, delay, kill
 
 
@@ -39,3 +39,18 @@ def test_an_admin_that_is_not_open_says_so(run: Callable[..., Any]) -> None:
             await Admin("127.0.0.1:1").delayed()
 
     run(unopened)
+
+
+def test_a_topic_is_deleted(run: Callable[..., Any], real_cluster: Any) -> None:
+    begin(real_cluster.servers, b"1")
+    kill(real_cluster.servers, b"2")
+
+    async def administer() -> None:
+        async with Admin(real_cluster.servers) as admin:
+            assert await admin.delete_topic("orders") == {"broker-a": 1}
+            with pytest.raises(TopicNotFound):
+                await admin.delete_topic("orders")
+            await admin.commit("", (await admin.transactions())[0].id)
+            assert await admin.delete_topic("orders") == {"broker-a": 1}, "what was on its way makes it again"
+
+    run(administer)
