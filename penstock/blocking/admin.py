@@ -9,8 +9,9 @@ from typing import TypeVar
 from penstock.blocking.routes import Routes
 from penstock.client import administration as tasks
 from penstock.client.administration import Ask, DeadLetter, DeadLetters, DelayedMessage, Redriven, Task, Transaction
+from penstock.client.arguments import check_seconds
 from penstock.client.completeness import check_whole
-from penstock.client.retry import TIMEOUT_S, check_seconds
+from penstock.client.retry import TIMEOUT_S
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.requests.transactions import COMMIT, ROLLBACK

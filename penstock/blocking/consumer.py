@@ -6,21 +6,24 @@ Heartbeats and rebalances happen inside ``poll``, ``commit`` and iteration: a pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from types import TracebackType
 
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.member import Member
-from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_since
+from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_at, offset_since
 from penstock.blocking.routes import Routes
+from penstock.client.arguments import Place, Start, check_queue, check_seconds, commit_of, queues_of, time_ms
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost
-from penstock.client.positions import Position, PullLimits, Start, check_queue, chosen_tags, not_held, place_offset
-from penstock.client.retry import TIMEOUT_S, BackOff, check_seconds, worth_another_try
+from penstock.client.positions import Position, PullLimits, chosen_tags, not_held
+from penstock.client.retry import TIMEOUT_S, BackOff, worth_another_try
+from penstock.client.subscription import LOOK_S, Subscription, Topics
 from penstock.client.terms import terms_of
-from penstock.errors import InvalidRequest, PenstockError
+from penstock.errors import InvalidRequest, NoRoute, PenstockError
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.received import MessageQueue, ReceivedMessage
-from penstock.protocol.topic_names import topics_of
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 
 
@@ -30,7 +33,7 @@ class Consumer:
     def __init__(
         self,
         group: str,
-        topics: str | Iterable[str],
+        topics: Topics,
         *,
         servers: str | Sequence[str] = SERVERS,
         start: Start = "latest",
@@ -47,7 +50,7 @@ class Consumer:
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
-        self.topics = topics_of(topics)
+        self._subscription = Subscription(topics, start)
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
         check_seconds("timeout_s", timeout_s)
@@ -58,13 +61,13 @@ class Consumer:
         limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
         self._pulls = Pulls(self._exchange, limits, self._clock, self._rng, is_member=True)
         terms = terms_of(filter, strategy, room, queues, force)
-        self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", start, session_s, terms)
+        self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", self._subscription, session_s, terms)
         self._members: dict[str, Member] = {}
         self._look_again = 0.0
         self._open = False
 
     def __enter__(self) -> Consumer:
-        """Joins the group. Raises ``NoRoute``, ``Unavailable`` or ``TimedOut`` after ``timeout_s``."""
+        """Joins the group. Raises ``Unavailable`` or ``TimedOut`` after ``timeout_s``."""
         try:
             self._repeat(self._find)
             self._repeat(self._join_all)
@@ -121,22 +124,55 @@ class Consumer:
         """The queues that this member reads just now, sorted."""
         return tuple(sorted(held.queue for member in self._members.values() for held in member.held.values()))
 
-    def commit(self) -> None:
-        """Stores how far messages were handed out, durably. Raises as ``penstock.Consumer.commit``."""
+    def commit(self, what: ReceivedMessage | Mapping[MessageQueue, int] | None = None) -> None:
+        """Stores, durably, how far the group has come. Args and errors are those of ``penstock.Consumer.commit``."""
         self._check_open()
+        if what is not None:
+            self._commit_places(commit_of(what), forward=isinstance(what, ReceivedMessage))
+            return
         for member in self._members.values():
             self._repeat(member.commit)
         fenced_if_lost(self._who.group, [queue for member in self._members.values() for queue in member.take_lost()])
 
-    def seek(self, queue: MessageQueue, place: int | Start) -> None:
-        """Goes on reading a held queue at an offset. Raises ``QueueNotFound`` and ``OffsetOutOfRange``."""
+    def _commit_places(self, places: Mapping[MessageQueue, int], *, forward: bool) -> None:
+        for member in self._members.values():
+            mine = {queue.name: offset for queue, offset in places.items() if queue.broker == member.broker}
+            if mine:
+                self._repeat(partial(member.commit, mine, forward=forward))
+        brokers = {member.broker for member in self._members.values()}
+        fenced_if_lost(self._who.group, [queue.name for queue in places if queue.broker not in brokers])
+
+    def pause(self, queues: MessageQueue | Iterable[MessageQueue]) -> None:
+        """Hands out nothing of these held queues until ``resume``. Raises ``QueueNotFound``."""
+        self._check_open()
+        for held in [self._find_held(queue)[1] for queue in queues_of(queues)]:
+            if not held.paused:
+                held.paused = True
+                held.rewind()
+
+    def resume(self, queues: MessageQueue | Iterable[MessageQueue]) -> None:
+        """Goes on with queues that are paused. Raises ``QueueNotFound``."""
+        self._check_open()
+        for held in [self._find_held(queue)[1] for queue in queues_of(queues)]:
+            held.paused = False
+
+    @property
+    def paused(self) -> tuple[MessageQueue, ...]:
+        """The held queues that are paused, sorted."""
+        held = [one for member in self._members.values() for one in member.held.values()]
+        return tuple(sorted(one.queue for one in held if one.paused))
+
+    def seek(self, queue: MessageQueue, place: Place) -> None:
+        """Goes on reading a held queue at an offset, at either end, or at a time (``datetime``). Raises
+        ``QueueNotFound`` and ``OffsetOutOfRange``."""
         self._check_open()
         member, held = self._find_held(queue)
-        held.begin(place_offset(bounds_of(member.link, [queue.name])[0], place))
+        held.begin(offset_at(member.link, queue.name, place))
 
-    def seek_time(self, stored_ms: int) -> None:
-        """Goes on reading all held queues with what was stored at or after a time (milliseconds since 1970)."""
+    def seek_time(self, stored: datetime | int) -> None:
+        """Goes on reading all held queues with what was stored at or after a time (also in milliseconds since 1970)."""
         self._check_open()
+        stored_ms = time_ms("stored", stored)
         for member in self._members.values():
             for held in member.held.values():
                 held.begin(offset_since(member.link, held.queue.name, stored_ms))
@@ -197,12 +233,15 @@ class Consumer:
 
     def _find(self) -> None:
         """Joins at brokers that are new to us, leaves out those that have none of the topics any more."""
-        topics: dict[str, list[str]] = {}
-        names: dict[str, str] = {}
-        for topic in self.topics:
-            for route in self._routes.topic(topic):
-                topics.setdefault(route.address, []).append(topic)
-                names[route.address] = route.broker
+        subscription = self._subscription
+        wanted = subscription.topics if subscription.pattern is None else subscription.chosen(self._routes.topics())
+        for topic in wanted:
+            try:
+                subscription.found(topic, self._routes.topic(topic))
+            except NoRoute as error:
+                subscription.missed(topic, error)
+        subscription.opened(self._clock.wall_ms())
+        topics, names = subscription.by_address(wanted)
         for address in self._members.keys() - topics.keys():
             self._members.pop(address).leave()
         for address, here in topics.items():
@@ -213,4 +252,4 @@ class Consumer:
                 self._members[address] = Member(
                     self._who, names[address], link, here, self._exchange, self._pulls, self._clock, self._rng
                 )
-        self._look_again = self._clock.monotonic() + REFRESH_S
+        self._look_again = self._clock.monotonic() + (LOOK_S if subscription.waits else REFRESH_S)

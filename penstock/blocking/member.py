@@ -7,12 +7,12 @@ it, is decided in penstock/client/holdings.py.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.link import BlockingLink
-from penstock.blocking.pulls import Pulls, bounds_of
-from penstock.client.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership, begin_unset
+from penstock.blocking.pulls import Pulls, bounds_of, offset_of
+from penstock.client.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership
 from penstock.client.positions import UNSET, Position
 from penstock.client.retry import BackOff
 from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound
@@ -152,16 +152,24 @@ class Member:
         """As in penstock/client/membership.py: beginning at the end is committed at once, so nobody begins later."""
         if not new:
             return
-        begin_unset(new, bounds_of(self.link, [position.queue.name for position in new]), self.who.start)
-        if self.who.start == "latest":
-            self._commit({position: position.offset for position in new})
+        begun: dict[Position, int] = {}
+        names = [position.queue.name for position in new]
+        for position, bounds in zip(new, bounds_of(self.link, names), strict=True):
+            position.begin(offset_of(self.link, bounds, self.who.subscription.start_of(position.queue.topic)))
+            if self.who.subscription.start == "latest":
+                begun[position] = position.offset
+        if begun:
+            self._commit(begun)
 
     # -- commits
 
-    def commit(self) -> None:
-        """Stores how far messages were handed out in the queues that are still held. Raises ``PenstockError``."""
+    def commit(self, offsets: Mapping[str, int] | None = None, *, forward: bool = False) -> None:
+        """As penstock/client/membership.py. Raises ``PenstockError``."""
         for _ in range(FENCED_MAX):
-            wanted = self._holdings.wanted()
+            if offsets is None:
+                wanted = self._holdings.wanted()
+            else:
+                wanted = self._holdings.chosen(self.who.group, offsets, forward=forward)
             if not wanted:
                 return
             try:

@@ -12,7 +12,8 @@ from typing import Final, overload
 
 from penstock.blocking.routes import Routes
 from penstock.client import sending
-from penstock.client.retry import TIMEOUT_S, BackOff, check_seconds
+from penstock.client.arguments import check_seconds
+from penstock.client.retry import TIMEOUT_S, BackOff
 from penstock.client.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Receipt, UniqueIds
 from penstock.errors import InvalidRequest, PenstockError, TimedOut, Unavailable
 from penstock.protocol.addresses import SERVERS

@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from functools import partial
 
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.link import BlockingLink
-from penstock.client.positions import Batch, Position, PullLimits
+from penstock.client.arguments import Beginning, Place, time_ms
+from penstock.client.positions import Batch, Position, PullLimits, place_offset
 from penstock.client.retry import BackOff
 from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.protocol.link import OnResult
@@ -93,7 +95,7 @@ class Pulls:
         due: dict[BlockingLink, list[tuple[Request, OnResult]]] = {}
         for position, link in self._links.items():
             busy = self._busy.get(position) == position.version
-            if busy or position.finished or now < self._not_before.get(position, 0.0):
+            if busy or position.paused or position.finished or now < self._not_before.get(position, 0.0):
                 continue
             self._busy[position] = position.version
             on_result = partial(self._arrived, position, position.version)
@@ -140,6 +142,20 @@ class Pulls:
 def bounds_of(link: BlockingLink, queues: Iterable[str]) -> tuple[Bounds, ...]:
     """Where queues begin and end, in the order asked."""
     return link.ask(QueryBounds(tuple(queues)), BoundsReply).bounds
+
+
+def offset_at(link: BlockingLink, queue: str, place: Place) -> int:
+    """The offset that a person means by a place. Raises ``OffsetOutOfRange``."""
+    if isinstance(place, datetime):
+        return offset_since(link, queue, time_ms("a place", place))
+    return place_offset(bounds_of(link, [queue])[0], place)
+
+
+def offset_of(link: BlockingLink, bounds: Bounds, start: Beginning) -> int:
+    """Where reading begins in a queue with these bounds."""
+    if isinstance(start, int):
+        return offset_since(link, bounds.queue, start)
+    return place_offset(bounds, start)
 
 
 def offset_since(link: BlockingLink, queue: str, stored_ms: int) -> int:

@@ -6,21 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 
 from penstock.blocking.exchange import Exchange
-from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_since
+from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_at, offset_of
 from penstock.blocking.routes import Routes
+from penstock.client.arguments import Place, Start, beginning_of, check_queue, check_seconds
 from penstock.client.completeness import brokers_to_read
-from penstock.client.positions import (
-    UNSET,
-    Position,
-    PullLimits,
-    Start,
-    check_queue,
-    check_start,
-    chosen_tags,
-    not_read,
-    place_offset,
-)
-from penstock.client.retry import TIMEOUT_S, check_seconds
+from penstock.client.positions import UNSET, Position, PullLimits, chosen_tags, not_read
+from penstock.client.retry import TIMEOUT_S
 from penstock.client.terms import check_filter
 from penstock.errors import InvalidRequest
 from penstock.protocol.addresses import SERVERS
@@ -42,7 +33,6 @@ class Reader:
         servers: str | Sequence[str] = SERVERS,
         start: Start = "earliest",
         until_end: bool = False,
-        since_ms: int | None = None,
         tags: str | Iterable[str] = (),
         filter: str = "",
         batch_max: int = 500,
@@ -52,14 +42,12 @@ class Reader:
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
-        check_start(start)
         check_seconds("timeout_s", timeout_s)
         self.topic = topic_of(topic)
         self._queues = None if queues is None else sorted(set(queues))
-        self._start: Start = start
+        self._start = beginning_of(start)
         self._until_end = until_end
         self._allow_incomplete = allow_incomplete
-        self._since_ms = since_ms
         self._routes = Routes(servers, timeout_s)
         limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags), check_filter(filter))
         self._pulls = Pulls(Exchange(), limits, clock or RealClock(), rng or new_rng())
@@ -121,13 +109,16 @@ class Reader:
             found[position.queue] = bounds_of(self._routes.link(address), [position.queue.name])[0]
         return found
 
-    def seek(self, queue: MessageQueue, place: int | Start) -> None:
-        """Goes on reading a queue at an offset. Raises ``QueueNotFound`` and ``OffsetOutOfRange``."""
+    def seek(self, queue: MessageQueue, place: Place) -> None:
+        """Goes on reading a queue at an offset, at either end, or at a time (``datetime``).
+
+        Raises ``QueueNotFound`` and ``OffsetOutOfRange``.
+        """
         self._check_open()
         check_queue(queue)
         for position, address in self._positions.items():
             if position.queue == queue:
-                position.begin(place_offset(bounds_of(self._routes.link(address), [queue.name])[0], place))
+                position.begin(offset_at(self._routes.link(address), queue.name, place))
                 return
         raise not_read(queue)
 
@@ -143,9 +134,6 @@ class Reader:
                 position = Position(
                     queue_named(route.broker, bound.queue), stop_at=bound.end if self._until_end else UNSET
                 )
-                if self._since_ms is not None:
-                    position.begin(offset_since(link, bound.queue, self._since_ms))
-                else:
-                    position.begin(place_offset(bound, self._start))
+                position.begin(offset_of(link, bound, self._start))
                 self._positions[position] = route.address
                 self._pulls.add(position, link)

@@ -9,7 +9,7 @@ import click
 
 from penstock.blocking import Consumer, Reader
 from penstock.cli.display import body_text, incomplete_option, json_option, line_text, print_json, shown
-from penstock.client.positions import Start
+from penstock.client.arguments import Start
 from penstock.protocol.received import ReceivedMessage
 
 

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 from penstock.client import administration as tasks
 from penstock.client.administration import Ask, DeadLetter, DeadLetters, DelayedMessage, Redriven, Task, Transaction
+from penstock.client.arguments import check_seconds
 from penstock.client.completeness import check_whole
 from penstock.client.discovery import Discovery
-from penstock.client.retry import TIMEOUT_S, check_seconds
+from penstock.client.retry import TIMEOUT_S
 from penstock.client.task_scope import TaskScope
 from penstock.client.wire_link import WireLinks, ask
 from penstock.errors import InvalidRequest, PenstockError

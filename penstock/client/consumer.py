@@ -8,25 +8,28 @@ the group.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from types import TracebackType
 
 import anyio
 
+from penstock.client.arguments import Place, Start, check_queue, check_seconds, commit_of, queues_of, time_ms
 from penstock.client.discovery import Discovery
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost
 from penstock.client.membership import Member
-from penstock.client.positions import PullLimits, Start, check_queue, chosen_tags, not_held
+from penstock.client.positions import PullLimits, chosen_tags, not_held
 from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
-from penstock.client.retry import TIMEOUT_S, BackOff, check_seconds, worth_another_try
+from penstock.client.retry import TIMEOUT_S, BackOff, worth_another_try
+from penstock.client.subscription import LOOK_S, Subscription, Topics
 from penstock.client.task_scope import TaskScope
 from penstock.client.terms import terms_of
 from penstock.client.wire_link import WireLinks
-from penstock.errors import InvalidRequest, PenstockError, TimedOut
+from penstock.errors import InvalidRequest, NoRoute, PenstockError, TimedOut
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.link import Links
 from penstock.protocol.received import MessageQueue, ReceivedMessage
-from penstock.protocol.topic_names import topics_of
 from penstock.world import Clock, RealClock, Rng, new_rng
 
 
@@ -37,9 +40,11 @@ class Consumer:
 
     Args:
         group: name of the group; its members share the queues.
-        topics: what to read, named as in ``Message``; all members should name the same.
+        topics: what to read, named as in ``Message``, or a pattern (``re.compile``) of whole names, which also finds
+            topics that are made later; all members should say the same. A topic that is not there yet is waited for.
         servers: name servers, ``"host:port,host:port"`` or a list.
-        start: where to begin in queues of which the group never committed an offset.
+        start: where to begin in queues of which the group never committed an offset: ``"latest"``, ``"earliest"`` or a
+            time.
         tags: only messages with one of these tags, or with this one.
         filter: only messages that this selector wants, in SQL-92's words over their properties. It is the group's: the
             same for all members.
@@ -58,7 +63,7 @@ class Consumer:
     def __init__(
         self,
         group: str,
-        topics: str | Iterable[str],
+        topics: Topics,
         *,
         servers: str | Sequence[str] = SERVERS,
         start: Start = "latest",
@@ -76,7 +81,7 @@ class Consumer:
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
-        self.topics = topics_of(topics)
+        self._subscription = Subscription(topics, start)
         self._servers = servers
         self._links = links
         self._clock = clock or RealClock()
@@ -86,7 +91,7 @@ class Consumer:
         self._timeout_s = timeout_s
         self._back_off = BackOff()
         terms = terms_of(filter, strategy, room, queues, force)
-        self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", start, session_s, terms)
+        self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", self._subscription, session_s, terms)
         self._members: dict[str, Member] = {}
         self._wires = TaskScope()
         self._tasks = TaskScope()
@@ -94,7 +99,7 @@ class Consumer:
         self._opened: tuple[Discovery, Intake] | None = None
 
     async def __aenter__(self) -> Consumer:
-        """Joins the group. Raises ``NoRoute``, ``Unavailable`` or ``TimedOut`` after ``timeout_s``."""
+        """Joins the group. Raises ``Unavailable`` or ``TimedOut`` after ``timeout_s``."""
         await self._wires.open()
         await self._tasks.open()
         try:
@@ -157,8 +162,12 @@ class Consumer:
         """The queues that this member reads just now, sorted."""
         return tuple(sorted(held.queue for held in self._held()))
 
-    async def commit(self) -> None:
-        """Stores how far messages were handed out, durably.
+    async def commit(self, what: ReceivedMessage | Mapping[MessageQueue, int] | None = None) -> None:
+        """Stores, durably, how far the group has come.
+
+        Args:
+            what: a message: it and all before it in its queue are done, and what was committed behind it stays so; or
+                the next offset to read of each queue, also one further back; if left out, all that was handed out.
 
         Raises:
             Fenced: queues were taken away with messages handed out and not committed; their new holder gets those
@@ -166,13 +175,43 @@ class Consumer:
             PenstockError: nothing can be said about the commit; doing it again is safe.
         """
         self._intake()
+        if what is not None:
+            await self._commit_places(commit_of(what), forward=isinstance(what, ReceivedMessage))
+            return
         async with self._committing:
             for member in list(self._members.values()):
                 await self._repeat(member.commit)
         fenced_if_lost(self._who.group, [queue for member in self._members.values() for queue in member.take_lost()])
 
-    async def seek(self, queue: MessageQueue, place: int | Start) -> None:
-        """Goes on reading a held queue at an offset.
+    async def _commit_places(self, places: Mapping[MessageQueue, int], *, forward: bool) -> None:
+        async with self._committing:
+            for member in list(self._members.values()):
+                mine = {queue.name: offset for queue, offset in places.items() if queue.broker == member.broker}
+                if mine:
+                    await self._repeat(partial(member.commit, mine, forward=forward))
+        brokers = {member.broker for member in self._members.values()}
+        fenced_if_lost(self._who.group, [queue.name for queue in places if queue.broker not in brokers])
+
+    def pause(self, queues: MessageQueue | Iterable[MessageQueue]) -> None:
+        """Hands out nothing of these held queues, and reads nothing ahead, until ``resume``. A member to which one goes
+        reads it. Raises ``QueueNotFound``."""
+        self._intake()
+        for held in [self._find_held(queue) for queue in queues_of(queues)]:
+            held.pause()
+
+    def resume(self, queues: MessageQueue | Iterable[MessageQueue]) -> None:
+        """Goes on with queues that are paused. Raises ``QueueNotFound``."""
+        self._intake()
+        for held in [self._find_held(queue) for queue in queues_of(queues)]:
+            held.resume()
+
+    @property
+    def paused(self) -> tuple[MessageQueue, ...]:
+        """The held queues that are paused, sorted."""
+        return tuple(sorted(held.queue for held in self._held() if held.paused))
+
+    async def seek(self, queue: MessageQueue, place: Place) -> None:
+        """Goes on reading a held queue at an offset, at either end, or at a time (``datetime``).
 
         Raises ``QueueNotFound`` where this member does not hold it and ``OffsetOutOfRange``.
         """
@@ -180,9 +219,10 @@ class Consumer:
         held = self._find_held(queue)
         held.begin(await offset_at(held.link, queue.name, place))
 
-    async def seek_time(self, stored_ms: int) -> None:
-        """Goes on reading all held queues with what was stored at or after a time (milliseconds since 1970)."""
+    async def seek_time(self, stored: datetime | int) -> None:
+        """Goes on reading all held queues with what was stored at or after a time (also in milliseconds since 1970)."""
         self._intake()
+        stored_ms = time_ms("stored", stored)
         for held in self._held():
             held.begin(await offset_since(held.link, held.queue.name, stored_ms))
 
@@ -237,7 +277,7 @@ class Consumer:
 
     async def _keep_finding(self) -> None:
         while True:
-            await anyio.sleep(REFRESH_S)
+            await anyio.sleep(LOOK_S if self._subscription.waits else REFRESH_S)
             try:
                 await self._find()
             except PenstockError:
@@ -247,12 +287,15 @@ class Consumer:
         """Joins at brokers that are new to us, leaves out those that have none of the topics any more."""
         assert self._opened is not None
         discovery, intake = self._opened
-        topics: dict[str, list[str]] = {}
-        names: dict[str, str] = {}
-        for topic in self.topics:
-            for route in await discovery.brokers(topic):
-                topics.setdefault(route.address, []).append(topic)
-                names[route.address] = route.broker
+        subscription = self._subscription
+        wanted = subscription.topics if subscription.pattern is None else subscription.chosen(await discovery.topics())
+        for topic in wanted:
+            try:
+                subscription.found(topic, await discovery.brokers(topic))
+            except NoRoute as error:
+                subscription.missed(topic, error)
+        subscription.opened(self._clock.wall_ms())
+        topics, names = subscription.by_address(wanted)
         for address in self._members.keys() - topics.keys():
             await self._members.pop(address).leave()
         for address, here in topics.items():

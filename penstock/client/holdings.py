@@ -7,16 +7,16 @@ offset than ours, somebody else held the queue meanwhile: reading begins anew at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from penstock.client.positions import UNSET, Position, Start, check_start, place_offset
-from penstock.client.retry import check_seconds
+from penstock.client.arguments import check_seconds, check_text
+from penstock.client.positions import UNSET, Position
+from penstock.client.subscription import Subscription
 from penstock.client.terms import NO_TERMS, Terms
 from penstock.errors import Fenced
 from penstock.protocol.requests.groups import Assignment, QueueOffset
-from penstock.protocol.requests.topics import Bounds
 
 SESSION_S: Final = 30.0
 """How long a member that falls silent keeps its queues."""
@@ -36,13 +36,13 @@ class Membership:
 
     group: str
     member: str
-    start: Start
+    subscription: Subscription
     session_s: float
     terms: Terms = NO_TERMS
 
     def __post_init__(self) -> None:
-        check_start(self.start)
-        check_seconds("session_s", self.session_s)
+        check_text("group", self.group, hint="the group comes first: Consumer(group, topics)")
+        check_seconds("session_s", self.session_s, at_least=1)
 
     @property
     def watch_s(self) -> float:
@@ -98,6 +98,16 @@ class Holdings(Generic[P]):
         """What a commit would store now."""
         return {one: one.handed_out for one in self.held.values() if one.handed_out not in (UNSET, one.committed)}
 
+    def chosen(self, group: str, offsets: Mapping[str, int], *, forward: bool) -> dict[P, int]:
+        """What a commit of these offsets would store now; with ``forward`` none that is covered already. Raises
+        ``Fenced`` where a queue is not held."""
+        foreign = offsets.keys() - self.held.keys()
+        if foreign:
+            self._lost = [queue for queue in self._lost if queue not in foreign]
+            fenced_if_lost(group, foreign)
+        wanted = {self.held[queue]: offset for queue, offset in offsets.items()}
+        return {one: offset for one, offset in wanted.items() if not (forward and offset <= one.covered)}
+
     def storing(self, wanted: dict[P, int]) -> tuple[QueueOffset, ...]:
         """These offsets are on their way; ends with ``stored`` or ``not_stored``."""
         self._storing |= wanted.keys()
@@ -108,18 +118,12 @@ class Holdings(Generic[P]):
     def stored(self, wanted: dict[P, int]) -> None:
         self._storing -= wanted.keys()
         for position, offset in wanted.items():
-            position.committed = offset
+            position.committed = position.covered = offset
 
     def not_stored(self, wanted: dict[P, int]) -> None:
         """The commit failed, or nothing is known: what was dropped meanwhile is lost."""
         self._storing -= wanted.keys()
         self._lost += [position.queue.name for position in wanted if not position.live]
-
-
-def begin_unset(positions: Iterable[Position], bounds: Iterable[Bounds], start: Start) -> None:
-    """Where to begin in queues of which the group never committed an offset."""
-    for position, bound in zip(positions, bounds, strict=True):
-        position.begin(place_offset(bound, start))
 
 
 def fenced_if_lost(group: str, lost: Iterable[str]) -> None:

@@ -7,13 +7,13 @@ means, and what is lost by it, is decided in penstock/client/holdings.py; this m
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import anyio
 
-from penstock.client.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership, begin_unset
+from penstock.client.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership
 from penstock.client.positions import UNSET
-from penstock.client.pulling import Held, Intake, bounds_of
+from penstock.client.pulling import Held, Intake, bounds_of, offset_of
 from penstock.client.retry import BackOff
 from penstock.client.wire_link import ask, call
 from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound
@@ -142,16 +142,24 @@ class Member:
         """
         if not new:
             return
-        begin_unset(new, await bounds_of(self._link, [held.queue.name for held in new]), self.who.start)
-        if self.who.start == "latest":
-            await self._commit({held: held.offset for held in new})
+        begun: dict[Held, int] = {}
+        for held, bounds in zip(new, await bounds_of(self._link, [held.queue.name for held in new]), strict=True):
+            held.begin(await offset_of(self._link, bounds, self.who.subscription.start_of(held.queue.topic)))
+            if self.who.subscription.start == "latest":
+                begun[held] = held.offset
+        if begun:
+            await self._commit(begun)
 
     # -- commits
 
-    async def commit(self) -> None:
-        """Stores how far messages were handed out in the queues that are still held. Raises ``PenstockError``."""
+    async def commit(self, offsets: Mapping[str, int] | None = None, *, forward: bool = False) -> None:
+        """Stores how far messages were handed out in the queues that are still held, or these offsets; with ``forward``
+        none that is covered already. Raises ``PenstockError``."""
         for _ in range(FENCED_MAX):
-            wanted = self._holdings.wanted()
+            if offsets is None:
+                wanted = self._holdings.wanted()
+            else:
+                wanted = self._holdings.chosen(self.who.group, offsets, forward=forward)
             if not wanted:
                 return
             try:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
+from penstock.client.arguments import Place
 from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound
 from penstock.protocol.batches import decode_queue
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.protocol.requests.topics import Bounds
-
-Start = Literal["earliest", "latest"]
-"""Where reading begins in a queue without a committed offset."""
 
 UNSET: Final = -1
 PULL_WAIT_S: Final = 15.0
@@ -56,7 +54,9 @@ class Position:
         committing: what was last sent to be stored.
         stop_at: the first offset that is not wanted any more, ``UNSET`` for none.
         filter: the group's, if it has one.
-        version: goes up with every ``begin``.
+        covered: up to where the program has committed since reading began: a commit of an earlier message is no news.
+        version: goes up with every ``begin`` and ``rewind``.
+        paused: nothing is pulled or handed out.
     """
 
     queue: MessageQueue
@@ -67,12 +67,19 @@ class Position:
     committing: int = UNSET
     stop_at: int = UNSET
     filter: str = ""
+    covered: int = UNSET
     version: int = 0
     live: bool = True
+    paused: bool = False
 
     def begin(self, offset: int) -> None:
         """Reading goes on from here; what was pulled so far is void."""
-        self.offset = self.begun = self.handed_out = offset
+        self.offset = self.begun = self.handed_out = self.covered = offset
+        self.version += 1
+
+    def rewind(self) -> None:
+        """What was pulled and not handed out is void: it is pulled again."""
+        self.offset = self.handed_out
         self.version += 1
 
     @property
@@ -138,12 +145,6 @@ def chosen_tags(tags: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(tags) if not isinstance(tags, str) else (tags,) if tags else ()
 
 
-def check_queue(queue: object) -> None:
-    """Raises ``InvalidRequest`` unless a program gave a queue."""
-    if not isinstance(queue, MessageQueue):
-        raise InvalidRequest(f"a queue is a MessageQueue, not {queue!r}", hint="received messages and receipts have it")
-
-
 def not_held(queue: MessageQueue) -> QueueNotFound:
     """The error for a queue that a member is told to use and does not hold."""
     return QueueNotFound(f"this member does not hold {queue}", hint="`assignment` tells what it holds")
@@ -154,20 +155,15 @@ def not_read(queue: MessageQueue) -> QueueNotFound:
     return QueueNotFound(f"{queue} is not read here", hint="`queues` tells what is")
 
 
-def check_start(start: object) -> None:
-    """Raises ``InvalidRequest`` unless reading can begin there."""
-    if start not in ("earliest", "latest"):
-        raise InvalidRequest(f"start is 'earliest' or 'latest', not {start!r}", hint="`seek` goes to an offset")
-
-
-def place_offset(bounds: Bounds, place: int | Start) -> int:
-    """The offset that a person means: a number, the first or the end. Raises ``OffsetOutOfRange``."""
+def place_offset(bounds: Bounds, place: Place) -> int:
+    """The offset that a person means: a number, the first or the end. A time is no offset: the broker finds it. Raises
+    ``OffsetOutOfRange``."""
     if place == "earliest":
         return bounds.min
     if place == "latest":
         return bounds.end
-    if not isinstance(place, int):
-        raise InvalidRequest(f"an offset is a number, 'earliest' or 'latest', not {place!r}")
+    if isinstance(place, bool) or not isinstance(place, int):
+        raise InvalidRequest(f"a place is an offset, 'earliest', 'latest' or a datetime, not {place!r}")
     if not bounds.min <= place <= bounds.end:
         raise OffsetOutOfRange(f"{bounds.queue} has offsets {bounds.min} to {bounds.end}, not {place}")
     return place

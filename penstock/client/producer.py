@@ -16,8 +16,9 @@ import anyio
 import anyio.lowlevel
 
 from penstock.client import sending
+from penstock.client.arguments import check_seconds
 from penstock.client.discovery import Discovery
-from penstock.client.retry import TIMEOUT_S, BackOff, check_seconds
+from penstock.client.retry import TIMEOUT_S, BackOff
 from penstock.client.sending import AVOID_S, Outgoing, Receipt, UniqueIds
 from penstock.client.task_scope import TaskScope
 from penstock.client.wire_link import WireLinks

@@ -12,10 +12,12 @@ import logging
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import anyio
 
-from penstock.client.positions import UNSET, Batch, Position, PullLimits, Start, place_offset
+from penstock.client.arguments import Beginning, Place, time_ms
+from penstock.client.positions import UNSET, Batch, Position, PullLimits, place_offset
 from penstock.client.retry import BackOff
 from penstock.client.task_scope import TaskScope
 from penstock.client.wire_link import ask
@@ -31,16 +33,30 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Held(Position):
-    """A position that a task pulls from: ``taken`` is set when the first batch of its last pull was taken."""
+    """A position that a task pulls from: ``taken`` is set when the first batch of its last pull was taken, ``resumed``
+    when it is paused no more."""
 
     link: Link
     taken: anyio.Event = field(default_factory=anyio.Event)
+    resumed: anyio.Event = field(default_factory=anyio.Event)
     scope: anyio.CancelScope | None = None
 
     def begin(self, offset: int) -> None:
         Position.begin(self, offset)
         if self.scope is not None:
             self.scope.cancel()
+
+    def pause(self) -> None:
+        """Nothing is pulled or handed out until ``resume``."""
+        if not self.paused:
+            self.paused, self.resumed = True, anyio.Event()
+            self.rewind()
+            if self.scope is not None:
+                self.scope.cancel()
+
+    def resume(self) -> None:
+        self.paused = False
+        self.resumed.set()
 
 
 class Intake:
@@ -128,6 +144,8 @@ class Intake:
         self._changed.set()
 
     async def _pull_once(self, held: Held) -> None:
+        if held.paused:
+            await held.resumed.wait()
         version = held.version
         try:
             pulled = await ask(held.link, self._limits.pull(held, len(self._held)), Pulled)
@@ -151,9 +169,18 @@ async def bounds_of(link: Link, queues: Iterable[str]) -> tuple[Bounds, ...]:
     return (await ask(link, QueryBounds(tuple(queues)), BoundsReply)).bounds
 
 
-async def offset_at(link: Link, queue: str, place: int | Start) -> int:
+async def offset_at(link: Link, queue: str, place: Place) -> int:
     """The offset that a person means by a place. Raises ``OffsetOutOfRange``."""
+    if isinstance(place, datetime):
+        return await offset_since(link, queue, time_ms("a place", place))
     return place_offset((await bounds_of(link, [queue]))[0], place)
+
+
+async def offset_of(link: Link, bounds: Bounds, start: Beginning) -> int:
+    """Where reading begins in a queue with these bounds."""
+    if isinstance(start, int):
+        return await offset_since(link, bounds.queue, start)
+    return place_offset(bounds, start)
 
 
 async def offset_since(link: Link, queue: str, stored_ms: int) -> int:

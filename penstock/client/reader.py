@@ -7,20 +7,12 @@ from types import TracebackType
 
 import anyio
 
+from penstock.client.arguments import Place, Start, beginning_of, check_queue, check_seconds
 from penstock.client.completeness import brokers_to_read
 from penstock.client.discovery import Discovery
-from penstock.client.positions import (
-    UNSET,
-    PullLimits,
-    Start,
-    check_queue,
-    check_start,
-    chosen_tags,
-    not_read,
-    place_offset,
-)
-from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
-from penstock.client.retry import TIMEOUT_S, check_seconds
+from penstock.client.positions import UNSET, PullLimits, chosen_tags, not_read
+from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_of
+from penstock.client.retry import TIMEOUT_S
 from penstock.client.task_scope import TaskScope
 from penstock.client.terms import check_filter
 from penstock.client.wire_link import WireLinks
@@ -41,9 +33,8 @@ class Reader:
         topic: what to read, named as in ``Message``.
         queues: numbers of the queues to read, at every broker; all of them if left out.
         servers: name servers, ``"host:port,host:port"`` or a list.
-        start: where to begin: the first message or only new ones.
+        start: where to begin: at the first message, with new ones, or with what was stored at or after a time.
         until_end: iterate to the end that each queue has now, and stop there.
-        since_ms: begin with what was stored at or after this time instead.
         tags: only messages with one of these tags, or with this one.
         filter: only messages that this selector wants, in SQL-92's words over their properties.
         timeout_s: deadline of entering the block.
@@ -58,7 +49,6 @@ class Reader:
         servers: str | Sequence[str] = SERVERS,
         start: Start = "earliest",
         until_end: bool = False,
-        since_ms: int | None = None,
         tags: str | Iterable[str] = (),
         filter: str = "",
         batch_max: int = 500,
@@ -69,15 +59,13 @@ class Reader:
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
-        check_start(start)
         check_seconds("timeout_s", timeout_s)
         self.topic = topic_of(topic)
         self._queues = None if queues is None else sorted(set(queues))
         self._servers = servers
-        self._start: Start = start
+        self._start = beginning_of(start)
         self._until_end = until_end
         self._allow_incomplete = allow_incomplete
-        self._since_ms = since_ms
         self._limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags), check_filter(filter))
         self._timeout_s = timeout_s
         self._links = links
@@ -142,8 +130,11 @@ class Reader:
             found[held.queue] = (await bounds_of(held.link, [held.queue.name]))[0]
         return found
 
-    async def seek(self, queue: MessageQueue, place: int | Start) -> None:
-        """Goes on reading a queue at an offset. Raises ``QueueNotFound`` and ``OffsetOutOfRange``."""
+    async def seek(self, queue: MessageQueue, place: Place) -> None:
+        """Goes on reading a queue at an offset, at either end, or at a time (``datetime``).
+
+        Raises ``QueueNotFound`` and ``OffsetOutOfRange``.
+        """
         self._opened()
         check_queue(queue)
         for held in self._held:
@@ -168,8 +159,5 @@ class Reader:
 
     async def _begin(self, queue: MessageQueue, link: Link, bound: Bounds) -> Held:
         held = Held(queue=queue, link=link, stop_at=bound.end if self._until_end else UNSET)
-        if self._since_ms is not None:
-            held.begin(await offset_since(link, queue.name, self._since_ms))
-        else:
-            held.begin(place_offset(bound, self._start))
+        held.begin(await offset_of(link, bound, self._start))
         return held

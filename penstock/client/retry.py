@@ -6,12 +6,10 @@ server do not come back together.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Final
 
-from penstock.errors import InvalidRequest, PenstockError
+from penstock.errors import PenstockError
 from penstock.protocol.requests.request import Request
 from penstock.world import Rng
 
@@ -38,12 +36,6 @@ def patience_s(request: Request, timeout_s: float | None, default_s: float = TIM
         return timeout_s
     wait_s: float = getattr(request, "wait_s", 0.0)
     return default_s + wait_s
-
-
-def check_seconds(name: str, given: object) -> None:
-    """Raises ``InvalidRequest`` unless a program gave a number."""
-    if not isinstance(given, Real) or math.isnan(given):
-        raise InvalidRequest(f"{name} is a number of seconds, not {given!r}")
 
 
 def worth_another_try(error: PenstockError, now: float, deadline: float) -> bool:

@@ -14,6 +14,7 @@ from penstock.blocking.member import Member
 from penstock.blocking.pulls import Pulls
 from penstock.client.holdings import Membership
 from penstock.client.positions import PullLimits
+from penstock.client.subscription import Subscription
 from penstock.errors import InvalidTopic
 from penstock.protocol.requests.groups import JoinGroup, WatchGroup
 from tests.penstock.hand_clock import HandClock
@@ -31,7 +32,7 @@ def member(broker: SmallBroker, clock: HandClock) -> tuple[Member, Exchange, Blo
     rng, exchange = random.Random(1), Exchange()
     pulls = Pulls(exchange, PullLimits(), clock, rng)
     link = BlockingLink(broker.route.address)
-    who = Membership("g", "m", "earliest", 30.0)
+    who = Membership("g", "m", Subscription("t", "earliest"), 30.0)
     return Member(who, "b", link, ["t"], exchange, pulls, clock, rng), exchange, link
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
@@ -15,7 +17,6 @@ from penstock.errors import (
     Fenced,
     InvalidRequest,
     InvalidTopic,
-    NoRoute,
     OffsetOutOfRange,
     PenstockError,
     QueueNotFound,
@@ -425,10 +426,143 @@ async def test_a_broker_that_fails_for_a_while_is_read_again_afterwards() -> Non
         await c.commit()
 
 
-async def test_an_unknown_topic_is_an_error_after_the_deadline() -> None:
-    with pytest.raises(NoRoute):
-        async with consumer(SmallCluster(), timeout_s=0.05):
-            pass
+async def test_a_topic_that_is_not_there_is_waited_for_told_once_and_read_from_its_beginning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = SmallCluster()
+    async with consumer(cluster, clock=VirtualClock(), start="latest") as c:
+        assert c.assignment == ()
+        await trio.sleep(30)
+        cluster.brokers[0].create("orders")
+        put(cluster.brokers[0], b"first")
+        assert await bodies(c, 1) == [b"first"]
+        await c.commit()
+    assert committed(cluster) == {"orders:0": 1}
+    told = [record.getMessage() for record in caplog.records if "waiting" in record.getMessage()]
+    assert told == ["no live broker has topic 'orders'; waiting for it"]
+
+
+async def test_a_pattern_finds_topics_that_match_now_and_later_but_none_of_the_systems() -> None:
+    cluster = SmallCluster(topics=["plant-a", "my-plant-a", "%DLQ%plant-g", "%24SYS"])
+    async with Consumer(
+        "g", re.compile("plant-.*|%.*"), servers=SmallCluster.SERVERS, links=cluster, clock=VirtualClock()
+    ) as c:
+        assert {queue.topic for queue in c.assignment} == {"plant-a"}
+        cluster.brokers[0].create("plant-b")
+        await trio.sleep(40)
+        assert {queue.topic for queue in c.assignment} == {"plant-a", "plant-b"}
+
+
+async def test_a_pattern_that_nothing_matches_yet_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = SmallCluster(topics=["other"])
+    async with Consumer(
+        "g", re.compile("orders"), servers=SmallCluster.SERVERS, links=cluster, clock=VirtualClock()
+    ) as c:
+        await trio.sleep(20)
+        cluster.brokers[0].create("orders")
+        put(cluster.brokers[0], b"x")
+        assert await bodies(c, 1) == [b"x"]
+    assert [one.getMessage() for one in caplog.records] == ["no topic matches 'orders'; waiting for one"]
+
+
+def test_reading_begins_at_a_time_where_nothing_was_committed(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    for at in range(5):
+        cluster.brokers[0].now_ms = 1_700_000_000_000 + at
+        put(cluster.brokers[0], str(at).encode())
+    when = datetime.fromtimestamp(1_700_000_000, UTC) + timedelta(milliseconds=2)
+
+    async def test() -> None:
+        for start in (1_700_000_000_002, when):
+            async with consumer(cluster, start=start) as c:
+                assert await bodies(c, 3) == numbered(3, 2)
+                await c.seek(QUEUE, when + timedelta(milliseconds=1))
+                assert await bodies(c, 2) == numbered(2, 3)
+                await c.seek_time(when)
+                assert await bodies(c, 3) == numbered(3, 2)
+
+    run(test)
+
+
+def test_a_commit_of_a_message_covers_what_is_before_it_and_never_goes_back(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], *numbered(10))
+
+    async def test() -> None:
+        async with consumer(cluster) as c:
+            batch = await anext(c)
+            await c.commit(batch[6])
+            await c.commit(batch[3])
+            assert committed(cluster) == {"orders:0": 7}
+            await c.seek(QUEUE, 2)
+            await c.commit((await anext(c))[0])  # it was sought on purpose
+            assert committed(cluster) == {"orders:0": 3}
+
+    run(test)
+
+
+def test_a_commit_of_offsets_stores_exactly_those(run: Run) -> None:
+    cluster = SmallCluster(brokers=2, topics=["orders"])
+    for broker in cluster.brokers:
+        put(broker, *numbered(10))
+    second = MessageQueue("broker-1", "orders", 0)
+
+    async def test() -> None:
+        async with consumer(cluster) as c:
+            await bodies(c, 20)
+            await c.commit({QUEUE: 4, second: 9})
+            await c.commit({QUEUE: 2})
+            with pytest.raises(Fenced, match="lost orders:0 before the commit"):
+                await c.commit({MessageQueue("broker-9", "orders", 0): 1})
+            with pytest.raises(Fenced, match="lost orders:9 before the commit"):
+                await c.commit({MessageQueue("broker-0", "orders", 9): 1})
+
+    run(test)
+    assert [broker.groups["g"].offsets["orders:0"] for broker in cluster.brokers] == [2, 9]
+
+
+def test_a_paused_queue_waits_and_loses_nothing(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], *numbered(9))
+    put(cluster.brokers[0], b"other", queue=1)
+
+    async def test() -> None:
+        async with consumer(cluster, batch_max=3) as c:
+            stream = c.messages()
+            await c.seek(MessageQueue("broker-0", "orders", 1), "latest")
+            assert [(await anext(stream)).body for _ in range(2)] == numbered(2)
+            c.pause(QUEUE)
+            c.pause([QUEUE])
+            assert c.paused == (QUEUE,)
+            put(cluster.brokers[0], b"while", queue=1)
+            assert (await anext(stream)).body == b"while"
+            assert await c.poll(0.01) == []
+            c.resume(QUEUE)
+            assert c.paused == ()
+            assert [(await anext(stream)).body for _ in range(7)] == numbered(7, 2)
+            await c.commit()
+
+    run(test)
+    assert committed(cluster) == {"orders:0": 9, "orders:1": 2}
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("orders:0", "commit takes a received message or {queue: offset}, not 'orders:0'"),
+        ({"orders:0": 1}, "a queue is a MessageQueue, not 'orders:0'"),
+        ({QUEUE: -1}, "an offset is a whole number from 0 on, not -1"),
+        ({QUEUE: True}, "an offset is a whole number"),
+    ],
+)
+async def test_a_commit_of_something_else_is_refused(what: Any, told: str) -> None:
+    async with consumer(SmallCluster(topics=["orders"])) as c:
+        with pytest.raises(InvalidRequest, match=re.escape(told)):
+            await c.commit(what)
+        with pytest.raises(InvalidRequest, match="MessageQueue"):
+            c.pause("orders:0")  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequest, match="MessageQueue"):
+            await c.seek("orders:0", 0)  # type: ignore[arg-type]
 
 
 async def test_a_broker_that_does_not_answer_the_join_is_an_error_after_the_deadline() -> None:
@@ -491,7 +625,7 @@ def test_wrong_use_says_what_is_right(run: Run) -> None:
 
 @pytest.mark.parametrize("start", ["Latest", "begin", 0, None])
 def test_a_start_that_is_none_is_refused_before_anything_is_read(start: Any) -> None:
-    with pytest.raises(InvalidRequest, match="start is 'earliest' or 'latest', not "):
+    with pytest.raises(InvalidRequest, match="start is 'earliest', 'latest', a datetime"):
         consumer(SmallCluster(), start=start)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.holdings import Holdings, begin_unset, fenced_if_lost
+from penstock.client.holdings import Holdings, fenced_if_lost
 from penstock.client.positions import Position
 from penstock.errors import Fenced
-from penstock.protocol.received import MessageQueue, queue_named
+from penstock.protocol.received import queue_named
 from penstock.protocol.requests.groups import Assignment, QueueOffset
-from penstock.protocol.requests.topics import Bounds
 
 
 def assigned(generation: int, **offsets: int) -> Assignment:
@@ -86,11 +85,22 @@ def test_a_commit_of_which_nothing_is_known_stays_wanted() -> None:
     assert holdings.take_lost() == ["a:0"]
 
 
-def test_reading_begins_at_either_end() -> None:
-    for start, offset in (("earliest", 3), ("latest", 9)):
-        position = Position(MessageQueue("b", "a", 0))
-        begin_unset([position], [Bounds("a", 3, 9)], start)  # type: ignore[arg-type]
-        assert position.offset == offset
+def test_a_commit_of_chosen_places_moves_only_forward_where_that_is_meant() -> None:
+    holdings, _dropped = holding(a=5)
+    for offset, forward, stored in ((8, True, 8), (7, True, None), (6, False, 6), (7, True, 7)):
+        wanted = holdings.chosen("g", {"a:0": offset}, forward=forward)
+        assert list(wanted.values()) == ([] if stored is None else [stored])
+        holdings.storing(wanted)
+        holdings.stored(wanted)
+
+
+def test_a_commit_of_a_queue_that_is_not_held_is_fenced_and_told_once() -> None:
+    holdings, _dropped = holding(a=1, b=2)
+    holdings.held["a:0"].handed_out = 5
+    holdings.apply(assigned(2, b=2))
+    with pytest.raises(Fenced, match="lost a:0 before the commit"):
+        holdings.chosen("g", {"a:0": 3, "b:0": 3}, forward=False)
+    assert holdings.take_lost() == []
 
 
 def test_lost_queues_are_fenced_by_name() -> None:

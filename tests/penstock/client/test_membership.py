@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from penstock.client.arguments import Start
 from penstock.client.holdings import Membership
 from penstock.client.membership import Member
-from penstock.client.positions import PullLimits, Start
+from penstock.client.positions import PullLimits
 from penstock.client.pulling import Intake
+from penstock.client.subscription import Subscription
 from penstock.client.task_scope import TaskScope
 from penstock.errors import Fenced
 from penstock.protocol.message import Message, encode_message
@@ -28,7 +30,7 @@ async def member(broker: SmallBroker, name: str = "m", start: Start = "earliest"
     rng = random.Random(name)
     intake = Intake(tasks, PullLimits(), rng)
     link = broker._cluster.link(broker.route.address)
-    made = Member(Membership("g", name, start, 30.0), "b", link, ["t"], intake, rng)
+    made = Member(Membership("g", name, Subscription("t", start), 30.0), "b", link, ["t"], intake, rng)
     tasks.start_soon(made.run)
     try:
         yield made

@@ -118,7 +118,7 @@ def test_a_broker_that_does_not_answer_in_time_is_an_error_of_ours(run: Run, clu
 
 @pytest.mark.parametrize("start", ["Earliest", "begin", 0, None])
 def test_a_start_that_is_none_is_refused_before_anything_is_read(start: Any) -> None:
-    with pytest.raises(InvalidRequest, match="start is 'earliest' or 'latest', not "):
+    with pytest.raises(InvalidRequest, match="start is 'earliest', 'latest', a datetime"):
         reader(SmallCluster(), start=start)
 
 

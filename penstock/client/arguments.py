@@ -1,0 +1,107 @@
+"""What programs hand to the clients, checked at once: each wrong argument is one clear line. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from numbers import Real
+from typing import Final, Literal
+
+from penstock.errors import InvalidRequest
+from penstock.protocol.received import MessageQueue, ReceivedMessage
+
+Start = Literal["earliest", "latest"] | datetime | int
+"""Where reading begins: the first message, only new ones, or what was stored at or after a time: a ``datetime`` with a
+time zone, or milliseconds since 1970."""
+
+Beginning = Literal["earliest", "latest"] | int
+"""A ``Start`` whose time is in milliseconds since 1970."""
+
+Place = Literal["earliest", "latest"] | datetime | int
+"""A place in a queue: an offset, the first message, the end, or what was stored at or after a time."""
+
+TIME_MS_MIN: Final = 100_000_000_000
+"""Less is no time to begin at (it would be 1973) but an offset, or a time in seconds."""
+_START: Final = "start is 'earliest', 'latest', a datetime with a time zone or milliseconds since 1970"
+
+
+def check_seconds(name: str, given: object, at_least: float = 0) -> None:
+    """Raises ``InvalidRequest`` unless a program gave a number of seconds."""
+    if isinstance(given, bool) or not isinstance(given, Real) or math.isnan(given):
+        raise InvalidRequest(f"{name} is a number of seconds, not {given!r}")
+    if given < at_least:
+        raise InvalidRequest(f"{name} is at least {at_least:g} s, not {given!r}")
+
+
+def check_count(name: str, given: object) -> None:
+    """Raises ``InvalidRequest`` unless a program gave a number of things, at least one."""
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        raise InvalidRequest(f"{name} is a whole number from 1 on, not {given!r}")
+
+
+def check_text(name: str, given: object, hint: str = "") -> None:
+    """Raises ``InvalidRequest`` unless a program gave a text that is not empty."""
+    if not isinstance(given, str):
+        raise InvalidRequest(f"{name} is a str, not {given!r}", hint=hint)
+    if not given:
+        raise InvalidRequest(f"{name} is empty", hint=hint)
+
+
+def time_ms(name: str, given: object) -> int:
+    """Milliseconds since 1970. Raises ``InvalidRequest`` for what is no time."""
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise InvalidRequest(f"{name} has no time zone: {given!r}", hint="datetime.now(UTC) has one")
+        return max(0, int(given.timestamp() * 1000))
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise InvalidRequest(f"{name} is a datetime or whole milliseconds since 1970, not {given!r}")
+    return given
+
+
+def beginning_of(start: object) -> Beginning:
+    """Where reading begins. Raises ``InvalidRequest`` for what is no such place."""
+    if start == "earliest":
+        return "earliest"
+    if start == "latest":
+        return "latest"
+    if isinstance(start, datetime):
+        return time_ms("start", start)
+    if isinstance(start, bool) or not isinstance(start, int) or start < TIME_MS_MIN:
+        raise InvalidRequest(f"{_START}, not {start!r}", hint="`seek` goes to an offset")
+    return start
+
+
+def check_queue(queue: object) -> None:
+    """Raises ``InvalidRequest`` unless a program gave a queue."""
+    if not isinstance(queue, MessageQueue):
+        raise InvalidRequest(f"a queue is a MessageQueue, not {queue!r}", hint="received messages and receipts have it")
+
+
+def queues_of(given: MessageQueue | Iterable[MessageQueue]) -> list[MessageQueue]:
+    """The queues that a program named, one or several. Raises ``InvalidRequest``."""
+    if isinstance(given, MessageQueue):
+        return [given]
+    try:
+        queues = list(given)
+    except TypeError:
+        raise InvalidRequest(f"queues are MessageQueues, not {given!r}") from None
+    for queue in queues:
+        check_queue(queue)
+    return queues
+
+
+def commit_of(what: object) -> Mapping[MessageQueue, int]:
+    """The next offset of each queue that a program wants to have committed. Raises ``InvalidRequest``."""
+    if isinstance(what, ReceivedMessage):
+        return {what.queue: what.offset + 1}
+    if not isinstance(what, Mapping):
+        raise InvalidRequest(
+            f"commit takes a received message or {{queue: offset}}, not {what!r}",
+            hint="without an argument it covers all that was handed out",
+        )
+    for queue, offset in what.items():
+        check_queue(queue)
+        if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+            raise InvalidRequest(f"an offset is a whole number from 0 on, not {offset!r}")
+    return what

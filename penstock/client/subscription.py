@@ -1,0 +1,96 @@
+"""Which topics a consumer reads, and where it begins in each of them. Pure.
+
+Topics are named, or all that match a pattern, also those that are made later. A topic that is not there yet is waited
+for; what is stored in it from then on counts as new, also where the consumer finds the topic a moment later.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from penstock.client.arguments import Beginning, Start, beginning_of
+from penstock.errors import InvalidRequest, NoRoute
+from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.requests.sessions import GATEWAYS_TOPICS
+from penstock.protocol.topic_names import topics_of
+from topicmap.queues import is_own_topic, readable
+
+_log = logging.getLogger(__name__)
+
+Topics = str | Iterable[str] | re.Pattern[str]
+"""One topic, several, or a pattern of their whole names."""
+
+LOOK_S: Final = 1.0
+"""How often the name servers are asked for a topic that is waited for."""
+CLOCKS_APART_MS: Final = 60_000
+"""By so much the clocks of consumer and broker may differ where new messages are told from old ones by their time."""
+
+
+class Subscription:
+    """What a consumer reads.
+
+    Attributes:
+        topics: those that are named; none where a pattern chooses.
+        pattern: what a topic's whole name must match, as it is stored or as people read it.
+    """
+
+    def __init__(self, topics: Topics, start: Start = "latest") -> None:
+        self.pattern = topics if isinstance(topics, re.Pattern) else None
+        if self.pattern is not None and not isinstance(self.pattern.pattern, str):
+            raise InvalidRequest("a pattern of topics is one of str, not of bytes")
+        self.topics = () if isinstance(topics, re.Pattern) else topics_of(topics)
+        self.start: Beginning = beginning_of(start)
+        self._routes: dict[str, tuple[BrokerRoute, ...]] = {}
+        self._absent: set[str] = set()
+        self._opened_ms = 0
+        self._at_open: frozenset[str] | None = None
+
+    def chosen(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Of all topics those that the pattern chooses: never the broker's own or the gateways'."""
+        pattern = self.pattern
+        if pattern is None:
+            return self.topics
+        users = (one for one in names if not is_own_topic(one) and one not in GATEWAYS_TOPICS)
+        return tuple(one for one in users if pattern.fullmatch(one) or pattern.fullmatch(readable(one)))
+
+    def found(self, topic: str, routes: Sequence[BrokerRoute]) -> None:
+        """These brokers have a topic."""
+        self._routes[topic] = tuple(routes)
+        self._absent.discard(topic)
+
+    def missed(self, topic: str, error: NoRoute) -> None:
+        """No live broker has a topic just now. Where one had it, the member stays there; else it is waited for."""
+        if topic not in self._routes and topic not in self._absent:
+            self._absent.add(topic)
+            _log.warning("%s; waiting for it", error.message)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a topic is waited for, or any that matches the pattern."""
+        return bool(self._absent) or not self._routes
+
+    def opened(self, now_ms: int) -> None:
+        """The consumer begins now, with what was found until now. Only the first call counts."""
+        if self._at_open is None:
+            self._at_open, self._opened_ms = frozenset(self._routes), now_ms
+            if self.pattern is not None and not self._routes:
+                _log.warning("no topic matches %r; waiting for one", self.pattern.pattern)
+
+    def by_address(self, topics: Iterable[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
+        """The topics to read at each broker's address, and the brokers' names."""
+        here: dict[str, list[str]] = {}
+        names: dict[str, str] = {}
+        for topic in topics:
+            for route in self._routes.get(topic, ()):
+                here.setdefault(route.address, []).append(topic)
+                names[route.address] = route.broker
+        return here, names
+
+    def start_of(self, topic: str) -> Beginning:
+        """Where to begin in a topic's queues of which the group never committed an offset."""
+        if self.start != "latest" or self._at_open is None or topic in self._at_open:
+            return self.start
+        return max(0, self._opened_ms - CLOCKS_APART_MS)
