@@ -90,6 +90,8 @@ class GroupRequests:
         self._check_room(request.group)
         if request.strategy not in STRATEGIES:
             raise InvalidRequest(f"a strategy is one of {', '.join(STRATEGIES)}, not {request.strategy!r}")
+        if len(request.room) > NAME_BYTES_MAX:
+            raise InvalidRequest(f"a room has at most {NAME_BYTES_MAX} characters")
         if request.filter:
             selector_of(request.filter)
         claim = Claim(frozenset(request.topics), request.room, frozenset(request.queues))

@@ -12,8 +12,9 @@ from broker.settings import BrokerSettings
 from penstock.errors import InvalidRequest
 from penstock.protocol.message import BODY_AT, ENTRY, FRAME_HEAD_BYTES
 from penstock.protocol.requests.messages import Pulled
+from penstock.protocol.runs import checksum_of
 from penstock.protocol.selectors.compiling import Selector, selector_of
-from topicmap.queues import parse_topic_queue
+from topicmap.queues import RETRY_PREFIX, parse_topic_queue
 
 LOOK_BYTES_MAX: Final = 4 << 20
 LOOK_MAX: Final = 20_000
@@ -22,14 +23,20 @@ LOOK_NODES: Final = 16
 CHUNK: Final = 2_000
 """So many messages are read at once."""
 CHUNK_BYTES: Final = 1 << 20
+CHECKED_FROM: Final = 64
+"""A reply of so many messages has a checksum."""
 _ENTRY_BYTES: Final = ENTRY.size
 ALL_TOPICS: Final = "*"
 
 
-def allowed_selector(settings: BrokerSettings, text: str, queue: str) -> Selector:
-    """The selector of a pull. Raises ``InvalidFilter``, ``InvalidName`` and ``InvalidRequest``: the bodies of a topic
-    are looked into only if the operator allows it."""
+def allowed_selector(settings: BrokerSettings, text: str, queue: str) -> Selector | None:
+    """The selector of a pull; ``None`` for a group's retries, which it has wanted before.
+
+    Raises ``InvalidFilter``, and where it looks into bodies ``InvalidName`` and ``InvalidRequest``: the operator says
+    of which topics that is allowed."""
     selector = selector_of(text)
+    if queue.startswith(RETRY_PREFIX):
+        return None
     if selector.reads_body and ALL_TOPICS not in settings.filter_bodies:
         topic = parse_topic_queue(queue).topic
         if topic not in settings.filter_bodies:
@@ -89,7 +96,9 @@ class Choice:
 
     def pulled(self, last: Pulled) -> Pulled:
         """The reply; ``last``: what was read last."""
-        return Pulled(len(self._rows), self.next, last.min, last.end, b"".join(self._rows + self._frames))
+        body = b"".join(self._rows + self._frames)
+        checksum = checksum_of(body) if len(self._rows) >= CHECKED_FROM else 0
+        return Pulled(len(self._rows), self.next, last.min, last.end, body, checksum)
 
 
 def _u32(data: bytes, at: int) -> int:

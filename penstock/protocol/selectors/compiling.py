@@ -14,7 +14,7 @@ from penstock.protocol.selectors.like import LikePattern
 from penstock.protocol.selectors.parser import parse
 from penstock.protocol.selectors.values import FALSE, TRUE, UNKNOWN, Subject
 
-KEPT_MAX: Final = 256
+KEPT_MAX: Final = 100
 """Compiled selectors that are remembered by their texts."""
 _ACCEPTS: Final = {
     "=": run.SAME,

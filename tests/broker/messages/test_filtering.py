@@ -13,8 +13,10 @@ from penstock.errors import InvalidFilter, InvalidRequest
 from penstock.protocol.message import Message, decode_batch
 from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.protocol.requests.topics import CreateTopic
+from penstock.protocol.runs import checksum_of
 from tests.broker.broker_rig import Rig, append, bodies, now, parked
 from tests.examples import examples
+from topicmap.queues import retry_topic
 
 
 def made(*messages: Message, **options: object) -> Rig:
@@ -89,11 +91,24 @@ def test_a_pull_looks_at_so_many_bytes_at_most() -> None:
 
 def test_bodies_are_looked_into_only_where_it_is_allowed() -> None:
     config = BrokerSettings(filter_bodies=("t",))
-    assert allowed_selector(config, "$.a = 1", "t:0").reads_body
+    assert allowed_selector(config, "$.a = 1", "t:0")
     with pytest.raises(InvalidRequest, match=r"bodies of topic u .its broker's filter_bodies"):
         allowed_selector(config, "$.a = 1", "u:0")
-    assert allowed_selector(BrokerSettings(filter_bodies=("*",)), "$.a = 1", "u:0").reads_body
+    assert allowed_selector(BrokerSettings(filter_bodies=("*",)), "$.a = 1", "u:0")
     assert isinstance(made().ask(Pull("t:0", 0, filter="$.a = 1")), InvalidRequest)
+
+
+def test_what_a_group_gave_back_comes_again_whatever_its_filter_says() -> None:
+    assert allowed_selector(BrokerSettings(), "$.a = 1", f"{retry_topic('g')}:0") is None
+    with pytest.raises(InvalidFilter):
+        allowed_selector(BrokerSettings(), "a =", f"{retry_topic('g')}:0")
+
+
+def test_a_long_reply_has_the_checksum_of_its_body() -> None:
+    rig = made(*[level(7)] * 200)
+    found = pulled(rig, 0, "level > 5")
+    assert (found.count, found.checksum) == (200, checksum_of(found.body))
+    assert pulled(rig, 0, "level > 5", count_max=2).checksum == 0
 
 
 def test_a_field_of_a_body_chooses_messages() -> None:
