@@ -90,11 +90,6 @@ def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema([pa.field(name, COLUMNS[name].arrow) for name in columns])
 
 
-def spark_schema(columns: tuple[str, ...]) -> str:
-    """The same as a table definition for Spark."""
-    return ", ".join(f"`{name}` {COLUMNS[name].spark}" for name in columns)
-
-
 # ---------------------------------------------------------------- numbers and slices out of bytes
 
 
@@ -229,29 +224,28 @@ def _position(borders: Borders, origin: Origin) -> pa.Array:
 
 
 class Column(NamedTuple):
-    """A column: its type in Spark and in Arrow, and what makes it of a batch."""
+    """A column: its type in Arrow, and what makes it of a batch."""
 
-    spark: str
     arrow: Any
     build: Callable[[Borders, Origin], Any]
 
 
 COLUMNS: Final[Mapping[str, Column]] = {
-    "key": Column("BINARY", pa.binary(), _key),
-    "value": Column("BINARY", pa.binary(), _value),
-    "topic": Column("STRING", pa.string(), _topic),
-    "queue": Column("INT", pa.int32(), _queue),
-    "offset": Column("BIGINT", pa.int64(), _offset),
-    "timestamp": Column("TIMESTAMP", _TIME, _timestamp),
-    "born_timestamp": Column("TIMESTAMP", _TIME, _born),
-    "mqtt_topic": Column("STRING", pa.string(), _mqtt_topic),
-    "client_id": Column("STRING", pa.string(), _text_property(message.CLIENT_ID)),
-    "qos": Column("TINYINT", pa.int8(), _qos),
-    "retain": Column("BOOLEAN", pa.bool_(), _retain),
-    "tags": Column("STRING", pa.string(), _text_property(message.TAGS)),
-    "msg_id": Column("STRING", pa.string(), _text_property(message.UNIQUE_KEY)),
-    "properties": Column("MAP<STRING,STRING>", pa.map_(pa.string(), pa.string()), _properties),
-    "broker": Column("STRING", pa.string(), _broker),
-    "position": Column("BIGINT", pa.int64(), _position),
+    "key": Column(pa.binary(), _key),
+    "value": Column(pa.binary(), _value),
+    "topic": Column(pa.string(), _topic),
+    "queue": Column(pa.int32(), _queue),
+    "offset": Column(pa.int64(), _offset),
+    "timestamp": Column(_TIME, _timestamp),
+    "born_timestamp": Column(_TIME, _born),
+    "mqtt_topic": Column(pa.string(), _mqtt_topic),
+    "client_id": Column(pa.string(), _text_property(message.CLIENT_ID)),
+    "qos": Column(pa.int8(), _qos),
+    "retain": Column(pa.bool_(), _retain),
+    "tags": Column(pa.string(), _text_property(message.TAGS)),
+    "msg_id": Column(pa.string(), _text_property(message.UNIQUE_KEY)),
+    "properties": Column(pa.map_(pa.string(), pa.string()), _properties),
+    "broker": Column(pa.string(), _broker),
+    "position": Column(pa.int64(), _position),
 }
 BASE: Final = ("key", "value", "topic", "queue", "offset", "timestamp")

@@ -280,6 +280,14 @@ def parse(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     return options
 
 
+def check(given: Mapping[str, str]) -> None:
+    """Raises ``InvalidConfig`` for options that neither a batch nor a stream takes."""
+    try:
+        parse(given, stream=True)
+    except InvalidConfig:
+        parse(given, stream=False)
+
+
 def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
     """The columns of messages that the options choose. Raises ``InvalidConfig``."""
     named = {_known(name): str(value) for name, value in given.items()}
@@ -297,7 +305,7 @@ def _known(name: str) -> str:
     if name.lower() == "path":
         raise InvalidConfig("load() takes no path here", hint='name the topic with option("subscribe", ...)')
     near = difflib.get_close_matches(name.lower(), _BY_LOWER, n=1, cutoff=0.5)
-    hint = f"did you mean {_BY_LOWER[near[0]]}?" if near else f"there are {', '.join(_TABLE)}"
+    hint = f"did you mean {_BY_LOWER[near[0]]}?" if near else "docs/guide/analyst.md has a table of them"
     raise InvalidConfig(f"there is no option {name!r}", hint=hint)
 
 
@@ -305,7 +313,8 @@ def _check_together(named: Mapping[str, str], stream: bool) -> None:
     what = [name for name in _WHAT_TO_READ if name in named]
     if len(what) != 1:
         got = " and ".join(what) or "none"
-        raise InvalidConfig(f"exactly one of {', '.join(_WHAT_TO_READ)} is needed, got {got}")
+        hint = "" if what else "of an SQL table: create it without a list of columns, else Spark forgets its OPTIONS"
+        raise InvalidConfig(f"exactly one of {', '.join(_WHAT_TO_READ)} is needed, got {got}", hint=hint)
     for name in ("columns", "includeHeaders"):
         if named.get("payload") == "readings" and name in named:
             raise InvalidConfig(f"{name} chooses columns of messages; with payload=readings rows are readings")

@@ -8,6 +8,7 @@ was given on its command line wins over ours. The settings are tables of plain v
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import sys
 import tempfile
@@ -106,6 +107,7 @@ def session(
     for name, value in wanted.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    _tell_errors_once()
     register(spark)
     return spark
 
@@ -119,6 +121,14 @@ def register(spark: SparkSession) -> None:
     master = spark.conf.get("spark.master", "local") or "local"
     is_here = master.startswith("local") and not master.startswith("local-cluster")
     spark.dataSource.register(PenstockSource if is_here else shipped())
+
+
+def _tell_errors_once() -> None:
+    """pyspark prints an SQL error as kilobytes of JSON, and raises it as well."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def submitted(environ: Mapping[str, str]) -> bool:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Final, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -21,16 +22,19 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
+from pyspark.sql.types import StructType
 
+from penstock.errors import InvalidConfig, PenstockError
+from penstock.spark.briefly import briefly, hide_traceback
 from penstock.spark.cluster import Cluster
-from penstock.spark.columns import spark_schema
 from penstock.spark.fetch import read_ranges
 from penstock.spark.offsets import Extent, Offsets, QueueKey, advance, logs_in, logs_of, to_offsets, to_places
-from penstock.spark.options import SourceOptions, columns_of, parse
+from penstock.spark.options import SourceOptions, check, columns_of, parse
 from penstock.spark.planning import Range, Shape, in_these_logs, not_beyond, of_subscription, pack, ranges_between
-from penstock.telemetry.decode import READING_SCHEMA
+from penstock.spark.tables import asked, chosen, is_creating, keep, kept, spark_types
 
 PARTITIONS_PER_CORE = 3
+_WRITING: Final = "penstock.blocking.Producer sends, also from foreachPartition"
 
 if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
     gc.collect()  # Spark collects all garbage after every task: what is loaded by now need not be looked at each time
@@ -45,18 +49,39 @@ class PenstockSource(DataSource):  # type: ignore[misc, unused-ignore]
         """What ``format`` takes."""
         return "penstock"
 
-    def schema(self) -> str:
+    @briefly
+    def schema(self) -> StructType:
         """The chosen columns of messages, or those of readings."""
-        columns = columns_of(self.options)
-        return READING_SCHEMA if self.options.get("payload") == "readings" else spark_schema(columns)
+        options = asked(self.options)
+        check(options)
+        types = spark_types(options.get("payload", ""), columns_of(options))
+        return keep(types, options) if is_creating(self.options) else types
 
-    def reader(self, schema: Any) -> BatchReader:
+    @briefly
+    def reader(self, schema: StructType | None) -> BatchReader:
         """Reader of a batch."""
-        return BatchReader(parse(self.options, stream=False))
+        return BatchReader(self._parsed(schema, stream=False))
 
-    def streamReader(self, schema: Any) -> StreamReader:
-        """Reader of a stream."""
-        return StreamReader(parse(self.options, stream=True))
+    def streamReader(self, schema: StructType | None) -> StreamReader | RefusedStream:
+        """Reader of a stream; one that raises later if the options are wrong, for here pyspark loses errors."""
+        try:
+            return StreamReader(self._parsed(schema, stream=True))
+        except InvalidConfig as error:
+            return RefusedStream(error)
+
+    @briefly
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """Raises ``InvalidConfig``."""
+        raise InvalidConfig("Spark only reads from Penstock", hint=_WRITING)
+
+    @briefly
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """Raises ``InvalidConfig``."""
+        raise InvalidConfig("Spark only reads from Penstock", hint=_WRITING)
+
+    def _parsed(self, schema: StructType | None, *, stream: bool) -> SourceOptions:
+        options = parse(kept(schema) | dict(asked(self.options)), stream=stream)
+        return replace(options, columns=chosen(schema, options.payload, options.columns))
 
 
 class Partition(InputPartition):  # type: ignore[misc, unused-ignore]
@@ -73,12 +98,22 @@ def _partitions(ranges: Sequence[Range], options: SourceOptions) -> list[InputPa
     return [Partition(part) for part in pack(ranges, shape)]
 
 
+def _rows(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    assert isinstance(partition, Partition)
+    try:
+        yield from read_ranges(partition.ranges, options)
+    except PenstockError:
+        hide_traceback(os.environ)
+        raise
+
+
 class BatchReader(DataSourceReader):  # type: ignore[misc, unused-ignore]
     """Reads what lies between the starting and the ending offsets when the query is planned."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
+    @briefly
     def partitions(self) -> list[InputPartition]:
         """Asks the servers and cuts. Raises ``NoRoute``, ``BrokerAway``, ``OffsetOutOfRange``, ``LogReplaced``,
         ``InvalidConfig``, ``Unavailable``."""
@@ -96,8 +131,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc, unused-ignore]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows of a partition."""
-        assert isinstance(partition, Partition)
-        return read_ranges(partition.ranges, self._options)
+        return _rows(partition, self._options)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc, unused-ignore]
@@ -120,10 +154,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         rows = self._options.rows_per_trigger
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
+    @briefly
     def prepareForTriggerAvailableNow(self) -> None:
         """From here on nothing newer is read, and no queue that appears later."""
         self._target = self._extents()
 
+    @briefly
     def initialOffset(self) -> Offsets:
         """Where a fresh query begins; Spark asks twice and gets the same answer."""
         if self._initial is None:
@@ -132,6 +168,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             self._initial = to_offsets(self._asked().starts(extents), logs_of(extents))
         return self._initial
 
+    @briefly
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         """How far the next batch reads. Raises ``BrokerAway`` and ``Unavailable`` where patience is over,
         ``OffsetOutOfRange`` and ``LogReplaced`` for what is lost."""
@@ -152,6 +189,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """The ends that were seen last, for the query's progress."""
         return self._latest
 
+    @briefly
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         """Cuts a batch. After a crash this is the first call, so loss is looked for here. Raises as
         ``latestOffset``."""
@@ -171,8 +209,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows of a partition."""
-        assert isinstance(partition, Partition)
-        return read_ranges(partition.ranges, self._options)
+        return _rows(partition, self._options)
 
     def stop(self) -> None:
         """Closes the connections; Spark does not always call this."""
@@ -196,3 +233,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             now = self._extents(missing)
             self._target |= {key: now[key] for key in missing if key in now}
         return self._target
+
+
+class RefusedStream(DataSourceStreamReader):  # type: ignore[misc, unused-ignore]
+    """A stream that cannot begin, for its options are wrong: it says why when Spark asks for offsets."""
+
+    def __init__(self, error: InvalidConfig) -> None:
+        self._error = error
+
+    @briefly
+    def initialOffset(self) -> NoReturn:
+        """Raises ``InvalidConfig``."""
+        raise self._error
+
+    @briefly
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> NoReturn:
+        """Raises ``InvalidConfig``."""
+        raise self._error
+
+    @briefly
+    def partitions(self, start: Offsets, end: Offsets) -> NoReturn:
+        """Raises ``InvalidConfig``."""
+        raise self._error
+
+    @briefly
+    def read(self, partition: InputPartition) -> NoReturn:
+        """Raises ``InvalidConfig``."""
+        raise self._error

@@ -21,12 +21,8 @@ import pyarrow as pa
 COLUMNS_NEEDED: Final = ("value", "topic", "queue", "offset", "timestamp", "mqtt_topic")
 """The columns of messages out of which readings are made."""
 
-READING_SCHEMA: Final = (
-    "device STRING, metric STRING, event_time TIMESTAMP, value DOUBLE, "
-    "error STRING, payload BINARY, topic STRING, queue INT, offset BIGINT"
-)
 _TIME: Final = pa.timestamp("us", tz="UTC")
-_ARROW: Final = pa.schema(
+READING_ARROW: Final = pa.schema(
     [
         ("device", pa.string()),
         ("metric", pa.string()),
@@ -120,7 +116,7 @@ def decode_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
         rows.sparse(1, pa.binary()),
         *[batch.column(name).take(places) for name in ("topic", "queue", "offset")],
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+    return pa.RecordBatch.from_arrays(arrays, schema=READING_ARROW)
 
 
 def payload_readings(name: str, payload: bytes, stored_ms: int) -> list[Reading]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 
 from penstock.protocol.message import Message
 from penstock.spark.columns import COLUMNS
@@ -19,6 +19,13 @@ from tests.patience import PATIENCE_S
 
 EARLY_QUERIES = 8  # without our daemon of workers most of them print a traceback
 JAVAS = "WARNING: "  # how Java's own lines begin, of modules that Spark asks it for
+
+
+def assert_brief(told: str, sentence: str) -> None:
+    """Spark's own words, the error's name and our sentence; no traceback. A stream's plan may follow."""
+    assert "Traceback" not in told
+    assert sentence in told
+    assert told.index(sentence) < 330
 
 
 def numbered(first: int, count: int) -> list[bytes]:
@@ -105,9 +112,106 @@ def test_queries_that_end_before_their_rows_print_nothing_beside_their_answer(cl
     assert [line for line in ran.stderr.splitlines() if not line.startswith(JAVAS)] == []
 
 
-def test_a_mistyped_option_is_named_with_the_right_one(spark: Any) -> None:
-    with pytest.raises(AnalysisException, match="did you mean startingOffsets"):
-        reader(spark.read, "127.0.0.1:1", "t", startingOfsets="earliest").printSchema()
+def test_a_table_in_sql_reads_the_same_queues(spark: Any, cluster: Any, send: Any, tmp_path: Path) -> None:
+    send("tabled", numbered(0, 10))
+    options = f"OPTIONS (subscribe 'tabled', servers '{cluster.servers}', columns 'offset,value')"
+    spark.sql(f"CREATE TABLE tabled USING penstock {options}")
+    try:
+        assert spark.table("tabled").columns == ["offset", "value"]
+        assert spark.sql("SELECT count(DISTINCT value) AS n FROM tabled").first().n == 10
+        send("tabled", numbered(10, 5))
+        assert spark.sql("SELECT count(DISTINCT value) AS n FROM tabled").first().n == 15
+        stopped = spark.sql("SELECT count(*) AS n FROM tabled WITH (endingTimestamp = '1')")
+        assert stopped.first().n == 0
+        sink = Sink()
+        run_now(spark.readStream.option("startingOffsets", "earliest").table("tabled"), sink, tmp_path)
+        assert sink.seen == Counter(numbered(0, 15))
+    finally:
+        spark.sql("DROP TABLE tabled")
+
+
+def test_a_schema_in_python_chooses_columns_and_a_table_with_a_list_of_columns_says_what_to_do(
+    spark: Any, cluster: Any, send: Any
+) -> None:
+    send("listed", [b"x"])
+    options = {"servers": cluster.servers, "subscribe": "listed"}
+    frame = spark.read.format("penstock").schema("value BINARY, topic STRING").options(**options).load()
+    assert [tuple(row) for row in frame.collect()] == [(b"x", "listed")]
+    spark.sql(
+        f"CREATE TABLE listed (value BINARY) USING penstock OPTIONS (subscribe 'listed', servers '{cluster.servers}')"
+    )
+    try:
+        with pytest.raises(AnalysisException, match="create it without a list of columns"):
+            spark.sql("SELECT * FROM listed").collect()
+    finally:
+        spark.sql("DROP TABLE listed")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"startingOfsets": "earliest"}, "did you mean startingOffsets?"),
+        ({"zzz": "1"}, "there is no option 'zzz'"),
+        ({"startingOffsets": "later"}, "startingOffsets is earliest or latest, not 'later'"),
+        ({"columns": "colour"}, "there is no column 'colour'"),
+        ({"subscribe": ""}, "subscribe is empty"),
+        ({"path": "t"}, "load() takes no path here"),
+        ({"failOnDataLoss": "perhaps"}, "failOnDataLoss is true or false"),
+    ],
+)
+def test_a_mistake_in_the_options_is_told_in_one_sentence_when_it_is_made(
+    spark: Any, given: dict[str, str], said: str
+) -> None:
+    for kind in (spark.read, spark.readStream):
+        with pytest.raises(AnalysisException) as raised:
+            reader(kind, "127.0.0.1:1", "t", **given)
+        assert_brief(str(raised.value), said)
+
+
+def test_mistakes_that_show_later_are_told_in_one_sentence_too(
+    spark: Any, cluster: Any, send: Any, tmp_path: Path
+) -> None:
+    send("later", [b"1"])
+    mistakes = {
+        "no live broker has topic": lambda: reader(spark.read, cluster.servers, "missing").collect(),
+        "a batch from the latest offsets": lambda: reader(
+            spark.read, cluster.servers, "later", startingOffsets="latest"
+        ).collect(),
+        "value is BINARY, not STRING": lambda: (
+            spark.read.format("penstock")
+            .schema("value STRING")
+            .options(servers=cluster.servers, subscribe="later")
+            .load()
+            .collect()
+        ),
+        "a stream has no end": lambda: run_now(
+            reader(spark.readStream, cluster.servers, "later", endingOffsets="latest"), Sink(), tmp_path / "end"
+        ),
+        "startingOffsets lacks later broker-a:0": lambda: run_now(
+            reader(spark.readStream, cluster.servers, "later", startingOffsets='{"later":{"99":1}}'),
+            Sink(),
+            tmp_path / "offsets",
+        ),
+        "Spark only reads from Penstock": lambda: spark.range(1).write.format("penstock").mode("append").save(),
+    }
+    for said, mistake in mistakes.items():
+        with pytest.raises((AnalysisException, StreamingQueryException)) as raised:
+            mistake()
+        assert_brief(str(raised.value), said)
+
+
+def test_an_error_while_rows_are_read_is_told_in_one_sentence_too(spark: Any, queues: Any) -> None:
+    queues.put("t", 0, 10)
+    queues.topics["t"][0].damaged = {4}
+    with pytest.raises(PythonException) as raised:
+        reader(spark.read, queues.address, "t").collect()
+    assert_brief(str(raised.value), "are damaged at the broker")
+
+
+def test_an_error_of_sql_is_raised_and_not_printed(spark: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("SELECT * FROM no_such_table")
+    assert capfd.readouterr().err == ""
 
 
 def test_runs_of_a_job_go_on_where_the_last_one_ended(spark: Any, cluster: Any, send: Any, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from stored_queues import STORED_MS, batch_of, frame_of
 
 from penstock.errors import InvalidMessage
 from penstock.protocol.message import BODY_AT, FRAME_HEAD_BYTES, Message, decode_batch
-from penstock.spark.columns import BASE, COLUMNS, Origin, arrow_schema, find_borders, spark_schema, to_record_batch
+from penstock.spark.columns import BASE, COLUMNS, Origin, arrow_schema, find_borders, to_record_batch
 
 ORIGIN = Origin("telemetry", "broker-a", 3)
 ALL = tuple(COLUMNS)
@@ -143,8 +143,7 @@ def test_any_bytes_give_rows_or_an_error(count: int, data: bytes) -> None:
 
 def test_the_schemas_name_the_columns_in_the_order_asked() -> None:
     assert arrow_schema(("offset", "value")).names == ["offset", "value"]
-    assert spark_schema(("offset", "value")) == "`offset` BIGINT, `value` BINARY"
-    assert spark_schema(BASE).startswith("`key` BINARY")
+    assert arrow_schema(BASE).names[0] == "key"
 
 
 def test_a_name_of_any_length_comes_out() -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from penstock.errors import InvalidConfig
 from penstock.spark.columns import BASE
 from penstock.spark.offsets import EARLIEST, LATEST
-from penstock.spark.options import NAMES, columns_of, parse
+from penstock.spark.options import check, columns_of, parse
 
 TOPIC = {"subscribe": "t"}
 
@@ -41,10 +43,24 @@ def test_a_mistyped_option_is_refused_and_the_nearest_named(typed: str, meant: s
     assert meant in raised.value.hint
 
 
-def test_an_option_that_resembles_none_lists_them_all() -> None:
+def test_an_option_that_resembles_none_names_the_page_that_has_them_all() -> None:
     with pytest.raises(InvalidConfig) as raised:
         parse(TOPIC | {"zzz": "1"}, stream=True)
-    assert all(name in raised.value.hint for name in NAMES)
+    assert (Path(__file__).parents[3] / raised.value.hint.split()[0]).exists()
+
+
+def test_options_are_checked_before_it_is_known_whether_a_stream_or_a_batch_has_them() -> None:
+    check(TOPIC | {"maxOffsetsPerTrigger": "5"})
+    check(TOPIC | {"endingOffsets": "latest"})
+    for wrong in ({"startingOffsets": "later"}, {"maxOffsetsPerTrigger": "5", "endingOffsets": "latest"}):
+        with pytest.raises(InvalidConfig):
+            check(TOPIC | wrong)
+
+
+def test_a_query_without_options_is_told_of_tables_that_have_lost_theirs() -> None:
+    with pytest.raises(InvalidConfig, match="needed, got none") as raised:
+        parse({}, stream=False)
+    assert "without a list of columns" in raised.value.hint
 
 
 @pytest.mark.parametrize("given", [{}, {"subscribe": "a", "assign": '{"a":[0]}'}])

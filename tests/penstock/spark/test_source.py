@@ -345,10 +345,43 @@ def test_many_rows_are_split_and_few_are_packed(queues: Any) -> None:
 
 
 def test_the_schema_follows_the_options(queues: Any) -> None:
-    assert source(queues, columns="offset,value").schema() == "`offset` BIGINT, `value` BINARY"
-    assert "event_time TIMESTAMP" in source(queues, payload="readings").schema()
+    assert source(queues, columns="offset,value").schema().simpleString() == "struct<offset:bigint,value:binary>"
+    assert "event_time:timestamp" in source(queues, payload="readings").schema().simpleString()
     with pytest.raises(InvalidConfig, match="no option"):
         source(queues, colums="offset").schema()
+
+
+def test_a_table_is_read_with_the_options_that_it_was_created_with(queues: Any) -> None:
+    queues.put("t", 0, 3)
+    given = {"subscribe": "t", "servers": queues.address, "columns": "queue,offset"}
+    properties = (
+        {"provider": "penstock", "owner": "me"} | given | {f"option.{name}": one for name, one in given.items()}
+    )
+    stored = PenstockSource(CaseInsensitiveDict(properties)).schema()
+    reader = PenstockSource(CaseInsensitiveDict({})).reader(schema=stored)
+    assert read(queues, reader, reader.partitions()) == [(0, 0), (0, 1), (0, 2)]
+    later = PenstockSource(CaseInsensitiveDict({"startingOffsets": '{"t":{"0":2}}'})).reader(schema=stored)
+    assert read(queues, later, later.partitions()) == [(0, 2)]
+
+
+def test_a_schema_that_is_given_chooses_the_columns(queues: Any) -> None:
+    queues.put("t", 0, 1)
+    schema = source(queues, columns="offset,topic").schema()
+    (partition,) = source(queues).reader(schema=schema).partitions()
+    assert rows_of(source(queues).reader(schema=schema).read(partition)) == [{"offset": 0, "topic": "t"}]
+
+
+def test_a_stream_whose_options_are_wrong_says_so_at_its_first_question(queues: Any) -> None:
+    refused = source(queues, endingOffsets="latest").streamReader(schema=None)
+    for ask in (refused.initialOffset, lambda: refused.latestOffset({}, ALL), lambda: refused.partitions({}, {})):
+        with pytest.raises(InvalidConfig, match="a stream has no end"):
+            ask()
+
+
+@pytest.mark.parametrize("kind", ["writer", "streamWriter"])
+def test_writing_is_refused_with_what_does_write(queues: Any, kind: str) -> None:
+    with pytest.raises(InvalidConfig, match="Producer"):
+        getattr(source(queues), kind)(schema=None, overwrite=False)
 
 
 def test_no_connection_is_pickled_with_a_partition_or_a_batch_reader(queues: Any) -> None:
