@@ -6,6 +6,7 @@ Heartbeats and rebalances happen inside ``poll``, ``commit`` and iteration: a pr
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -15,10 +16,19 @@ from penstock.blocking.exchange import Exchange
 from penstock.blocking.member import Member
 from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_at, offset_since
 from penstock.blocking.routes import Routes
-from penstock.client.arguments import Place, Start, check_queue, check_seconds, commit_of, queues_of, time_ms
+from penstock.client.arguments import (
+    OnlyBlocking,
+    Place,
+    Start,
+    check_queue,
+    check_seconds,
+    commit_of,
+    queues_of,
+    time_ms,
+)
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost
 from penstock.client.positions import Position, PullLimits, chosen_tags, not_held
-from penstock.client.retry import TIMEOUT_S, BackOff, worth_another_try
+from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
 from penstock.client.subscription import LOOK_S, Subscription, Topics
 from penstock.client.terms import terms_of
 from penstock.errors import InvalidRequest, NoRoute, PenstockError
@@ -26,8 +36,10 @@ from penstock.protocol.addresses import SERVERS
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 
+_log = logging.getLogger(__name__)
 
-class Consumer:
+
+class Consumer(OnlyBlocking):
     """As ``penstock.Consumer``, for ``with`` and ``for``. Args and errors are the same. One thread at a time."""
 
     def __init__(
@@ -51,6 +63,7 @@ class Consumer:
         rng: Rng | None = None,
     ) -> None:
         self._subscription = Subscription(topics, start)
+        self.topics = self._subscription.topics
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
         check_seconds("timeout_s", timeout_s)
@@ -204,7 +217,8 @@ class Consumer:
 
     def _repeat(self, work: Callable[[], None]) -> None:
         """Does something again until it works, its error cannot be mended, or ``timeout_s`` is over."""
-        deadline, attempt = self._clock.monotonic() + self._timeout_s, 0
+        began, attempt = self._clock.monotonic(), 0
+        deadline, telling = began + self._timeout_s, Telling(_log, began)
         while True:
             try:
                 work()
@@ -212,8 +226,10 @@ class Consumer:
             except PenstockError as error:
                 if not worth_another_try(error, self._clock.monotonic(), deadline):
                     raise
-            attempt += 1
-            pause(self._back_off.wait_s(attempt, self._rng))
+                attempt += 1
+                wait_s = self._back_off.wait_s(attempt, self._rng)
+                telling.note(error, self._clock.monotonic() + wait_s, deadline)
+            pause(wait_s)
 
     def _tend(self) -> None:
         """Heartbeats, rebalances, new brokers; what fails here is tried again later."""

@@ -145,7 +145,7 @@ class Member:
     def _position(self, one: QueueOffset) -> Position:
         position = Position(queue_named(self.broker, one.queue), committed=one.offset, committing=one.offset)
         position.begin(one.offset)
-        position.filter = self._holdings.filter
+        position.filter, position.log_id = self._holdings.filter, self._holdings.log_id
         return position
 
     def _begin_unset(self, new: list[Position]) -> None:

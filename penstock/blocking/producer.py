@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Final, overload
+from typing import overload
 
 from penstock.blocking.routes import Routes
 from penstock.client import sending
-from penstock.client.arguments import check_seconds
-from penstock.client.retry import TIMEOUT_S, BackOff
+from penstock.client.arguments import OnlyBlocking, check_seconds
+from penstock.client.retry import TIMEOUT_S, BackOff, Telling
 from penstock.client.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Receipt, UniqueIds
 from penstock.errors import InvalidRequest, PenstockError, TimedOut, Unavailable
 from penstock.protocol.addresses import SERVERS
@@ -23,19 +23,16 @@ from penstock.protocol.requests.routes import BrokerRoute
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 from topicmap.queues import TopicMap
 
-SAY_AFTER_S: Final = 1.0
-"""Who waits longer than this for a message to be stored is told why."""
-
 _log = logging.getLogger(__name__)
 
 
-class Producer:
+class Producer(OnlyBlocking):
     """As ``penstock.Producer``, for ``with`` and without ``await``. Args and errors are the same."""
 
     def __init__(
         self,
-        servers: str | Sequence[str] = SERVERS,
         *,
+        servers: str | Sequence[str] = SERVERS,
         timeout_s: float = TIMEOUT_S,
         topic_map: TopicMap | None = None,
         clock: Clock | None = None,
@@ -79,6 +76,8 @@ class Producer:
         tag: str = "",
         properties: Mapping[str, str] | None = None,
         mqtt_topic: str = "",
+        qos: int = 1,
+        retain: bool = False,
         timeout_s: float | None = None,
     ) -> Receipt: ...
 
@@ -92,10 +91,12 @@ class Producer:
         tag: str = "",
         properties: Mapping[str, str] | None = None,
         mqtt_topic: str = "",
+        qos: int = 1,
+        retain: bool = False,
         timeout_s: float | None = None,
     ) -> Receipt:
         """Stores one message and returns when its topic's level is reached. Raises as ``penstock.Producer.send``."""
-        outgoing = [self._prepare(sending.as_message(message, body, key, tag, properties, mqtt_topic))]
+        outgoing = [self._prepare(sending.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain))]
         self._send_all(outgoing, timeout_s)
         receipt = outgoing[0].receipt
         if receipt is None:
@@ -114,11 +115,13 @@ class Producer:
     # -- attempts
 
     def _send_all(self, outgoing: list[Outgoing], timeout_s: float | None) -> None:
+        if timeout_s is not None:
+            check_seconds("timeout_s", timeout_s)
         if not self._open:
             raise InvalidRequest("this producer is not open", hint="use it inside `with Producer(...) as p:`")
         began = self._clock.monotonic()
         deadline = began + (self.timeout_s if timeout_s is None else timeout_s)
-        waiting, repetition, said = outgoing, 0, False
+        waiting, repetition, telling = outgoing, 0, Telling(_log, began)
         while waiting:
             self._try(waiting, deadline)
             waiting, repetition = sending.once_more(waiting), repetition + 1
@@ -127,11 +130,7 @@ class Producer:
             if goes_on >= deadline:
                 return
             if waiting:
-                if not said and goes_on >= began + SAY_AFTER_S:
-                    said = True
-                    _log.warning(
-                        "%s; trying for another %.0f s", sending.final_error(waiting[0]).message, deadline - goes_on
-                    )
+                telling.note(sending.final_error(waiting[0]), goes_on, deadline)
                 pause(wait_s)
 
     def _try(self, waiting: list[Outgoing], deadline: float) -> None:

@@ -8,7 +8,7 @@ from types import TracebackType
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_at, offset_of
 from penstock.blocking.routes import Routes
-from penstock.client.arguments import Place, Start, beginning_of, check_queue, check_seconds
+from penstock.client.arguments import OnlyBlocking, Place, Start, beginning_of, check_queue, check_seconds
 from penstock.client.completeness import brokers_to_read
 from penstock.client.positions import UNSET, Position, PullLimits, chosen_tags, not_read
 from penstock.client.retry import TIMEOUT_S
@@ -16,13 +16,14 @@ from penstock.client.terms import check_filter
 from penstock.errors import InvalidRequest
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
+from penstock.protocol.requests.messages import BoundsReply, QueryBounds
 from penstock.protocol.requests.topics import Bounds
 from penstock.protocol.topic_names import topic_of
 from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import topic_queue
 
 
-class Reader:
+class Reader(OnlyBlocking):
     """As ``penstock.Reader``, for ``with`` and ``for``. Args and errors are the same."""
 
     def __init__(
@@ -130,10 +131,13 @@ class Reader:
         for route in brokers_to_read(self._routes.holders(self.topic), self.topic, self._allow_incomplete):
             numbers = range(route.queues) if self._queues is None else self._queues
             link = self._routes.link(route.address)
-            for bound in bounds_of(link, [topic_queue(self.topic, number) for number in numbers]):
+            names = tuple(topic_queue(self.topic, number) for number in numbers)
+            reply = link.ask(QueryBounds(names), BoundsReply)
+            for bound in reply.bounds:
                 position = Position(
                     queue_named(route.broker, bound.queue), stop_at=bound.end if self._until_end else UNSET
                 )
+                position.log_id = reply.log_id
                 position.begin(offset_of(link, bound, self._start))
                 self._positions[position] = route.address
                 self._pulls.add(position, link)

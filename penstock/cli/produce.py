@@ -59,7 +59,7 @@ def produce(
         logging.getLogger(Producer.__module__).setLevel(logging.ERROR)
     elif mqtt_topic:
         _warn_of_another_topic(topic, mqtt_topic)
-    with Producer(server) as producer:
+    with Producer(servers=server) as producer:
         for batch in _batches(bodies, lines, sys.stdin.buffer):
             messages = [
                 Message(topic, body, key=key, tag=tag, properties=properties, mqtt_topic=mqtt_topic) for body in batch

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from numbers import Real
-from typing import Final, Literal
+from typing import Final, Literal, NoReturn
 
 from penstock.errors import InvalidRequest
 from penstock.protocol.received import MessageQueue, ReceivedMessage
@@ -24,6 +24,32 @@ Place = Literal["earliest", "latest"] | datetime | int
 TIME_MS_MIN: Final = 100_000_000_000
 """Less is no time to begin at (it would be 1973) but an offset, or a time in seconds."""
 _START: Final = "start is 'earliest', 'latest', a datetime with a time zone or milliseconds since 1970"
+
+
+class OnlyAsync:
+    """A client that ``async with`` opens: a plain ``with`` says so."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> NoReturn:
+        hint = "penstock.blocking has the classes for `with`"
+        raise InvalidRequest(f"a {type(self).__name__} is opened by `async with`, not by `with`", hint=hint)
+
+    def __exit__(self, *_: object) -> None:
+        """Never called."""
+
+
+class OnlyBlocking:
+    """A client that ``with`` opens: an ``async with`` says so."""
+
+    __slots__ = ()
+
+    async def __aenter__(self) -> NoReturn:
+        hint = "the classes for `async with` are in penstock itself"
+        raise InvalidRequest(f"a blocking {type(self).__name__} is opened by `with`, not by `async with`", hint=hint)
+
+    async def __aexit__(self, *_: object) -> None:
+        """Never called."""
 
 
 def check_seconds(name: str, given: object, at_least: float = 0) -> None:

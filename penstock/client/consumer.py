@@ -8,6 +8,7 @@ the group.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -15,13 +16,13 @@ from types import TracebackType
 
 import anyio
 
-from penstock.client.arguments import Place, Start, check_queue, check_seconds, commit_of, queues_of, time_ms
+from penstock.client.arguments import OnlyAsync, Place, Start, check_queue, check_seconds, commit_of, queues_of, time_ms
 from penstock.client.discovery import Discovery
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost
 from penstock.client.membership import Member
 from penstock.client.positions import PullLimits, chosen_tags, not_held
 from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
-from penstock.client.retry import TIMEOUT_S, BackOff, worth_another_try
+from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
 from penstock.client.subscription import LOOK_S, Subscription, Topics
 from penstock.client.task_scope import TaskScope
 from penstock.client.terms import terms_of
@@ -32,8 +33,10 @@ from penstock.protocol.link import Links
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.world import Clock, RealClock, Rng, new_rng
 
+_log = logging.getLogger(__name__)
 
-class Consumer:
+
+class Consumer(OnlyAsync):
     """Reads topics together with the other members of a group. Use it with ``async with``; one task iterates.
 
     ``async for batch in consumer`` gives lists of messages, each of one queue; ``consumer.messages()`` one at a time.
@@ -82,6 +85,7 @@ class Consumer:
         rng: Rng | None = None,
     ) -> None:
         self._subscription = Subscription(topics, start)
+        self.topics = self._subscription.topics
         self._servers = servers
         self._links = links
         self._clock = clock or RealClock()
@@ -256,7 +260,8 @@ class Consumer:
 
     async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
         """Does something again until it works, its error cannot be mended, or ``timeout_s`` is over."""
-        deadline, attempt = self._clock.monotonic() + self._timeout_s, 0
+        began, attempt = self._clock.monotonic(), 0
+        deadline, telling = began + self._timeout_s, Telling(_log, began)
         while True:
             try:
                 await work()
@@ -264,8 +269,10 @@ class Consumer:
             except PenstockError as error:
                 if not worth_another_try(error, self._clock.monotonic(), deadline):
                     raise
-            attempt += 1
-            await anyio.sleep(self._back_off.wait_s(attempt, self._rng))
+                attempt += 1
+                wait_s = self._back_off.wait_s(attempt, self._rng)
+                telling.note(error, self._clock.monotonic() + wait_s, deadline)
+            await anyio.sleep(wait_s)
 
     async def _wait_joined(self) -> None:
         with anyio.move_on_after(self._timeout_s):

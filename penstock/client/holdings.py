@@ -15,7 +15,7 @@ from penstock.client.arguments import check_seconds, check_text
 from penstock.client.positions import UNSET, Position
 from penstock.client.subscription import Subscription
 from penstock.client.terms import NO_TERMS, Terms
-from penstock.errors import Fenced
+from penstock.errors import Fenced, LogReplaced
 from penstock.protocol.requests.groups import Assignment, QueueOffset
 
 SESSION_S: Final = 30.0
@@ -56,6 +56,7 @@ class Holdings(Generic[P]):
     def __init__(self, on_drop: Callable[[P], None]) -> None:
         self.held: dict[str, P] = {}
         self.generation = UNSET
+        self.log_id = ""
         self.filter = ""
         self._on_drop = on_drop
         self._storing: set[P] = set()
@@ -64,7 +65,10 @@ class Holdings(Generic[P]):
     # -- assignments
 
     def apply(self, assignment: Assignment) -> list[QueueOffset]:
-        """Drops what is ours no more; the queues that are new to us."""
+        """Drops what is ours no more; the queues that are new to us. Raises ``LogReplaced`` where the broker has
+        another log than before: what we read and committed is gone, and what of the new one is to be read is not ours
+        to say."""
+        self._check_log(assignment.log_id)
         committed = {one.queue: one.offset for one in assignment.queues}
         for queue, position in list(self.held.items()):
             if committed.get(queue) not in (position.committed, position.committing):
@@ -73,6 +77,12 @@ class Holdings(Generic[P]):
         for position in self.held.values():
             position.filter = self.filter
         return [one for one in assignment.queues if one.queue not in self.held]
+
+    def _check_log(self, log_id: str) -> None:
+        if self.log_id and log_id and log_id != self.log_id:
+            message = f"the broker had log {self.log_id} and has log {log_id} now: its data folder was replaced"
+            raise LogReplaced(message, hint="a consumer that is opened again begins there as `start` says")
+        self.log_id = log_id or self.log_id
 
     def drop(self, position: P) -> None:
         position.live = False

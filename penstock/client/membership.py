@@ -131,7 +131,7 @@ class Member:
         queue = queue_named(self.broker, one.queue)
         held = Held(queue=queue, link=self._link, committed=one.offset, committing=one.offset)
         held.begin(one.offset)
-        held.filter = self._holdings.filter
+        held.filter, held.log_id = self._holdings.filter, self._holdings.log_id
         return held
 
     async def _begin_unset(self, new: Sequence[Held]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from penstock.client.arguments import Place
+from penstock.client.arguments import Place, check_count
 from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound
 from penstock.protocol.batches import decode_queue
 from penstock.protocol.received import MessageQueue, ReceivedMessage
@@ -33,13 +33,19 @@ class PullLimits:
     tags: tuple[str, ...] = ()
     filter: str = ""
 
+    def __post_init__(self) -> None:
+        check_count("batch_max", self.batch_max)
+        check_count("prefetch_bytes", self.prefetch_bytes)
+
     def pull(self, position: Position, queues: int) -> Pull:
         """The request for what comes next in one of ``queues`` queues; it waits unless there is a known end."""
         bytes_max = max(PULL_BYTES_MIN, self.prefetch_bytes // max(1, 2 * queues))
         count_max = BATCHES_MAX * self.batch_max
         wait_s = 0.0 if position.stop_at > UNSET else PULL_WAIT_S
         filter = position.filter or self.filter
-        return Pull(position.queue.name, position.offset, bytes_max, count_max, wait_s, self.tags, filter=filter)
+        return Pull(
+            position.queue.name, position.offset, bytes_max, count_max, wait_s, self.tags, position.log_id, filter
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +60,7 @@ class Position:
         committing: what was last sent to be stored.
         stop_at: the first offset that is not wanted any more, ``UNSET`` for none.
         filter: the group's, if it has one.
+        log_id: the broker's log in which the offsets are; empty where it did not tell.
         covered: up to where the program has committed since reading began: a commit of an earlier message is no news.
         version: goes up with every ``begin`` and ``rewind``.
         paused: nothing is pulled or handed out.
@@ -67,6 +74,7 @@ class Position:
     committing: int = UNSET
     stop_at: int = UNSET
     filter: str = ""
+    log_id: str = ""
     covered: int = UNSET
     version: int = 0
     live: bool = True

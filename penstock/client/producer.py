@@ -6,6 +6,7 @@ deadline covers all attempts of a send. The number of messages under way is boun
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -16,9 +17,9 @@ import anyio
 import anyio.lowlevel
 
 from penstock.client import sending
-from penstock.client.arguments import check_seconds
+from penstock.client.arguments import OnlyAsync, check_seconds
 from penstock.client.discovery import Discovery
-from penstock.client.retry import TIMEOUT_S, BackOff
+from penstock.client.retry import TIMEOUT_S, BackOff, Telling
 from penstock.client.sending import AVOID_S, Outgoing, Receipt, UniqueIds
 from penstock.client.task_scope import TaskScope
 from penstock.client.wire_link import WireLinks
@@ -30,6 +31,8 @@ from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import TopicMap
+
+_log = logging.getLogger(__name__)
 
 PENDING_MAX: Final = 10_000
 
@@ -80,7 +83,7 @@ class _Lanes:
             attempt.finish_one()
 
 
-class Producer:
+class Producer(OnlyAsync):
     """Sends messages to a cluster. Use it with ``async with``; one producer serves any number of tasks. At the end of
     the block it waits for what other tasks are still sending; not if the block ends with an error.
 
@@ -94,8 +97,8 @@ class Producer:
 
     def __init__(
         self,
-        servers: str | Sequence[str] = SERVERS,
         *,
+        servers: str | Sequence[str] = SERVERS,
         timeout_s: float = TIMEOUT_S,
         pending_max: int = PENDING_MAX,
         topic_map: TopicMap | None = None,
@@ -159,6 +162,8 @@ class Producer:
         tag: str = "",
         properties: Mapping[str, str] | None = None,
         mqtt_topic: str = "",
+        qos: int = 1,
+        retain: bool = False,
         timeout_s: float | None = None,
     ) -> Receipt: ...
 
@@ -172,6 +177,8 @@ class Producer:
         tag: str = "",
         properties: Mapping[str, str] | None = None,
         mqtt_topic: str = "",
+        qos: int = 1,
+        retain: bool = False,
         timeout_s: float | None = None,
     ) -> Receipt:
         """Stores one message and returns when its topic's level is reached.
@@ -180,7 +187,7 @@ class Producer:
             TooLarge, InvalidMessage, InvalidTopic, InvalidRequest: it was not sent.
             PenstockError: it was not stored, unless the error's ``unknown`` is true: then it may have been.
         """
-        outgoing = [self._prepare(sending.as_message(message, body, key, tag, properties, mqtt_topic))]
+        outgoing = [self._prepare(sending.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain))]
         await self._send_all(outgoing, self.timeout_s if timeout_s is None else timeout_s)
         receipt = outgoing[0].receipt
         if receipt is None:
@@ -205,8 +212,10 @@ class Producer:
 
     async def _send_all(self, outgoing: list[Outgoing], timeout_s: float) -> None:
         """Attempts until each message has a receipt, an error that no repetition mends, or no time."""
+        check_seconds("timeout_s", timeout_s)
         self._opened()
-        waiting, repetition = outgoing, 0
+        waiting, repetition, began = outgoing, 0, self._clock.monotonic()
+        telling = Telling(_log, began)
         self._under_way += 1
         try:
             with anyio.move_on_after(timeout_s):
@@ -214,7 +223,10 @@ class Producer:
                     await self._try(waiting)
                     waiting, repetition = sending.once_more(waiting), repetition + 1
                     if waiting:
-                        await anyio.sleep(self._back_off.wait_s(repetition, self._rng))
+                        wait_s = self._back_off.wait_s(repetition, self._rng)
+                        goes_on = self._clock.monotonic() + wait_s
+                        telling.note(sending.final_error(waiting[0]), goes_on, began + timeout_s)
+                        await anyio.sleep(wait_s)
         finally:
             self._under_way -= 1
             self._ended.set()

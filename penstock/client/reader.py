@@ -7,7 +7,7 @@ from types import TracebackType
 
 import anyio
 
-from penstock.client.arguments import Place, Start, beginning_of, check_queue, check_seconds
+from penstock.client.arguments import OnlyAsync, Place, Start, beginning_of, check_queue, check_seconds
 from penstock.client.completeness import brokers_to_read
 from penstock.client.discovery import Discovery
 from penstock.client.positions import UNSET, PullLimits, chosen_tags, not_read
@@ -15,18 +15,19 @@ from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offs
 from penstock.client.retry import TIMEOUT_S
 from penstock.client.task_scope import TaskScope
 from penstock.client.terms import check_filter
-from penstock.client.wire_link import WireLinks
+from penstock.client.wire_link import WireLinks, ask
 from penstock.errors import InvalidRequest, TimedOut
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.link import Link, Links
 from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
+from penstock.protocol.requests.messages import BoundsReply, QueryBounds
 from penstock.protocol.requests.topics import Bounds
 from penstock.protocol.topic_names import topic_of
 from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import topic_queue
 
 
-class Reader:
+class Reader(OnlyAsync):
     """Every message of a topic, or of some of its queues. Use it with ``async with``; iterate as with a ``Consumer``.
 
     Args:
@@ -154,10 +155,12 @@ class Reader:
             numbers = range(route.queues) if self._queues is None else self._queues
             names = [topic_queue(self.topic, number) for number in numbers]
             link = discovery.link(route.address)
-            for bound in await bounds_of(link, names):
-                self._held.append(await self._begin(queue_named(route.broker, bound.queue), link, bound))
+            reply = await ask(link, QueryBounds(tuple(names)), BoundsReply)
+            for bound in reply.bounds:
+                queue = queue_named(route.broker, bound.queue)
+                self._held.append(await self._begin(queue, link, bound, reply.log_id))
 
-    async def _begin(self, queue: MessageQueue, link: Link, bound: Bounds) -> Held:
-        held = Held(queue=queue, link=link, stop_at=bound.end if self._until_end else UNSET)
+    async def _begin(self, queue: MessageQueue, link: Link, bound: Bounds, log_id: str) -> Held:
+        held = Held(queue=queue, link=link, log_id=log_id, stop_at=bound.end if self._until_end else UNSET)
         held.begin(await offset_of(link, bound, self._start))
         return held

@@ -6,6 +6,7 @@ server do not come back together.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,8 @@ from penstock.world import Rng
 
 TIMEOUT_S: Final = 10.0
 """Deadline of a call that names none."""
+SAY_AFTER_S: Final = 1.0
+"""What is tried for longer than this is told why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,21 @@ def patience_s(request: Request, timeout_s: float | None, default_s: float = TIM
         return timeout_s
     wait_s: float = getattr(request, "wait_s", 0.0)
     return default_s + wait_s
+
+
+class Telling:
+    """Tells once why something is still tried, when that has lasted a second."""
+
+    def __init__(self, log: logging.Logger, began: float) -> None:
+        self._log = log
+        self._after = began + SAY_AFTER_S
+        self._told = False
+
+    def note(self, error: PenstockError, next_at: float, deadline: float) -> None:
+        """An attempt failed; the next one is at ``next_at``."""
+        if next_at >= self._after and not self._told:
+            self._told = True
+            self._log.warning("%s; trying for another %.0f s", error.message, deadline - next_at)
 
 
 def worth_another_try(error: PenstockError, now: float, deadline: float) -> bool:

@@ -90,16 +90,18 @@ def as_message(
     tag: str,
     properties: Mapping[str, str] | None,
     mqtt_topic: str,
+    qos: int = 1,
+    retain: bool = False,
 ) -> Message:
     """The message that the arguments of a ``send`` stand for. Raises ``InvalidRequest`` where they say things twice and
     ``InvalidMessage`` where one is of a wrong type."""
     if isinstance(message, Message):
-        if body or key or tag or properties or mqtt_topic:
+        if body or key or tag or properties or mqtt_topic or qos != 1 or retain:
             hint = "give a Message alone, or a topic and a body and what else there is"
             raise InvalidRequest("a Message has its body, key, tag and properties in itself", hint=hint)
         return message
     try:
-        return Message(message, body, key, tag, properties or {}, mqtt_topic)
+        return Message(message, body, key, tag, properties or {}, mqtt_topic, qos, retain)
     except TypeError as error:  # where messages are compiled
         raise _misfit(error, message, body, key, tag, properties or {}, mqtt_topic) from None
 

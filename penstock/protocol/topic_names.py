@@ -26,7 +26,13 @@ def topic_of(name: str) -> str:
 
 def topics_of(names: str | Iterable[str]) -> tuple[str, ...]:
     """The topics that a reader's names mean, each once. Raises ``InvalidRequest`` where there is none."""
-    topics = (topic_of(names),) if isinstance(names, str) else tuple(dict.fromkeys(map(topic_of, names)))
+    if not isinstance(names, Iterable):
+        raise InvalidRequest(f"topics are named by str, not {names!r}")
+    given = [names] if isinstance(names, str) else list(names)
+    for name in given:
+        if not isinstance(name, str):
+            raise InvalidRequest(f"a topic is a str, not {name!r}")
+    topics = tuple(dict.fromkeys(map(topic_of, given)))
     if not topics:
         raise InvalidRequest("a consumer reads one topic or more")
     return topics

@@ -52,7 +52,7 @@ def answer(address: str, data: bytes) -> bytes:
 
 def store_and_read(system: Any, body: bytes) -> set[bytes]:
     """Stores one message and reads all there are."""
-    with Producer(system.namesrv) as producer:
+    with Producer(servers=system.namesrv) as producer:
         producer.send("kept", body, key="k")
     with Reader("kept", servers=system.namesrv, until_end=True) as reader:
         return {message.body for message in reader.messages()}

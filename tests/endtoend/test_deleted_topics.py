@@ -90,7 +90,7 @@ def test_a_group_loses_a_deleted_topic_and_gets_it_back_and_a_kill_changes_nothi
     started = system().start()
     penstock(started, "topic", "create", "orders")
     with (
-        Producer(started.namesrv) as producer,
+        Producer(servers=started.namesrv) as producer,
         Consumer("g", ["orders"], servers=started.namesrv, start="earliest") as consumer,
     ):
         for life in range(3):
@@ -128,7 +128,7 @@ def test_spark_is_told_of_what_it_had_not_read_of_a_deleted_topic_and_goes_on_wh
         parts = reader.partitions(start, end)
         return [row["value"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
 
-    with Producer(started.namesrv) as producer:
+    with Producer(servers=started.namesrv) as producer:
         reader = stream()
         producer.send("orders", b"0", key="k")
         begin = reader.initialOffset()

@@ -45,7 +45,7 @@ def backend_program(system: Any) -> str:
     code = block("A backend service", "python")
     assert "Producer()" in code
     assert 'start="earliest")' in code
-    code = code.replace("Producer()", f"Producer({system.namesrv!r})")
+    code = code.replace("Producer()", f"Producer(servers={system.namesrv!r})")
     return code.replace('start="earliest")', f'start="earliest", servers={system.namesrv!r})')
 
 

@@ -18,6 +18,7 @@ from penstock.errors import (
     Fenced,
     GroupNotFound,
     InvalidRequest,
+    LogReplaced,
     OffsetOutOfRange,
     PenstockError,
     QueueNotFound,
@@ -68,6 +69,7 @@ class SmallBroker:
         self.silent: Callable[[Request], bool] = lambda request: False
         self.refuse_record: Callable[[bytes], PenstockError | None] = lambda body: None
         self.creates = True
+        self.log_id = "log-1"
         self.now_ms = 0  # what is stored now was stored then
         self.server: Any = None  # the thread that serves it, where there is one
         self._cluster = cluster
@@ -111,7 +113,7 @@ class SmallBroker:
         if isinstance(request, DeleteTopic):
             return self._delete(request)
         if isinstance(request, QueryBounds):
-            return BoundsReply(tuple(self._bounds(queue) for queue in request.queues))
+            return BoundsReply(tuple(self._bounds(queue) for queue in request.queues), self.log_id)
         if isinstance(request, SeekTime):
             return self._seek_time(request)
         if isinstance(request, JoinGroup | WatchGroup | LeaveGroup | CommitOffsets):
@@ -178,6 +180,8 @@ class SmallBroker:
         return Placed(queue_id, len(queue) - 1, 0)
 
     def _pull(self, request: Pull, on_result: OnResult) -> Result | None:
+        if request.log_id not in ("", self.log_id):
+            raise LogReplaced(f"offset {request.offset} is of log {request.log_id}, not {self.log_id}")
         bounds = self._bounds(request.queue)
         if not bounds.min <= request.offset <= bounds.end:
             raise OffsetOutOfRange(f"{request.offset} is outside {bounds}")
@@ -198,7 +202,10 @@ class SmallBroker:
     def _wake_pulls(self) -> None:
         parked, self._parked = self._parked, []
         for request, on_result in parked:
-            result = self._pull(request, on_result)
+            try:
+                result = self._pull(request, on_result)
+            except PenstockError as error:
+                result = error
             if result is not None:
                 on_result(result)
 
@@ -250,10 +257,17 @@ class SmallBroker:
         del group.members[member]
         self.rebalance(group)
 
-    @staticmethod
-    def _assignment(group: SmallGroup, member: str) -> Assignment:
+    def replace_log(self) -> None:
+        """As a broker that starts over an empty data folder."""
+        self.log_id = "log-2"
+        self.queues = {queue: [] for queue in self.queues}
+        self.groups = defaultdict(SmallGroup)
+
+    def _assignment(self, group: SmallGroup, member: str) -> Assignment:
         held = group.held[member]
-        return Assignment(group.generation, tuple(QueueOffset(queue, group.offsets.get(queue, -1)) for queue in held))
+        return Assignment(
+            group.generation, tuple(QueueOffset(queue, group.offsets.get(queue, -1)) for queue in held), self.log_id
+        )
 
 
 class SmallCluster:

@@ -40,7 +40,7 @@ def test_what_one_sends_a_group_of_two_reads_exactly_once(run: Run, real_cluster
     async def test() -> None:
         with blocking.bootstrap(real_cluster.servers) as routes:
             routes.find_or_create("orders")
-        async with Producer(real_cluster.servers) as producer, member() as first, member() as second:
+        async with Producer(servers=real_cluster.servers) as producer, member() as first, member() as second:
             with anyio.fail_after(20):
                 while len(first.assignment) != 2:  # noqa: ASYNC110 - the rebalance has no event to show
                     await anyio.sleep(0.001)
@@ -57,7 +57,7 @@ def test_what_one_sends_a_group_of_two_reads_exactly_once(run: Run, real_cluster
 
 def test_messages_of_one_key_keep_their_order(run: Run, real_cluster: Any) -> None:
     async def test() -> None:
-        async with Producer(real_cluster.servers) as producer:
+        async with Producer(servers=real_cluster.servers) as producer:
             for at in range(100):
                 await producer.send("orders", str(at).encode(), key="device-7")
         async with Reader("orders", servers=real_cluster.servers, until_end=True) as reader:
@@ -68,7 +68,7 @@ def test_messages_of_one_key_keep_their_order(run: Run, real_cluster: Any) -> No
 
 def test_a_member_that_comes_takes_queues_and_uncommitted_work_is_fenced(run: Run, real_cluster: Any) -> None:
     async def test() -> None:
-        async with Producer(real_cluster.servers) as producer:
+        async with Producer(servers=real_cluster.servers) as producer:
             await producer.send_many(numbered(200))
         async with Consumer("g", "orders", servers=real_cluster.servers, start="earliest") as first:
             got = 0
@@ -98,7 +98,7 @@ def test_a_member_that_comes_takes_queues_and_uncommitted_work_is_fenced(run: Ru
 
 def test_latest_sees_what_is_sent_after_entering(run: Run, real_cluster: Any) -> None:
     async def test() -> None:
-        async with Producer(real_cluster.servers) as producer:
+        async with Producer(servers=real_cluster.servers) as producer:
             await producer.send("orders", b"old")
             async with Consumer("g", "orders", servers=real_cluster.servers) as consumer:
                 await producer.send("orders", b"new")
@@ -108,7 +108,7 @@ def test_latest_sees_what_is_sent_after_entering(run: Run, real_cluster: Any) ->
 
 
 def test_the_blocking_clients_do_the_same(real_cluster: Any) -> None:
-    with blocking.Producer(real_cluster.servers) as producer:
+    with blocking.Producer(servers=real_cluster.servers) as producer:
         receipts = producer.send_many(numbered(300))
     assert {receipt.level for receipt in receipts} == {"disk"}
     with blocking.Consumer("g", "orders", servers=real_cluster.servers, start="earliest") as consumer:
@@ -125,7 +125,7 @@ def test_the_blocking_clients_do_the_same(real_cluster: Any) -> None:
 
 def test_an_illegal_topic_is_refused_with_what_is_wrong(run: Run, real_cluster: Any) -> None:
     async def test() -> None:
-        async with Producer(real_cluster.servers, timeout_s=5) as producer:
+        async with Producer(servers=real_cluster.servers, timeout_s=5) as producer:
             with pytest.raises(PenstockError) as caught:
                 await producer.send("no/topic", b"x")
             assert not caught.value.unknown
@@ -170,7 +170,7 @@ def with_a_large_one() -> list[Message]:
 
 def test_batches_that_do_not_fit_a_segment_have_all_their_receipts(run: Run, small_segments: Any) -> None:
     async def test() -> None:
-        async with Producer(small_segments.servers) as producer:
+        async with Producer(servers=small_segments.servers) as producer:
             assert len(await producer.send_many(with_a_large_one()[:1500])) == 1500
             with pytest.raises(SendManyError) as failed:
                 await producer.send_many(with_a_large_one())
@@ -180,7 +180,7 @@ def test_batches_that_do_not_fit_a_segment_have_all_their_receipts(run: Run, sma
 
 
 def test_a_blocking_producer_has_all_its_receipts_too(small_segments: Any) -> None:
-    with blocking.Producer(small_segments.servers) as producer:
+    with blocking.Producer(servers=small_segments.servers) as producer:
         assert len(producer.send_many(with_a_large_one()[:1500])) == 1500
         with pytest.raises(SendManyError) as failed:
             producer.send_many(with_a_large_one())
@@ -195,7 +195,7 @@ def test_a_filter_is_applied_by_the_broker_for_readers_and_groups(run: Run, real
     servers, wanted = real_cluster.servers, {str(at).encode() for at in range(90, 100)}
 
     async def test() -> None:
-        async with Producer(servers) as producer:
+        async with Producer(servers=servers) as producer:
             await producer.send_many(levels(100))
         async with Reader("orders", servers=servers, until_end=True, filter="level >= 90") as reader:
             assert {message.body async for message in reader.messages()} == wanted
@@ -217,7 +217,7 @@ def test_a_filter_is_applied_by_the_broker_for_readers_and_groups(run: Run, real
 
 def test_filters_and_strategies_are_the_same_in_blocking(real_cluster: Any) -> None:
     servers = real_cluster.servers
-    with blocking.Producer(servers) as producer:
+    with blocking.Producer(servers=servers) as producer:
         producer.send_many(levels(100))
     with blocking.Reader("orders", servers=servers, until_end=True, filter="level < 5") as reader:
         assert {message.body for message in reader.messages()} == {b"0", b"1", b"2", b"3", b"4"}

@@ -238,7 +238,7 @@ class Cluster:
         rng, options, history = self.sim.rng(f"load {name}"), self.options, self.history
         clients: Any = {"clock": self.sim.clock, "rng": self.sim.rng(name)}
         sent = 0
-        async with Producer(SERVERS, timeout_s=20.0, **clients) as producer:
+        async with Producer(servers=SERVERS, timeout_s=20.0, **clients) as producer:
             while sent < messages:
                 batch = []
                 for _ in range(min(rng.randint(1, 8), messages - sent)):

@@ -91,7 +91,7 @@ def send(cluster: Any) -> Callable[..., None]:
     from penstock.blocking import Producer
 
     def store(topic: str, bodies: list[bytes], **fields: Any) -> None:
-        with Producer(cluster.servers) as producer:
+        with Producer(servers=cluster.servers) as producer:
             producer.send_many(
                 [Message(topic, body, **({"key": str(at % 7)} | fields)) for at, body in enumerate(bodies)]
             )

@@ -29,7 +29,7 @@ def made_readings() -> list[tuple[str, str, int, float]]:
 
 
 def send_readings(servers: str, topic: str) -> None:
-    with Producer(servers) as producer:
+    with Producer(servers=servers) as producer:
         messages = [
             Message(
                 topic,

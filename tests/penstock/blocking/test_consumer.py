@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from penstock.blocking import Consumer
-from penstock.errors import Fenced, InvalidRequest, InvalidTopic, OffsetOutOfRange, QueueNotFound, Unavailable
+from penstock.errors import (
+    Fenced,
+    InvalidRequest,
+    InvalidTopic,
+    LogReplaced,
+    OffsetOutOfRange,
+    QueueNotFound,
+    Unavailable,
+)
 from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup
@@ -281,3 +289,25 @@ def test_a_pattern_chooses_topics_and_a_time_where_to_begin(cluster: SmallCluste
         assert bodies(c, 2) == numbered(2, 2)
         c.seek(c.assignment[0], datetime.fromtimestamp(1_700_000_000.001, UTC))
         assert bodies(c, 3) == numbered(3, 1)
+
+
+def test_a_log_that_was_replaced_is_an_error_however_much_it_has_grown_since(cluster: SmallCluster) -> None:
+    broker = cluster.brokers[0]
+    put(broker, *numbered(100))
+    with consumer(cluster, batch_max=1) as c:
+        bodies(c, 1)
+        broker.log_id = "log-2"
+        with pytest.raises(LogReplaced, match="log-1"):
+            bodies(c, 99)
+
+
+def test_wrong_arguments_and_an_async_with_are_refused_at_once() -> None:
+    wrong: list[Callable[[], Any]] = [
+        lambda: Consumer(["orders"], "g"),  # type: ignore[arg-type]
+        lambda: Consumer("g", "orders", timeout_s=-1),
+        lambda: Consumer("g", "orders", batch_max=0),
+        lambda: Consumer("g", "orders").__aenter__().send(None),
+    ]
+    for use, told in zip(wrong, ["group is a str", "at least 0 s", "batch_max", "opened by `with`"], strict=True):
+        with pytest.raises(InvalidRequest, match=told):
+            use()

@@ -27,7 +27,7 @@ def cluster(serve: Callable[..., Any]) -> SmallCluster:
 
 
 def producer(cluster: SmallCluster, **given: Any) -> Producer:
-    return Producer(cluster.brokers[0].route.address, **given)
+    return Producer(servers=cluster.brokers[0].route.address, **given)
 
 
 def appends(broker: SmallBroker) -> list[Append]:
@@ -113,7 +113,7 @@ def test_who_waits_for_a_server_is_told_so_once(caplog: pytest.LogCaptureFixture
         nobody = f"127.0.0.1:{listener.getsockname()[1]}"
     with (
         caplog.at_level(logging.WARNING, "penstock.blocking.producer"),
-        Producer(nobody, clock=QuickClock(), rng=NoWait()) as p,
+        Producer(servers=nobody, clock=QuickClock(), rng=NoWait()) as p,
         pytest.raises(Unavailable),
     ):
         p.send("orders", b"x")

@@ -15,8 +15,10 @@ from penstock.client.consumer import Consumer
 from penstock.clock import Clock
 from penstock.errors import (
     Fenced,
+    GroupNotFound,
     InvalidRequest,
     InvalidTopic,
+    LogReplaced,
     OffsetOutOfRange,
     PenstockError,
     QueueNotFound,
@@ -685,3 +687,70 @@ async def test_a_queue_that_goes_while_a_member_looks_where_it_begins_is_no_erro
     async with consumer(cluster) as c:
         assert await bodies(c, 1) == numbered(1)
     assert refused
+
+
+async def test_a_log_that_was_replaced_is_an_error_however_much_it_has_grown_since() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    put(broker, *numbered(3))
+    for start in ("earliest", "latest"):
+        broker.log_id = "log-1"
+        async with consumer(cluster, start=start, clock=VirtualClock()) as c:
+            put(broker, b"x")
+            await anext(c)
+            broker.replace_log()
+            put(broker, *numbered(9))
+            with pytest.raises(LogReplaced, match="log-1"):
+                await bodies(c, 99)
+
+
+async def test_a_member_that_joins_again_at_another_log_says_so_before_it_reads() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    broker.silent = lambda request: isinstance(request, Pull)
+    async with consumer(cluster, start="latest", clock=VirtualClock(), session_s=3) as c:
+        ((name, topics),) = broker.groups["g"].members.items()
+        watching = broker.groups["g"].watching
+        broker.replace_log()
+        put(broker, *numbered(5))
+        for _request, on_result in watching:
+            on_result(GroupNotFound(name))
+        with pytest.raises(LogReplaced, match="had log log-1 and has log log-2 now"):
+            await anext(c)
+        assert topics == ("orders",)
+
+
+async def test_a_first_attempt_that_finds_no_server_says_so_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].refuse = lambda request: Unavailable("no server at h:1: connection refused")
+    with pytest.raises(Unavailable, match="connection refused"):
+        async with consumer(cluster, clock=VirtualClock(), timeout_s=8):
+            pass
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "no server at h:1: connection refused; trying for another" in told
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (
+            lambda: Consumer(["orders"], "group"),
+            "group is a str, not ['orders'] (the group comes first:",
+        ),
+        (lambda: Consumer("", "orders"), "group is empty"),
+        (lambda: Consumer("g", "orders", timeout_s=-1), "timeout_s is at least 0 s, not -1"),
+        (lambda: Consumer("g", "orders", session_s=0), "session_s is at least 1 s, not 0"),
+        (lambda: Consumer("g", "orders", batch_max=0), "batch_max is a whole number from 1 on, not 0"),
+        (lambda: Consumer("g", "orders", prefetch_bytes="1"), "prefetch_bytes is a whole number from 1 on, not '1'"),
+        (lambda: Consumer("g", 7), "topics are named by str, not 7"),
+        (lambda: Consumer("g", ["a", 7]), "a topic is a str, not 7"),
+    ],
+)
+def test_wrong_arguments_are_refused_at_once(make: Callable[[], Any], told: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(told)):
+        make()
+
+
+def test_a_plain_with_says_what_is_right() -> None:
+    with pytest.raises(InvalidRequest, match="a Consumer is opened by `async with`"):
+        consumer(SmallCluster()).__enter__()

@@ -28,13 +28,14 @@ from penstock.protocol.message import Message, decode_message
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append
 from penstock.protocol.requests.request import Request
+from penstock.world import RealClock
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 Run = Callable[..., Any]
 
 
 def producer(cluster: SmallCluster, **given: Any) -> Producer:
-    return Producer(SmallCluster.SERVERS, links=cluster, **given)
+    return Producer(servers=SmallCluster.SERVERS, links=cluster, **given)
 
 
 def appends(broker: SmallBroker) -> list[Append]:
@@ -309,7 +310,7 @@ def test_the_end_of_the_block_waits_for_what_other_tasks_are_sending(run: Run, s
     receipts: list[Receipt] = []
 
     async def test() -> None:
-        async with anyio.create_task_group() as tasks, Producer(broker.route.address) as p:
+        async with anyio.create_task_group() as tasks, Producer(servers=broker.route.address) as p:
 
             async def send(number: int) -> None:
                 receipts.append(await p.send("orders", b"%d" % number))
@@ -342,7 +343,7 @@ def test_a_block_that_ends_with_an_error_leaves_unknown_what_is_on_its_way(run: 
     async def test() -> None:
         async with anyio.create_task_group() as tasks:
             with suppress(KeyError):
-                async with Producer(broker.route.address) as p:
+                async with Producer(servers=broker.route.address) as p:
                     tasks.start_soon(send, p)
                     assert await anyio.to_thread.run_sync(on_its_way.wait, 10)
                     raise KeyError("mine")
@@ -369,7 +370,7 @@ def test_over_tcp_a_broker_that_restarts_is_found_again(run: Run, serve: Callabl
     broker.route = broker.route._replace(address=first.address)
 
     async def test() -> None:
-        async with Producer(first.address) as p:
+        async with Producer(servers=first.address) as p:
             await p.send("orders", b"before")
             await anyio.to_thread.run_sync(first.stop)
             async with anyio.create_task_group() as tasks:
@@ -394,3 +395,38 @@ def test_a_message_is_sent_alone_and_a_wrong_type_is_named(run: Run) -> None:
 
     run(test)
     assert cluster.stored("orders") == []
+
+
+def test_qos_and_retain_are_given_to_send_as_to_a_message(run: Run) -> None:
+    cluster = SmallCluster(topics=["plant"])
+
+    async def test() -> Receipt:
+        async with producer(cluster) as p:
+            with pytest.raises(InvalidRequest, match="in itself"):
+                await p.send(Message("plant", b"x"), retain=True)  # type: ignore[call-overload]
+            with pytest.raises(InvalidMessage, match="qos is 0, 1 or 2, not 3"):
+                await p.send("plant", b"x", qos=3)
+            with pytest.raises(InvalidRequest, match="timeout_s is at least 0 s, not -1"):
+                await p.send("plant", b"x", timeout_s=-1)
+            return await p.send("plant", b"on", mqtt_topic="plant/state", qos=2, retain=True)
+
+    receipt = run(test)
+    message = decode_message(cluster.brokers[0].queues[receipt.queue.name][receipt.offset])
+    assert (message.qos, message.retain, message.name) == (2, True, "plant/state")
+
+
+class TrioClock(RealClock):
+    """The time of trio's clock, which jumps."""
+
+    def monotonic(self) -> float:
+        return trio.current_time()
+
+
+async def test_a_send_that_finds_no_server_says_so_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].refuse = lambda request: Unavailable("no server at h:1: connection refused")
+    async with producer(cluster, timeout_s=8, clock=TrioClock()) as p:
+        with pytest.raises(Unavailable, match="connection refused"):
+            await p.send("orders", b"x")
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "connection refused; trying for another" in told

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from penstock.client.reader import Reader
-from penstock.errors import BrokerAway, InvalidRequest, NoRoute, QueueNotFound, TimedOut
+from penstock.errors import BrokerAway, InvalidRequest, LogReplaced, NoRoute, QueueNotFound, TimedOut
 from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append, QueryBounds
@@ -166,3 +166,15 @@ def test_a_broker_that_is_away_is_an_error_that_names_it_or_left_out_on_request(
             assert {at.broker for at in r.queues} == {"broker-0"}
 
     run(test)
+
+
+async def test_a_log_that_was_replaced_is_an_error_however_much_it_has_grown_since() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    put(broker, b"a", b"b")
+    async with reader(cluster) as r:
+        assert len(await anext(r)) == 2
+        broker.replace_log()
+        put(broker, *[b"new"] * 9)
+        with pytest.raises(LogReplaced, match="log-1"):
+            await anext(r)

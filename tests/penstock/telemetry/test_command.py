@@ -115,7 +115,7 @@ def test_topics_that_are_not_there_are_said_before_spark_starts(started: list[Jo
     assert result.stderr.startswith("error: there is no topic nix\n")
     result = run("--topic", "nix,nox")
     assert (result.exit_code, result.stderr) == (0, "waiting for topic nix, nox\n")
-    with Producer(real_cluster.servers) as producer:
+    with Producer(servers=real_cluster.servers) as producer:
         producer.send("some", b"1")
     result = run("--topic", "some, nix", "--once")
     assert (result.exit_code, result.stderr) == (0, "there is no topic nix\n")
