@@ -34,6 +34,7 @@ from penstock.errors import Fenced, OffsetOutOfRange, PenstockError, QueueNotFou
 from penstock.protocol.link import Link, OnResult
 from penstock.protocol.message import (
     BODY_AT,
+    BODY_BYTES_MAX,
     CLIENT_ID,
     ENTRY,
     FLAG_ONCE,
@@ -147,6 +148,11 @@ class _Facts:
 
     def read(self, queue: str, offset: int, count_max: int, bytes_max: int) -> Pulled:
         return cast(Pulled, self._broker._Pull(Pull(queue, offset, bytes_max, count_max)))
+
+    fact_bytes_max = BODY_BYTES_MAX
+
+    def append_facts(self, facts: list[Incoming], now_ms: int) -> None:
+        self.append(facts, now_ms)
 
     def append(self, batch: list[Incoming], now_ms: int) -> None:
         broker = self._broker
