@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from penstock.client.admin import Admin as Admin
     from penstock.client.consumer import Consumer as Consumer
+    from penstock.client.finding import find as find
     from penstock.client.producer import Producer as Producer
     from penstock.client.reader import Reader as Reader
     from penstock.client.sending import Receipt as Receipt
@@ -32,6 +33,7 @@ _HOMES: Final = {
     "ReceivedMessage": "penstock.protocol.received",
     "Receipt": "penstock.client.sending",
     "SendManyError": "penstock.errors",
+    "find": "penstock.client.finding",
 }
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "Receipt",
     "ReceivedMessage",
     "SendManyError",
+    "find",
 ]
 
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from penstock.blocking.link import BlockingLink
 from penstock.blocking.routes import Routes
+from penstock.client.arguments import check_seconds
 from penstock.client.completeness import brokers_to_read
 from penstock.client.retry import TIMEOUT_S
-from penstock.errors import InvalidRequest
+from penstock.client.search import found_in, search_of
 from penstock.protocol.addresses import SERVERS
-from penstock.protocol.message import decode_batch, stored_key
 from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.messages import FindByKey, Pulled
-from penstock.protocol.topic_names import topic_of
 
 
 def find(
@@ -27,8 +27,8 @@ def find(
     key: str | bytes,
     *,
     servers: str | Sequence[str] = SERVERS,
-    since_ms: int = 0,
-    until_ms: int | None = None,
+    since: datetime | int = 0,
+    until: datetime | int | None = None,
     timeout_s: float = TIMEOUT_S,
     allow_incomplete: bool = False,
 ) -> Iterator[ReceivedMessage]:
@@ -38,20 +38,18 @@ def find(
         topic: where to look, named as in ``Message``.
         key: a message's key, one word of it, or its ``id``; of keys that are no text the whole key.
         servers: name servers, ``"host:port,host:port"`` or a list.
-        since_ms, until_ms: only what was stored in this time, in milliseconds since 1970, both included.
+        since, until: only what was stored in this time, both included; also in milliseconds since 1970.
         timeout_s: deadline of each request.
         allow_incomplete: leave out brokers that are away; without it they are an error.
 
     Raises:
-        InvalidRequest: the key is empty.
+        InvalidRequest: the key is empty, or an argument of a wrong type.
         NoRoute: no broker has the topic.
         BrokerAway: a broker that has some of it is away.
         Unavailable, TimedOut: a server does not answer.
     """
-    if not key:
-        raise InvalidRequest("a key has at least one character")
-    request = FindByKey(topic_of(topic), stored_key(key)[1], since_ms)
-    request = request if until_ms is None else replace(request, until_ms=until_ms)
+    check_seconds("timeout_s", timeout_s)
+    request = search_of(topic, key, since, until)
     return _found(request, servers, timeout_s, allow_incomplete)
 
 
@@ -68,7 +66,5 @@ def _found_at(broker: str, link: BlockingLink, request: FindByKey) -> Iterator[R
     before = request.before
     while before:
         page = link.ask(replace(request, before=before), Pulled)
-        for _, message in decode_batch(page.count, page.body):
-            message.queue = message.queue._replace(broker=broker)
-            yield message
+        yield from found_in(page, broker)
         before = page.next

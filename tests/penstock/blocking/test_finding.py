@@ -73,7 +73,7 @@ def test_the_newest_of_all_brokers_come_first_over_all_pages(serve: Serve) -> No
     one = Answering(paged({FIRST: page(90, 70, following=50), 50: page(following=20), 20: page(10, following=0)}))
     two = Answering(paged({FIRST: page(80, following=7), 7: page(60, following=0)}))
     servers = names(serve, one, two)
-    found = list(find("orders", "k", servers=servers, since_ms=5, until_ms=95))
+    found = list(find("orders", "k", servers=servers, since=5, until=95))
     assert [message.stored_ms for message in found] == [90, 80, 70, 60, 10]
     assert [message.body for message in found] == [b"90", b"80", b"70", b"60", b"10"]
     assert one.asked[0] == FindByKey("orders", "k", 5, 95)
