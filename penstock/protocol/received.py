@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 from penstock.protocol.properties import (
     KEYS,
     KEYS_BASE64,
@@ -65,6 +67,7 @@ _FLAG_END: Final = 20
 """In a record, as are the other places here: docs/formats/log.md."""
 
 
+@mypyc_attr(acyclic=True)
 class ReceivedMessage:
     """A message as it is stored. What a program sends is a ``Message``.
 
