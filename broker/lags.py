@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from typing import Final
 
 from broker.filters.fold import LASTING, Filters
+from broker.groups.readers import Readers
 from broker.sessions.fold import Sessions
 from broker.shares.fold import Shares
 from broker.state import BrokerState
@@ -48,14 +49,12 @@ _log = logging.getLogger(__name__)
 class Lags:
     """What those who read at a broker have not done with.
 
-    Attributes:
-        figures: by metric name.
-
     Args:
         broker: this broker's name, by which sessions know their places.
     """
 
-    def __init__(self, state: BrokerState, store: MessageStore, broker: str) -> None:
+    def __init__(self, state: BrokerState, store: MessageStore, broker: str, readers: Readers) -> None:
+        self._readers = readers
         self._shares: Shares = state.shares
         self._filters: Filters = state.filters
         self._sessions: Sessions = state.sessions
@@ -64,18 +63,22 @@ class Lags:
         self._begins = 0.0
         self._look: _Look | None = None
         self._unreadable = 0
-        self.figures: Mapping[str, float] = {}
+        self._figures: dict[str, float] = {}
 
-    def tick(self, now: float, now_ms: int, groups_need: int | None) -> None:
-        """A slice of the work, if it is time. ``groups_need``: ``Readers.needed_from``."""
+    def figures(self) -> dict[str, float]:
+        """As the last look found them."""
+        return self._figures
+
+    def tick(self, now: float, now_ms: int, age_ms: int) -> None:
+        """A slice of the work, if it is time."""
         if self._look is None:
             if now < self._begins:
                 return
             self._look = _Look(self._shares, self._filters, self._sessions, self._store, self._broker)
         if next(self._look.slices, _DONE) is _DONE:
-            self.figures = self._look.figures() | {
+            self._figures = self._look.figures() | {
                 with_label("penstock_unread_age_s", "by", readers): self._age_s(position, now_ms)
-                for readers, position in (*self._look.oldest.items(), ("groups", groups_need))
+                for readers, position in (*self._look.oldest.items(), ("groups", self._readers.needed_from))
                 if position != 0  # of groups: not known yet
             }
             self._tell(self._look.unreadable)

@@ -13,10 +13,11 @@ from typing import Protocol
 from broker.figures import Figures
 from broker.filters.requests import FilterRequests
 from broker.groups.readers import Readers
-from broker.groups.requests import SESSION_S_MAX, GroupRequests, group_waker
+from broker.groups.requests import SESSION_S_MAX, GroupRequests
 from broker.groups.retries import RetryRequests
 from broker.kernel.handler import handlers_of, handles
 from broker.kernel.outcomes import Now, Outcome
+from broker.kernel.theme import Themes, Wakers
 from broker.lags import Lags
 from broker.lineage.epoch import Epoch
 from broker.lineage.owner import LogOwner
@@ -92,43 +93,37 @@ class BrokerService:
         self._messages = MessageRequests(
             store, self.topics, self._acceptance, settings, self._figures, state.lives, state.identity
         )
-        self._filters = FilterRequests(state, store, settings, now)
-        self._groups = GroupRequests(state, store, self.topics, self._epoch, settings, now)
+        self._wakers: Wakers = {}
+        filters = FilterRequests(state, store, settings, now)
+        self._groups = GroupRequests(state, store, self.topics, self._epoch, settings, now, self._wakers)
         members, silence_s = self._groups.groups, settings.reader_silence_s
         self._readers = Readers(state.offsets, members, store, settings.groups_max, silence_s, SESSION_S_MAX, now)
-        self._empty_topics = EmptyTopics(state, self.topics, members, settings.empty_topic_s)
-        self._gateways = Gateways(state.sessions)
-        self._questions = SessionQuestions(state)
-        self._sessions = SessionRequests(state, store, settings, self._gateways, self._questions, now, age_ms)
-        self._exchanges = ExchangeRequests(state, store)
-        self._session_pages = SessionPages(state, store)
-        self._lags = Lags(state, store, settings.name)
-        self._shares = ShareRequests(state, store, settings, now)
+        gateways, questions = Gateways(state.sessions), SessionQuestions(state, self._wakers)
         letters = DeadLetters(self.topics)
-        self._timers = TimerRequests(state.timers, store, self._acceptance, letters, settings)
-        self._retries = RetryRequests(self._groups.groups, store, state.timers, letters, settings.retry_delays_s)
-        self._transactions = TransactionRequests(state.halves, store, self._acceptance, settings, now)
-        self._owner = LogOwner(store, state, (self._timers.carry, self._transactions.carry))
-        self._usage = Usage(state, settings, lambda: self._groups.count)
-        themes = (self._groups.groups, self._sessions, self._shares, self._questions, self._transactions)
-        self._changes = tuple(theme.changed for theme in themes)  # the same objects for ever: asked after every batch
-        self._table = handlers_of(
-            (
-                self.topics,
-                self._messages,
-                self._filters,
-                self._groups,
-                self._sessions,
-                self._exchanges,
-                self._session_pages,
-                self._questions,
-                self._shares,
-                self._timers,
-                self._retries,
-                self._transactions,
-                self,
-            )
+        timers = TimerRequests(state.timers, store, self._acceptance, letters, settings)
+        halves = TransactionRequests(state.halves, store, self._acceptance, settings, now, self._wakers)
+        self._owner = LogOwner(store, state, (timers.carry, halves.carry))
+        themes = (
+            self.topics,
+            self._messages,
+            self._groups,
+            filters,
+            SessionRequests(state, store, settings, gateways, questions, now, age_ms, self._wakers),
+            timers,
+            halves,
+            EmptyTopics(state, self.topics, members, settings.empty_topic_s, self._is_awaited),
+            ShareRequests(state, store, settings, now, self._wakers),
+            self._readers,
+            Lags(state, store, settings.name, self._readers),
+            Usage(state, settings, lambda: self._groups.count),
+            gateways,
+            questions,
+            ExchangeRequests(state, store),
+            SessionPages(state, store),
+            RetryRequests(members, store, state.timers, letters, settings.retry_delays_s),
         )
+        self.themes = Themes(themes)
+        self._table = handlers_of((*themes, self))
 
     def handle(self, request: Request, now: float, now_ms: int) -> Outcome:
         """Carries a request out. Never raises a ``PenstockError``: it is the outcome then."""
@@ -162,17 +157,7 @@ class BrokerService:
             raise self._failed
         with contextlib.suppress(StorageFull):  # tried again at the next tick
             self._epoch.record(now_ms)
-            self._groups.expire(now, now_ms)
-            self._filters.expire(now, now_ms)
-            self._sessions.expire(now, now_ms, age_ms)
-            self._timers.tick(now_ms, age_ms)
-            self._transactions.tick(now, now_ms)
-            self._empty_topics.tick(now, now_ms, self._is_awaited)
-        self._shares.expire(now)
-        self._readers.tick(now, now_ms, age_ms)
-        self._lags.tick(now, now_ms, self._readers.needed_from)
-        self._usage.tick(now)
-        self._gateways.tick(now)
+        self.themes.tick(now, now_ms, age_ms)
         self._store.tick(now_ms, age_ms)  # it looks first whether the folder is still its own
         self._owner.tick(now_ms, age_ms, self._readers.needed_from)
 
@@ -180,10 +165,9 @@ class BrokerService:
         """Queues with newly readable messages, groups with a new generation and sessions that changed hands, since the
         last call."""
         wakers = self._store.take_readable()
-        if any(self._changes):
-            wakers += [group_waker(name) for name in self._groups.groups.take_changed()]
-            wakers += self._sessions.take_changed() + self._shares.take_changed() + self._questions.take_changed()
-            wakers += self._transactions.take_changed()
+        if self._wakers:
+            wakers += self._wakers
+            self._wakers.clear()
         return wakers
 
     def figures(self) -> dict[str, float]:
@@ -193,25 +177,15 @@ class BrokerService:
             rocketmq_storage_size=store.written - store.start,
             rocketmq_storage_flush_behind_bytes=store.written - store.durable,
             penstock_topics=len(state.topics) - sum([state.topics.get(topic) is not None for topic in GATEWAYS_TOPICS]),
-            penstock_empty_topics_deleted_total=self._empty_topics.removed,
             penstock_open_filters=len(state.filters),
             penstock_parked_requests=0 if self._parked is None else len(self._parked),
             penstock_retained_messages=len(state.retained),
             penstock_mqtt_sessions=len(state.sessions),
             penstock_session_bytes=state.sessions.bytes,
-            penstock_shares=len(state.shares),
-            penstock_shared_unsettled=self._shares.unsettled,
-            penstock_shared_redelivered_total=self._shares.redelivered,
-            penstock_shared_lost_total=self._shares.lost,
             penstock_damaged_frames_total=store.damaged,
             penstock_disk_full=int(store.is_full),
             penstock_index_unwritable=int(bool(store.index_trouble)),
-            **self._timers.figures(),
-            **self._retries.figures(),
-            **self._transactions.figures(),
-            **self._lags.figures,
-            **self._usage.figures(),
-            **self._gateways.figures(),
+            **self.themes.figures(),
             **self._read_clock(),
         )
 

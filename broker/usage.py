@@ -49,7 +49,7 @@ class Usage:
         """The same by the names of figures."""
         return {with_label(*LIMIT_USED, limit): round(share, 4) for limit, share in self.shares().items()}
 
-    def tick(self, now: float) -> None:
+    def tick(self, now: float, now_ms: int, age_ms: int) -> None:
         """Tells of limits that are nearly reached, looking once a second."""
         if now < self._due:
             return

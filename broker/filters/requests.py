@@ -158,7 +158,7 @@ class FilterRequests:
         if not owner.startswith(filters.LASTING):
             self._leases[owner] = now + lease_s
 
-    def expire(self, now: float, now_ms: int) -> None:
+    def tick(self, now: float, now_ms: int, age_ms: int) -> None:
         """Closes the filters of owners that have been silent for too long."""
         for owner in [owner for owner, deadline in self._leases.items() if deadline <= now]:
             for record in self._facts(filters.CLOSE, owner, self._filters.held_by(owner)):

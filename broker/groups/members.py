@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from broker.groups.allocation import Claim, Place, allocate
+from broker.kernel.theme import Wakers
 from penstock.errors import Fenced, GroupNotFound, InvalidRequest
 from penstock.protocol.requests.groups import MemberInfo
 
@@ -49,21 +50,27 @@ class Group:
     members: dict[str, Member] = field(default_factory=dict)
 
 
+def group_waker(group: str) -> str:
+    """What stirs when a group begins a new generation; no queue has such a name."""
+    return f"group {group}"
+
+
 class Groups:
-    """All groups that have members. ``changed``: those with a new generation that nobody has taken yet.
+    """All groups that have members.
 
     Args:
         queue_count: number of queues of a topic, 0 while it does not exist.
         first_generation: generations begin above this.
         place: this broker, which decides who holds the odd queue.
+        wakers: those of groups with a new generation stir.
     """
 
-    def __init__(self, queue_count: Callable[[str], int], first_generation: int, place: Place) -> None:
+    def __init__(self, queue_count: Callable[[str], int], first_generation: int, place: Place, wakers: Wakers) -> None:
         self._queue_count = queue_count
         self._place = place
         self._groups: dict[str, Group] = {}
         self._generation = first_generation
-        self.changed: dict[str, None] = {}
+        self._wakers = wakers
         self._next_deadline = math.inf  # no session ends before this
 
     def __contains__(self, name: str) -> bool:
@@ -175,16 +182,10 @@ class Groups:
                 self._rebalance(name, group)
             self._next_deadline = min([self._next_deadline, *(one.deadline for one in group.members.values())])
 
-    def take_changed(self) -> list[str]:
-        """Groups with a new generation since the last call."""
-        changed = list(self.changed)
-        self.changed.clear()
-        return changed
-
     def _rebalance(self, name: str, group: Group) -> None:
         self._generation += 1
         group.generation = self._generation
-        self.changed[name] = None
+        self._wakers[group_waker(name)] = None
         if not group.members:
             del self._groups[name]
             return

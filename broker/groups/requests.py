@@ -9,10 +9,11 @@ from typing import Final
 from broker.groups import fold as offsets
 from broker.groups.allocation import Claim, Place
 from broker.groups.holders import HOLDS, Holders
-from broker.groups.members import Group, Groups, Terms
+from broker.groups.members import Group, Groups, Terms, group_waker
 from broker.kernel.fold import fact_record, in_parts
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
+from broker.kernel.theme import Wakers
 from broker.lineage.epoch import Epoch
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
@@ -47,11 +48,6 @@ NAME_BYTES_MAX: Final = 255
 UNCOMMITTED: Final = -1
 
 
-def group_waker(group: str) -> str:
-    """What stirs when a group begins a new generation; no queue has such a name."""
-    return f"group {group}"
-
-
 class GroupRequests:
     """Consumer groups of one broker."""
 
@@ -63,6 +59,7 @@ class GroupRequests:
         epoch: Epoch,
         settings: BrokerSettings,
         now: float,
+        wakers: Wakers,
     ) -> None:
         self._offsets = state.offsets
         self._identity = state.identity
@@ -70,7 +67,7 @@ class GroupRequests:
         self._store = store
         self._count_queues = topics.queue_count
         place = Place(settings.name, settings.room)
-        self.groups = Groups(topics.queue_count, epoch.first_generation, place)
+        self.groups = Groups(topics.queue_count, epoch.first_generation, place, wakers)
         self._epoch = epoch
         self._holders = Holders(state.offsets.held(), now)
 
@@ -232,7 +229,7 @@ class GroupRequests:
         facts = [fact_record(offsets.TOPIC, self._offsets.fact(group, part, holders)) for part in parts]
         self._store.append_facts(facts, now_ms)
 
-    def expire(self, now: float, now_ms: int) -> None:
+    def tick(self, now: float, now_ms: int, age_ms: int) -> None:
         """Drops members and holders that have been silent for too long."""
         self.groups.expire(now)
         for group in self._holders.expire(now):

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.kernel.theme import Wakers
 from penstock.protocol.requests.sessions import SessionCall
 
 HANDOVER_S: Final = 1.0
 
 
 class OwnerCalls:
-    """The calls upon all owners.
+    """The calls upon all owners."""
 
-    Attributes:
-        changed: wakers that have stirred and nobody has taken yet.
-    """
-
-    def __init__(self) -> None:
-        self.changed: list[str] = []
+    def __init__(self, wakers: Wakers) -> None:
+        self._wakers = wakers
         self._of: dict[str, dict[str, SessionCall]] = {}  # owner -> client -> what is asked of it
         # client -> the epoch in which its session was asked for last, and until when its owner may let go
         self._until: dict[str, tuple[int, float]] = {}
@@ -36,7 +33,7 @@ class OwnerCalls:
     def tell(self, owner: str, call: SessionCall) -> None:
         """An owner is to hear of what was done without it."""
         self._of.setdefault(owner, {})[call.client] = call
-        self.changed.append(owner_waker(owner))
+        self._wakers[owner_waker(owner)] = None
 
     def has_had_time(self, client: str, epoch: int, now: float) -> bool:
         """Whether the owner was called upon, by whomever, and has not let go for as long as it may."""
@@ -48,7 +45,7 @@ class OwnerCalls:
         self._until.pop(client, None)
         for calls in self._of.values():
             calls.pop(client, None)
-        self.changed.append(client_waker(client))
+        self._wakers[client_waker(client)] = None
 
     def take(self, owner: str) -> tuple[SessionCall, ...]:
         """What an owner has not heard yet."""

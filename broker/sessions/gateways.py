@@ -29,7 +29,7 @@ class Gateways:
         if len(self._heard) > GATEWAYS_MAX:
             del self._heard[next(iter(self._heard))]
 
-    def tick(self, now: float) -> None:
+    def tick(self, now: float, now_ms: int, age_ms: int) -> None:
         """Forgets who has said nothing for long."""
         self._now = now
         while self._heard and now - next(iter(self._heard.values())) > SHOWN_S:

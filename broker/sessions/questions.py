@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import Now, Outcome, Parked
+from broker.kernel.theme import Wakers
 from broker.sessions.calls import owner_waker
 from broker.sessions.fold import Sessions
 from broker.state import BrokerState
@@ -43,15 +44,15 @@ class _Ask:
 
 
 class SessionQuestions:
-    """Those that wait at one broker. ``changed``: wakers that have stirred and were not taken yet."""
+    """Those that wait at one broker."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, wakers: Wakers) -> None:
         self._sessions: Sessions = state.sessions
         self._topics = state.topics
         self._asks: list[_Ask] = []
         self._asked: dict[str, dict[SessionQuestion, None]] = {}  # gateway -> what it is to be asked
         self._number = 0
-        self.changed: list[str] = []
+        self._wakers = wakers
 
     @handles(AskSubscriptions)
     def ask(self, request: AskSubscriptions, now: float, now_ms: int) -> Outcome:
@@ -66,7 +67,8 @@ class SessionQuestions:
         ask = _Ask(self._gateways_of(request.clients), request.wants_terms, f"question {self._number}")
         for client, gateway in ask.left.items():
             self._asked.setdefault(gateway, {})[SessionQuestion(client, ask.wants_terms)] = None
-        self.changed += [owner_waker(gateway) for gateway in dict.fromkeys(ask.left.values())]
+        for gateway in ask.left.values():
+            self._wakers[owner_waker(gateway)] = None
         self._asks.append(ask)
 
         def answer(last: bool) -> Result | None:
@@ -110,11 +112,5 @@ class SessionQuestions:
                     del ask.left[one.client]
                     ask.told.append(one)
             if not ask.left:
-                self.changed.append(ask.waker)
+                self._wakers[ask.waker] = None
         return Now(Done())
-
-    def take_changed(self) -> list[str]:
-        """Wakers that have stirred since the last call."""
-        changed = self.changed.copy()
-        self.changed.clear()
-        return changed

@@ -28,6 +28,7 @@ from broker.kernel.checks import CLIENT_BYTES_MAX, check_text
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
+from broker.kernel.theme import Wakers
 from broker.sessions import fold as sessions
 from broker.sessions import lives
 from broker.sessions.calls import OwnerCalls, client_waker, owner_waker
@@ -88,6 +89,7 @@ class SessionRequests:
         questions: SessionQuestions,
         now: float,
         age_ms: int,
+        wakers: Wakers,
     ) -> None:
         self._sessions: Sessions = state.sessions
         self._lives: Lives = state.lives
@@ -96,13 +98,12 @@ class SessionRequests:
         self._gateways = gateways
         self._questions = questions
         self._leases = {owner: now + settings.owner_lease_s for owner in self._sessions.owners + self._lives.owners}
-        self._calls = OwnerCalls()
+        self._calls = OwnerCalls(wakers)
         self._ownerless: dict[str, int] = {}  # client -> epoch that a dead owner had
         self._duties: dict[str, int] = {}  # those among them that somebody must see to
         self._lapsed: set[str] = set()  # owners that fell silent, and may be alive
         self._ends = SessionEnds(self._sessions, now, age_ms)
         self._begun_until = 0  # the log position behind the last life that has begun
-        self.changed = self._calls.changed
         for owner, position in self._lives.began.items():
             self._bury(owner, now, position)
         for client in self._sessions.clients:
@@ -409,7 +410,7 @@ class SessionRequests:
 
     # ------------------------------------------------------------ time
 
-    def expire(self, now: float, now_ms: int, age_ms: int) -> None:
+    def tick(self, now: float, now_ms: int, age_ms: int) -> None:
         """Owners that fell silent, and sessions whose time is over. May raise ``StorageFull``."""
         self._ends.judge(now, age_ms)
         silent = [owner for owner, deadline in self._leases.items() if deadline <= now]
@@ -478,12 +479,6 @@ class SessionRequests:
         """Nobody has the session any more: it ends when its time has passed."""
         self._settle(client)
         self._ends.watch(client)
-
-    def take_changed(self) -> list[str]:
-        """Wakers that have stirred since the last call."""
-        changed = self.changed.copy()
-        self.changed.clear()
-        return changed
 
 
 def _found(entry: Entry, is_new: bool, absence_s: float) -> OpenedSession:

@@ -20,6 +20,7 @@ from broker.filters import fold as filters
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
+from broker.kernel.theme import Wakers
 from broker.settings import BrokerSettings
 from broker.shares import fold as shares
 from broker.shares.fold import Settled, Shares
@@ -65,14 +66,16 @@ class ShareRequests:
     """The shared subscriptions of one broker. ``redelivered``: messages that went out again; ``lost``: those that
     retention or damage took before anybody had them; ``changed``: shares that have stirred and nobody has taken yet."""
 
-    def __init__(self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float) -> None:
+    def __init__(
+        self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float, wakers: Wakers
+    ) -> None:
         self._shares: Shares = state.shares
         self._filters = state.filters
         self._store = store
         self._settings = settings
         self._leases: dict[str, ShareLeases] = {}
         self._takers: dict[str, float] = {}  # taker -> when its lease ends
-        self.changed: dict[str, None] = {}
+        self._wakers = wakers
         self._now_ms = 0
         self._shares.take_ended()  # in the replay: those of these names that there are have begun since
         self._resuming = dict.fromkeys(self._shares.names)
@@ -126,7 +129,7 @@ class ShareRequests:
             return Now(Done())
         leases = self._of(request.share)
         if request.returned and leases.give_back(request.taker, request.returned):
-            self.changed[request.share] = None
+            self._wakers[share_waker(request.share)] = None
         if not request.settled:
             return Now(Done())
         end = self._store.bounds(_queue_of(request.share)).end
@@ -226,7 +229,7 @@ class ShareRequests:
             return self._keys(request.share, first, end)
 
         leases.resume(request.taker, request.held, settled, read_keys, request.since, request.before)
-        self.changed[request.share] = None
+        self._wakers[share_waker(request.share)] = None
 
     def _keys(self, share: str, first: int, end: int) -> dict[int, int]:
         """The keys of the messages that there are; where nothing is ordered none is read for that."""
@@ -268,27 +271,30 @@ class ShareRequests:
         for first, end in ranges:
             leases.settle(first, end)
         if leases.owed or was_full:
-            self.changed[share] = None
+            self._wakers[share_waker(share)] = None
+
+    def figures(self) -> dict[str, float]:
+        """Gauges and counters of shared subscriptions."""
+        return {
+            "penstock_shares": len(self._shares),
+            "penstock_shared_unsettled": self.unsettled,
+            "penstock_shared_redelivered_total": self.redelivered,
+            "penstock_shared_lost_total": self.lost,
+        }
 
     # ------------------------------------------------------------ time
 
-    def expire(self, now: float) -> None:
+    def tick(self, now: float, now_ms: int, age_ms: int) -> None:
         """What silent takers have goes to others."""
         if self._resuming and now >= self._resume_until:
-            self.changed.update(self._resuming)
+            self._wakers.update(dict.fromkeys(map(share_waker, self._resuming)))
             self._resuming = {}
         silent = [taker for taker, ends in self._takers.items() if ends <= now]
         for taker in silent:
             del self._takers[taker]
             for share, leases in self._leases.items():
                 if leases.give_back(taker, leases.leased_to(taker)):
-                    self.changed[share] = None
-
-    def take_changed(self) -> list[str]:
-        """Wakers that have stirred since the last call."""
-        changed = [share_waker(share) for share in self.changed]
-        self.changed.clear()
-        return changed
+                    self._wakers[share_waker(share)] = None
 
 
 def _queue_of(share: str) -> str:

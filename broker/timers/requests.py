@@ -150,7 +150,7 @@ class TimerRequests:
 
     # ------------------------------------------------------------ waking
 
-    def tick(self, now_ms: int, age_ms: int) -> None:
+    def tick(self, now: float, now_ms: int, age_ms: int) -> None:
         """Delivers what is due by ``age_ms``, a bounded number at a time. Raises ``StorageFull``: then all of it is
         still asleep."""
         room = min(WAKE_BYTES_MAX, self._store.batch_bytes_max // 2)

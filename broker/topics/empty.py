@@ -40,30 +40,41 @@ class EmptyTopics:
         removed: how many have gone.
     """
 
-    def __init__(self, state: BrokerState, topics: TopicRequests, groups: Groups, empty_s: float) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        topics: TopicRequests,
+        groups: Groups,
+        empty_s: float,
+        is_awaited: Callable[[str], bool],
+    ) -> None:
+        """``is_awaited``: whether a pull waits for a queue."""
         self._state = state
         self._topics = topics
         self._groups = groups
         self._empty_s = empty_s
-        self._is_awaited: Callable[[str], bool] = _unknown
+        self._is_awaited = is_awaited
         self._begins = 0.0
         self._now_ms = 0
         self._since: dict[str, float] = {}  # empty topics, and since when
         self._work: Iterator[None] | None = None
         self.removed = 0
 
-    def tick(self, now: float, now_ms: int, is_awaited: Callable[[str], bool]) -> None:
-        """A slice of the work, if it is time. ``is_awaited``: whether a pull waits for a queue. Raises
-        ``StorageFull``; it is tried again then."""
+    def tick(self, now: float, now_ms: int, age_ms: int) -> None:
+        """A slice of the work, if it is time. Raises ``StorageFull``; it is tried again then."""
         if self._work is None:
             if not self._empty_s or now < self._begins:
                 return
             self._begins = now + min(EVERY_S, self._empty_s)
             self._work = self._look(now)
-        self._now_ms, self._is_awaited = now_ms, is_awaited
+        self._now_ms = now_ms
         work, self._work = self._work, None
         if next(work, _DONE) is not _DONE:
             self._work = work
+
+    def figures(self) -> dict[str, float]:
+        """How many have gone."""
+        return {"penstock_empty_topics_deleted_total": self.removed}
 
     def _look(self, now: float) -> Iterator[None]:
         """Yields between slices."""
@@ -110,8 +121,3 @@ class EmptyTopics:
             self.removed += 1
             del self._since[topic]
         _log.info("%d topics had been empty for %.0f s and are gone: %s, ...", len(going), self._empty_s, going[0])
-
-
-def _unknown(queue: str) -> bool:
-    """Nothing is looked at before the first tick."""
-    return True

@@ -12,6 +12,7 @@ from typing import Final
 from broker.kernel.fold import fact_in, fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
+from broker.kernel.theme import Wakers
 from broker.messages.acceptance import Acceptance
 from broker.messages.marking import marked
 from broker.messages.whole_records import records_of
@@ -72,14 +73,16 @@ def half_waker(group: str) -> str:
 
 
 class TransactionRequests:
-    """Transactional messages of one broker.
-
-    Attributes:
-        changed: wakers that have stirred and were not taken yet.
-    """
+    """Transactional messages of one broker."""
 
     def __init__(
-        self, halves: Halves, store: MessageStore, acceptance: Acceptance, settings: BrokerSettings, now: float
+        self,
+        halves: Halves,
+        store: MessageStore,
+        acceptance: Acceptance,
+        settings: BrokerSettings,
+        now: float,
+        wakers: Wakers,
     ) -> None:
         self._halves = halves
         self._store = store
@@ -90,7 +93,7 @@ class TransactionRequests:
         self._schedule = Schedule(settings.half_check_after_s)
         self._unasked = {half.group for _, half in halves.items() if half.parked == NOT_ASKED}
         self._now, self._now_ms = now, 0
-        self.changed: dict[str, None] = {}
+        self._wakers = wakers
         self._committed = self._rolled_back = self._asked = 0
         for place, (id, half) in enumerate(halves.items()):
             if not half.parked:
@@ -247,12 +250,12 @@ class TransactionRequests:
         self._asked += len(rows)
         return HalvesToCheck(tuple(rows), b"".join(records))
 
-    def tick(self, now: float, now_ms: int) -> None:
+    def tick(self, now: float, now_ms: int, age_ms: int) -> None:
         """Wakes producers that wait for halves which are due; where none takes one, its round passes without. Raises
         ``StorageFull``."""
         self._now, self._now_ms = now, now_ms
         for _, group in self._schedule.advance(now):
-            self.changed[half_waker(group)] = None
+            self._wakers[half_waker(group)] = None
         for id in self._schedule.overdue(now - GRACE_S, CHECK_COUNT_MAX):
             half = self._halves.get(id)
             if half is not None:
@@ -274,12 +277,6 @@ class TransactionRequests:
         if half is not None and reason == NOT_ASKED:
             self._unasked.add(half.group)
         _log.warning("the half %d waits for an operator (`penstock transaction list`): %s", id, reason)
-
-    def take_changed(self) -> list[str]:
-        """Wakers that have stirred since the last call."""
-        changed = list(self.changed)
-        self.changed.clear()
-        return changed
 
     # ------------------------------------------------------------ operators
 

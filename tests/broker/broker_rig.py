@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgpack
 
@@ -32,6 +32,9 @@ SMALL: dict[str, Any] = {
     "chunk_bytes": 1 << 14,
     "retention_s": 0.0,
 }
+
+
+T = TypeVar("T")
 
 
 class HandClock(Clock):
@@ -87,6 +90,10 @@ class Rig:
     def dispatch(self) -> Dispatch:
         """That of the present, or the last, leadership."""
         return self.lead.dispatch
+
+    def theme(self, kind: type[T]) -> T:
+        """The theme of this class."""
+        return next(theme for theme in self.service.themes.all if isinstance(theme, kind))
 
     def handle(self, request: Request) -> Outcome:
         """What the service answers."""

@@ -8,6 +8,7 @@ import msgpack
 import pytest
 
 from broker import lags
+from broker.lags import Lags
 from penstock.protocol.message import Message
 from penstock.protocol.requests.filters import CloseFilters, OpenFilters
 from penstock.protocol.requests.groups import CommitOffsets, QueueOffset
@@ -46,13 +47,13 @@ def figures(rig: Rig) -> dict[str, Any]:
     """As they are found the next time."""
     rig.clock.now += lags.EVERY_S
     rig.dispatch.tick()
-    assert rig.service._lags._look is None, "it is one slice"
-    return {name.removeprefix("penstock_"): value for name, value in rig.service._lags.figures.items()}
+    assert rig.theme(Lags)._look is None, "it is one slice"
+    return {name.removeprefix("penstock_"): value for name, value in rig.theme(Lags).figures().items()}
 
 
 def test_before_the_first_look_there_are_none_and_where_nobody_reads_all_are_0() -> None:
     rig = made()
-    assert rig.service._lags.figures == {}
+    assert rig.theme(Lags).figures() == {}
     found = figures(rig)
     assert set(found.values()) == {0}
     assert found.keys() == {
@@ -72,7 +73,7 @@ def test_before_the_first_look_there_are_none_and_where_nobody_reads_all_are_0()
         'unread_age_s{by="sessions"}',
         'unread_age_s{by="groups"}',
     }
-    assert rig.service.figures().items() >= rig.service._lags.figures.items()
+    assert rig.service.figures().items() >= rig.theme(Lags).figures().items()
 
 
 def test_shares_lag_by_what_is_not_settled_and_the_age_is_that_of_the_oldest_of_it() -> None:
@@ -177,8 +178,8 @@ def test_the_age_of_what_groups_need_is_told_as_soon_as_all_were_looked_at() -> 
     published(rig, 1)
     queue = next(f"a:{number}" for number in range(4) if rig.store.bounds(f"a:{number}").end)
     rig.ask(CommitOffsets("g", "", 0, (QueueOffset(queue, 0),)))
-    rig.service._lags.tick(0.0, rig.clock.wall_ms(), 0)
-    assert 'penstock_unread_age_s{by="groups"}' not in rig.service._lags.figures
+    rig.theme(Lags).tick(0.0, rig.clock.wall_ms(), 0)
+    assert 'penstock_unread_age_s{by="groups"}' not in rig.theme(Lags).figures()
     assert figures(rig)['unread_age_s{by="groups"}'] == lags.EVERY_S
     rig.ask(CommitOffsets("g", "", 0, (QueueOffset(queue, 1),)))
     assert figures(rig)['unread_age_s{by="groups"}'] == 0
@@ -205,14 +206,14 @@ def test_no_tick_looks_at_more_than_a_slice_and_what_ends_meanwhile_is_passed_ov
     epochs = {number: saved(rig, f"c{number:02d}", RELEASED, a=begin_of(rig, "a/+")) for number in range(15)}
     rig.clock.now += lags.EVERY_S
     rig.dispatch.tick()
-    ended = rig.service._lags._shares.names[-1]
+    ended = rig.theme(Lags)._shares.names[-1]
     rig.ask(CloseFilters("gw", (ended,)))
     rig.dispatch.tick()
     rig.dispatch.tick()
-    last = rig.service._lags._sessions.clients[-1]
+    last = rig.theme(Lags)._sessions.clients[-1]
     rig.ask(EndSession(last, epochs[int(last[1:])]))
-    assert rig.service._lags.figures == {}
+    assert rig.theme(Lags).figures() == {}
     rig.dispatch.tick()
-    found = rig.service._lags.figures
+    found = rig.theme(Lags).figures()
     assert found["penstock_shares_lag_messages"] == 19
     assert found["penstock_sessions_away"] == 14

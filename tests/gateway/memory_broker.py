@@ -15,6 +15,7 @@ from broker.filters.fold import CLOSE, OPEN
 from broker.groups.holders import Holders
 from broker.kernel.handler import handlers_of
 from broker.kernel.outcomes import Now, Parked
+from broker.kernel.theme import Wakers
 from broker.sessions.exchange_requests import ExchangeRequests
 from broker.sessions.exchanges import exchange_of
 from broker.sessions.gateways import Gateways
@@ -203,10 +204,13 @@ class MemoryBroker:
         self.state = BrokerState()
         self.state.apply(fact(topics.TOPIC, [HOME_TOPIC, 1, "disk"]))
         facts = cast("MessageStore", _Facts(self))
-        self.questions = SessionQuestions(self.state)
+        self._wakers: Wakers = {}
+        self.questions = SessionQuestions(self.state, self._wakers)
         gateways = Gateways(self.state.sessions)
-        self.sessions = SessionRequests(self.state, facts, BrokerSettings(), gateways, self.questions, 0.0, 0)
-        self.shares = ShareRequests(self.state, facts, BrokerSettings(), 0.0)
+        self.sessions = SessionRequests(
+            self.state, facts, BrokerSettings(), gateways, self.questions, 0.0, 0, self._wakers
+        )
+        self.shares = ShareRequests(self.state, facts, BrokerSettings(), 0.0, self._wakers)
         exchanges = ExchangeRequests(self.state, facts)
         self._handlers = handlers_of(
             (self.sessions, self.questions, SessionPages(self.state, facts), self.shares, exchanges)
@@ -330,13 +334,14 @@ class MemoryBroker:
 
     def pass_time(self) -> None:
         """What the broker does by the clock."""
-        self.sessions.expire(self.now_s, self.now_ms, self.now_ms)
-        self.shares.expire(self.now_s)
+        self.sessions.tick(self.now_s, self.now_ms, self.now_ms)
+        self.shares.tick(self.now_s, self.now_ms, self.now_ms)
         for group in self.holders.expire(self.now_s):
             self.groups[group] |= self.holders.ahead(group, self.groups[group])
 
     def _wake_asked(self) -> None:
-        changed = {*self.sessions.take_changed(), *self.questions.take_changed(), *self.shares.take_changed()}
+        changed = set(self._wakers)
+        self._wakers.clear()
         changed |= {*self._stirred}
         self._stirred.clear()
         asked, self.asked = self.asked, []

@@ -3,14 +3,15 @@ from __future__ import annotations
 import pytest
 
 from broker.groups.allocation import Claim, Place
-from broker.groups.members import Groups, Terms
+from broker.groups.members import Groups, Terms, group_waker
+from broker.kernel.theme import Wakers
 from penstock.errors import Fenced, GroupNotFound, InvalidRequest
 
 T = Claim(frozenset({"t"}))
 
 
 def groups(**queues: int) -> Groups:
-    return Groups(lambda topic: queues.get(topic, 0), 100, Place())
+    return Groups(lambda topic: queues.get(topic, 0), 100, Place(), {})
 
 
 def claim(*topics: str) -> Claim:
@@ -24,7 +25,7 @@ def held(some: Groups, group: str = "g") -> dict[str, str]:
 def test_each_broker_favours_another_member() -> None:
     favoured = []
     for broker in ("broker-a", "broker-b", "broker-c"):
-        some = Groups(lambda topic: 1, 0, Place(broker))
+        some = Groups(lambda topic: 1, 0, Place(broker), {})
         for member in "xyz":
             some.join("g", member, claim("t"), 10.0, 0.0)
         favoured += [member for member, queues in held(some).items() if queues]
@@ -119,14 +120,15 @@ def test_a_tool_may_set_the_offsets_of_a_group_without_members() -> None:
 
 def test_a_topic_that_comes_later_is_dealt_out_when_it_comes() -> None:
     queues = {"t": 0, "other": 1}
-    some = Groups(lambda topic: queues[topic], 0, Place())
+    wakers: Wakers = {}
+    some = Groups(lambda topic: queues[topic], 0, Place(), wakers)
     some.join("g", "a", claim("t"), 10.0, 0.0)
     some.join("h", "a", claim("other"), 10.0, 0.0)
-    some.take_changed()
+    wakers.clear()
     queues["t"] = 2
     some.queues_changed("t")
     assert held(some) == {"a": "t:0 t:1"}
-    assert some.take_changed() == ["g"], "whoever does not read the topic is left alone"
+    assert list(wakers) == [group_waker("g")], "whoever does not read the topic is left alone"
 
 
 def test_a_dropped_member_is_told_to_join_again() -> None:

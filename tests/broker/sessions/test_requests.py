@@ -8,6 +8,7 @@ import pytest
 
 from broker.sessions.calls import HANDOVER_S
 from broker.sessions.ends import SPARE_ENDS
+from broker.sessions.requests import SessionRequests
 from penstock.errors import Busy, Fenced, InvalidRequest, SessionNotFound, StorageFull, TooLarge
 from penstock.protocol.message import (
     CLIENT_ID,
@@ -238,7 +239,7 @@ def test_a_client_that_comes_and_goes_leaves_nothing_behind() -> None:
         save(rig, opened.epoch, RELEASED)
         opened = open_session(rig)
     save(rig, opened.epoch, RELEASED)
-    assert len(rig.service._sessions._ends) <= SPARE_ENDS + 2
+    assert len(rig.theme(SessionRequests)._ends) <= SPARE_ENDS + 2
     pass_time(rig, 61)
     assert rig.state.sessions.get("c") is None
 

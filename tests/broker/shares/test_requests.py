@@ -10,6 +10,7 @@ from broker.filters import fold as filters
 from broker.filters.fold import Filters
 from broker.kernel.fold import fact_record
 from broker.sessions.fold import holder
+from broker.shares.requests import ShareRequests
 from broker.store.segment import segment_path
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, PenstockError, QueueNotFound, StorageFull
 from penstock.protocol.message import ENTRY, Message
@@ -134,7 +135,7 @@ def test_what_was_settled_in_order_is_so_behind_damage_too_at_each_later_start()
     rig = rig.restarted()
     rig.clock.now += 5.0
     rig.dispatch.tick()
-    assert (take(rig).count, rig.service._shares.lost) == (0, 0)
+    assert (take(rig).count, rig.theme(ShareRequests).lost) == (0, 0)
     published(rig, 7)
     assert bodies(take(rig)) == [b"7"]
 

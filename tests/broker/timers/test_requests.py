@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.timers.requests import DELAY_MS_MAX
+from broker.timers.requests import DELAY_MS_MAX, TimerRequests
 from penstock.errors import InvalidTopic, PenstockError, StorageFull, TimerFired, TimerNotFound, from_wire
 from penstock.protocol.message import Message, decode_batch, encode_message
 from penstock.protocol.requests.messages import Pull
@@ -208,8 +208,8 @@ def test_messages_that_are_carried_to_the_logs_end_are_delivered_as_if_nothing_h
     first = one(rig, b"1", 3_000)
     second = one(rig, b"2", 1_000)
     border = rig.store.written
-    assert not rig.service._timers.carry(border, rig.times.wall_ms(), count_max=1)
-    assert rig.service._timers.carry(border, rig.times.wall_ms())
+    assert not rig.theme(TimerRequests).carry(border, rig.times.wall_ms(), count_max=1)
+    assert rig.theme(TimerRequests).carry(border, rig.times.wall_ms())
     assert rig.state.timers.before(border, 9) == []
     rig.sync()
     rig = rig.restarted()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.transactions.requests import GRACE_S, NOT_ANSWERED, NOT_ASKED
+from broker.transactions.requests import GRACE_S, NOT_ANSWERED, NOT_ASKED, TransactionRequests
 from penstock.errors import HalfNotFound, InvalidTopic, OutcomeStands, from_wire
 from penstock.protocol.message import Message, decode_message, encode_message
 from penstock.protocol.requests.request import Done
@@ -202,7 +202,7 @@ def test_halves_that_are_carried_to_the_logs_end_are_committed_as_if_nothing_had
     rig = rig_with_topic()
     first, second = begin(rig, b"1", b"2")
     border = rig.store.written
-    transactions = rig.service._transactions
+    transactions = rig.theme(TransactionRequests)
     assert not transactions.carry(border, rig.times.wall_ms(), count_max=1)
     assert transactions.carry(border, rig.times.wall_ms())
     assert rig.state.halves.before(border, 9) == []
