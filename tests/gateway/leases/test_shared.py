@@ -340,7 +340,7 @@ def test_what_is_leased_again_to_the_gateway_that_has_it_goes_out_once_and_binds
     [client] = members(gateway, 1, share)
     gateway.produce("a", b"1", mqtt_topic="a/x", key="k", qos=1)
     [first] = published(client)
-    gateway.broker.shares.expire(gateway.clock.now_s + BrokerSettings().share_lease_s + 1)
+    gateway.broker.shares.tick(gateway.clock.now_s + BrokerSettings().share_lease_s + 1, 0, 0)
     gateway.pass_time(4.0)
     gateway.produce("a", b"2", mqtt_topic="a/x", key="k", qos=1)
     [second] = published(client)
