@@ -125,8 +125,6 @@ class _Queue:
 class _Facts:
     """The store as the requests about sessions see it."""
 
-    fact_bytes_max = BODY_BYTES_MAX
-
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
 
@@ -165,8 +163,6 @@ class _Facts:
             frame = FRAME_HEAD.pack(0, 0, FRAME_HEAD_BYTES + len(record), 0, 0) + record
             broker.end(broker.state.apply(Stored(broker.position, len(frame), topic, 0, 0, b"", now_ms, frame)))
             broker.position += len(frame)
-
-    append_facts = append
 
 
 class MemoryBroker:
