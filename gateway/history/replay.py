@@ -32,7 +32,7 @@ from gateway.sessions.session import Cursor
 from gateway.sessions.session_state import Owed
 from gateway.sessions.subscriptions import Subscription
 from gateway.shards.rounds import Rounds
-from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, TopicNotFound
+from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, QueueNotFound, TopicNotFound
 from penstock.protocol.requests.groups import HeldOffsets
 from penstock.protocol.requests.messages import BoundsReply, OffsetReply, Pull, Pulled, QueryBounds, SeekTime
 from penstock.protocol.requests.request import Request, Result
@@ -87,6 +87,11 @@ class Source:
         self.count = PAGE_COUNT
         self.page: list[Arrival] = []
         self.search: Search | None = None
+
+    def leave(self) -> None:
+        """The queue's topic was deleted: there is nothing more to read."""
+        self.at = self.low = self.end
+        self.search = None
 
 
 class Replay:
@@ -240,6 +245,8 @@ class Replays:
         replay.waiting -= 1
         if isinstance(result, TopicNotFound):  # no broker keeps history of what nobody has published
             replay.sources = []
+        elif isinstance(result, QueueNotFound) and about:
+            about[0].leave()
         elif isinstance(result, OffsetOutOfRange) and about:  # retention has passed it
             self._ask(replay, QueryBounds((about[0].queue,)), _WORK, self._bounded, *about)
         elif isinstance(result, PenstockError):

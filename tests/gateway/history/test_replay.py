@@ -236,6 +236,23 @@ def test_history_that_retention_takes_meanwhile_is_passed_over() -> None:
     assert numbers(client) == [2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("start", ["beginning", "last=3"])
+def test_a_topic_that_is_deleted_meanwhile_has_no_more_history_and_what_is_live_goes_on(start: str) -> None:
+    gateway, publisher = gateway_with(6)
+    client = gateway.connect("s", level=5)
+    gateway.broker.refuses[Pull] = Busy("later")
+    client.subscribe("plant/#", properties=asking(start))
+    gateway.broker.topic_queues.clear()
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    asked = len(gateway.broker.made(Pull))
+    gateway.pass_time(5)
+    assert len(gateway.broker.made(Pull)) == asked, "nobody asks for it any more"
+    publisher.publish("plant/0", b"7")
+    gateway.pass_time(1)
+    assert numbers(client) == [7]
+
+
 def test_the_last_few_are_looked_for_from_the_end_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "LOOKED_AT_MAX", 100)
     gateway, _ = gateway_with(300, queues=1)
