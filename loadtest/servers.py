@@ -22,7 +22,7 @@ from typing import Final
 from loadtest import proc
 from loadtest.cores import Cores, pin
 
-START_S: Final = 20.0
+START_S: Final = 300.0  # enough for a machine with ten times more to do than it can
 STOP_S: Final = 8.0
 HOST: Final = "127.0.0.1"
 NAMES: Final = "namesrv"
@@ -137,7 +137,8 @@ class Server(ABC):
                 return
             except OSError:
                 time.sleep(0.05)
-        raise self.broken()
+        has_ended = self._process is None or self._process.poll() is not None
+        raise self.broken() if has_ended else self.broken(f"did not accept in {START_S:g} s")
 
     def first_line(self) -> str:
         """The first line that it prints."""
@@ -145,9 +146,9 @@ class Server(ABC):
         assert self._process.stdout is not None
         return self._process.stdout.readline()
 
-    def broken(self) -> RuntimeError:
+    def broken(self, outcome: str = "does not start") -> RuntimeError:
         said = (self.folder / "stderr").read_text()[-800:]
-        return RuntimeError(f"{self.name} does not start: {said.strip() or 'it said nothing'}")
+        return RuntimeError(f"{self.name} {outcome}: {said.strip() or 'it said nothing'}")
 
     def stop(self) -> None:
         """Ends it, by force if need be."""

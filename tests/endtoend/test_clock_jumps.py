@@ -25,6 +25,7 @@ from penstock.cli.root import root
 from penstock.protocol.addresses import split_address
 from penstock.world import World, real_world
 from tests.endtoend.test_hostile_devices import Device
+from tests.patience import PATIENCE_S
 from tests.penstock.hand_clock import SetClock
 
 pytestmark = pytest.mark.endtoend
@@ -41,7 +42,7 @@ def devices() -> Iterator[list[Device]]:
 
 
 def page(addresses: Addresses, path: str) -> str:
-    with urllib.request.urlopen(f"http://{addresses.http}{path}", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{addresses.http}{path}", timeout=PATIENCE_S) as answer:
         return str(answer.read().decode())
 
 

@@ -24,6 +24,7 @@ from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.servers import Ping, ServerInfo
 from penstock.protocol.requests.topics import CreateTopic, TopicDetail
 from tests.endtoend.conftest import Service
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
@@ -31,7 +32,7 @@ MIB = 1 << 20
 HELD = 32 * MIB
 LEEWAY = 48 * MIB
 """A frame beyond the bound, its copy, the reserves, and what the allocator keeps."""
-WAIT_S = 60.0
+WAIT_S = PATIENCE_S
 
 
 class Peer:

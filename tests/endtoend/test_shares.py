@@ -74,7 +74,7 @@ class Member:
             options["properties"].ReceiveMaximum = receive_max
         self._client.connect(*address, **options)
         self._client.loop_start()
-        assert subscribed.wait(20), "no SUBACK"
+        assert subscribed.wait(PATIENCE_S), "no SUBACK"
 
     def vanish(self) -> None:
         """The connection breaks and nobody comes back."""

@@ -50,7 +50,7 @@ class Device:
         self._client.connect(system.mqtt_host, system.mqtt_port)
         self._client.loop_start()
         if filters:
-            assert self.subscribed.wait(10), "no SUBACK"
+            assert self.subscribed.wait(PATIENCE_S), "no SUBACK"
 
     def _on_connect(self, *_: object) -> None:
         for one in self._filters:
@@ -94,7 +94,7 @@ async def drain(system: Any, group: str, members: int, enough: Callable[[Counter
             if enough(seen):
                 done.set()
 
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE_S):
         async with AsyncExitStack() as stack:
             for consumer in consumers:
                 await stack.enter_async_context(consumer)

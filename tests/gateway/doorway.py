@@ -19,8 +19,9 @@ from gateway.mqtt.reader import PacketReader
 from gateway.shards.poller import EpollPoller
 from gateway.shards.shard import Shard
 from gateway.transports.listening import parse_listener
+from tests.patience import PATIENCE_S
 
-WAIT_S = 10
+WAIT_S = PATIENCE_S
 LINES = {
     "proxy": "tcp 127.0.0.1:0 name=x proxy=127.0.0.0/8",
     "tls": "tls 127.0.0.1:0 name=x certificate={server} client_ca={ca} clients=optional",

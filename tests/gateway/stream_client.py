@@ -7,6 +7,7 @@ import trio
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Packet
 from gateway.mqtt.reader import PacketReader
+from tests.patience import PATIENCE_S
 
 
 class Client:
@@ -24,7 +25,7 @@ class Client:
 
     async def next(self) -> Packet | None:
         """The next packet, or ``None`` at the end."""
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             while not self.got:
                 data = await self.stream.receive_some()
                 if not data:

@@ -23,6 +23,7 @@ from namesrv.settings import NamesrvSettings
 from penstock import Consumer
 from penstock.client.lasting_links import lasting_links
 from penstock.world import real_world
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
@@ -40,7 +41,7 @@ async def house(data: Path, **settings: Any) -> AsyncIterator[tuple[int, str]]:
         async with trio.open_nursery() as top:
             ours = GatewaySettings(port=0, namesrv=namesrv_at)
             running = await top.start(partial(gateway.server.run, ours, world, links))
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE_S):
                 yield running.port, namesrv_at[0]
             top.cancel_scope.cancel()
         bottom.cancel_scope.cancel()

@@ -35,6 +35,7 @@ from gateway.transports.validity import ends_at
 from penstock.errors import AddressInUse, InvalidConfig
 from penstock.protocol.requests.servers import Ping
 from penstock.world import World, real_world
+from tests.patience import PATIENCE_S
 from tests.penstock.hand_clock import SetClock
 
 pytestmark = pytest.mark.endtoend
@@ -117,14 +118,14 @@ async def test_connections_beyond_the_limit_are_closed_at_the_door(streams: list
     async with serving(connections_max=1) as running:
         await connect(running, streams, "one")
         streams.append(await trio.open_tcp_stream("127.0.0.1", running.port))
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             assert await streams[-1].receive_some() == b""
         assert running.figures()["gateway_refused_connections_max_total"] == 1
 
 
 async def test_a_stop_tells_clients_publishes_wills_and_ends_soon(streams: list[trio.SocketStream]) -> None:
     broker = MemoryBroker()
-    with trio.fail_after(5):
+    with trio.fail_after(PATIENCE_S):
         async with serving(broker) as running:
             new = await connect(running, streams, "new", level=5, will=Will("w", b"gone", 1))
         assert await new.next() == Disconnect(0x8B)
@@ -207,7 +208,7 @@ async def test_a_hangup_has_the_access_rules_read_again_at_once(
                 rules.write_text("allow anonymous subscribe b\n")
                 os.kill(os.getpid(), signal.SIGHUP)
                 suback = Suback(1, (0x80,))
-                with trio.fail_after(20):
+                with trio.fail_after(PATIENCE_S):
                     while suback == Suback(1, (0x80,)):
                         await client.send(Subscribe(1, (Subscription("b", 1),)))
                         suback = await client.next()
@@ -226,7 +227,7 @@ async def test_many_clients_with_incomplete_packets_are_sent_away_and_others_are
         part = encode(Publish("u", bytes(200_000), 0), 5)[:100_000]
         for client in greedy:
             await client.stream.send_all(part)
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             while running.figures()["gateway_refused_held_bytes_max_total"] < 10:
                 await bystander.send(Publish("t", b"", 1, packet_id=1))
                 assert await bystander.next() == Puback(1)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 from loadtest.packets import CONNACK_OK, SUBACK_QOS1
+from tests.patience import PATIENCE_S
 
 Fault = Callable[[int, bytes], list[bytes]]
 """From the number of a packet and the packet as it would be delivered to the packets that are delivered instead."""
@@ -42,7 +43,7 @@ class SmallServer:
 
     def __exit__(self, *_: object) -> None:
         self._stop.close()
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         for sock in (self._listening, self._stopped, *self._rests):
             sock.close()
 

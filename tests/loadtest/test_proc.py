@@ -10,6 +10,7 @@ import time
 import pytest
 
 from loadtest.proc import cpu_s, rss_bytes, tree
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
@@ -22,7 +23,7 @@ def test_a_tree_has_all_descendants_and_no_dead_ones() -> None:
     ) as one:
         assert one.stdout is not None
         one.stdout.readline()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + PATIENCE_S
         while len(tree(one.pid)) < 2 and time.monotonic() < deadline:
             pass
         assert len(tree(one.pid)) == 2

@@ -37,4 +37,4 @@ class RunningSystem:
         """Ends it; doing it again is fine."""
         if self._thread.is_alive():
             trio.from_thread.run_sync(self._stop.set, trio_token=self._token)
-            self._thread.join(10)
+            self._thread.join(PATIENCE_S)

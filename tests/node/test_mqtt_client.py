@@ -14,6 +14,7 @@ import pytest
 from node.mqtt_client import MqttClient
 from penstock.errors import InvalidConfig, InvalidRequest, TimedOut, Unavailable
 from tests.node.running import RunningSystem
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def test_a_gateway_that_wants_to_hear_more_often_does(
 
     def listen() -> None:
         connection, _ = listener.accept()
-        connection.settimeout(20)
+        connection.settimeout(PATIENCE_S)
         with connection:
             connection.recv(1000)
             connection.sendall(bytes([0x20, 6, 0, 0, 3, 0x13, 0, 1]))  # Server Keep Alive: 1 s

@@ -21,6 +21,7 @@ from penstock.protocol.addresses import split_address
 from penstock.protocol.requests.servers import Ping, ServerInfo
 from penstock.service.service_main import expected_error
 from penstock.world import real_world
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
@@ -43,7 +44,7 @@ async def test_a_child_that_is_killed_comes_back_on_the_same_port() -> None:
         before = children()
         os.kill(before[0], signal.SIGKILL)
         answer = None
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             while answer is None:
                 with contextlib.suppress(Unavailable):  # until the new process listens
                     answer = await ask(links.link(address), Ping(), ServerInfo)
@@ -56,7 +57,7 @@ async def test_a_child_that_is_killed_comes_back_on_the_same_port() -> None:
 async def test_a_child_that_is_killed_again_before_it_is_ready_comes_back() -> None:
     async with trio.open_nursery() as nursery, lasting_links() as links:
         address = await nursery.start(Child("namesrv", {"port": 0}, real_world()).run)
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             before = children()
             os.kill(before[0], signal.SIGKILL)
             again = before
@@ -124,7 +125,7 @@ async def test_a_gateway_in_its_own_process_tells_its_figures_and_health_and_can
     operator, signals = trio.open_memory_channel[int](1)
     async with trio.open_nursery() as nursery:
         addresses = await nursery.start(partial(processes.run, configuration, real_world(), stop, signals))
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             while (await fetch(addresses.http, "/readyz"))[0] != 200:
                 pass  # the gateway has not heard of the broker yet
             figures = read_page((await fetch(addresses.http, "/metrics"))[1])
@@ -213,7 +214,7 @@ async def test_while_the_broker_does_not_answer_the_figures_of_the_gateways_are_
 async def fetch_slowly(address: str, path: str) -> tuple[int, str]:
     """A page that has longer than a gateway's own."""
     host, port = split_address(address)
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         async with await trio.open_tcp_stream(host, port) as stream:
             await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
             said = b"".join([part async for part in stream])
@@ -255,7 +256,7 @@ async def test_several_gateways_share_every_listener_also_one_on_any_free_port(t
         before = [listening(port) for port in places]
         assert [len(sockets) for sockets in before] == [2, 2]
         os.kill(children("gateway")[0], signal.SIGKILL)
-        with trio.fail_after(30):  # it comes back where it was
+        with trio.fail_after(PATIENCE_S):  # it comes back where it was
             after = before
             while after == before or [len(sockets) for sockets in after] != [2, 2]:
                 await trio.sleep(0.05)

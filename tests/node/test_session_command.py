@@ -42,6 +42,7 @@ from penstock.protocol.requests.sessions import (
 )
 from penstock.service.cluster_secret import broker_proof, keep_secret, read_secret
 from tests.node.running import RunningSystem
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
@@ -76,7 +77,7 @@ def rows(result: Result) -> list[dict[str, Any]]:
 @contextmanager
 def durable(system: RunningSystem, client_id: str, *subscriptions: Subscription) -> Iterator[None]:
     """A device with a session that outlives its connection, subscribed."""
-    with socket.create_connection(split_address(system.addresses.mqtt), 10) as device:
+    with socket.create_connection(split_address(system.addresses.mqtt), PATIENCE_S) as device:
         subscribe(device, client_id, subscriptions)
         yield
 
@@ -144,7 +145,7 @@ def test_a_connected_session_is_told_with_its_gateway(running: RunningSystem, pe
 def test_a_connected_client_without_a_kept_session_is_told_with_what_it_has(
     running: RunningSystem, penstock: Run
 ) -> None:
-    with socket.create_connection(split_address(running.addresses.mqtt), 10) as device:
+    with socket.create_connection(split_address(running.addresses.mqtt), PATIENCE_S) as device:
         subscribe(device, "plain", (Subscription("plant/+", 1), Subscription("$share/w/x", 0)), expiry_s=0)
         (row,) = rows(penstock("session", "list", "--json"))
         assert (row["client"], row["state"], row["subscriptions"]) == ("plain", "connected", 2)
@@ -180,7 +181,7 @@ def test_what_cannot_be_read_of_a_session_is_unknown_and_not_0(running: RunningS
 
 
 def test_a_session_is_ended_and_its_client_cut_off(running: RunningSystem, penstock: Run) -> None:
-    with socket.create_connection(split_address(running.addresses.mqtt), 10) as device:
+    with socket.create_connection(split_address(running.addresses.mqtt), PATIENCE_S) as device:
         subscribe(device, "d7", (Subscription("x", 1),))
         result = penstock("session", "end", "d7", "--yes", "--json")
         assert json.loads(result.stdout) == {"client": "d7", "user": None, "state": "connected", "ended": True}

@@ -44,7 +44,7 @@ def test_a_signal_drains_the_running_system_and_another_stops_it(tmp_path: Path,
             ready = dict(word.split("=", 1) for word in running.stdout.readline().split()[1:])
             running.send_signal(signal.SIGUSR1)
             reasons: list[str] = []
-            give_up = time.monotonic() + 20
+            give_up = time.monotonic() + PATIENCE_S
             drained = ["gateway: this gateway is being drained"]
             while reasons != drained and time.monotonic() < give_up:
                 with urllib.request.urlopen(f"http://{ready['http']}/healthz", timeout=PATIENCE_S) as page:
@@ -69,7 +69,7 @@ def test_further_listeners_stand_in_the_ready_line_and_answer(tmp_path: Path, op
             with pytest.raises(urllib.error.HTTPError, match="426"):
                 urllib.request.urlopen(f"http://{ready['mqtt-ws']}/mqtt", timeout=PATIENCE_S)
             host, _, port = ready["mqtt-also"].rpartition(":")
-            with socket.create_connection((host, int(port)), 5) as client:
+            with socket.create_connection((host, int(port)), PATIENCE_S) as client:
                 client.sendall(b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x3c\x00\x02c1")
                 assert client.recv(4) == b"\x20\x02\x00\x00"
             with urllib.request.urlopen(f"http://{ready['http']}/metrics", timeout=PATIENCE_S) as page:
@@ -121,9 +121,9 @@ def test_a_signal_ends_a_start_and_every_child_of_it_although_the_disk_does_not_
         started: list[int] = []
         try:
             said = b""
-            give_up = time.monotonic() + 30
+            give_up = time.monotonic() + PATIENCE_S
             while said != b"broker: opening the store\n" and time.monotonic() < give_up:
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", http), 5) as asking:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", http), PATIENCE_S) as asking:
                     asking.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
                     said = asking.makefile("rb").read().partition(b"\r\n\r\n")[2]
             started = children_of(running.pid)
@@ -183,7 +183,7 @@ def test_a_crowd_that_takes_all_descriptors_leaves_the_status_pages_theirs(
     with contextlib.ExitStack() as stack:
         running, ready = stack.enter_context(with_few_descriptors(tmp_path, *options))
         host, _, port = ready["mqtt"].rpartition(":")
-        crowd = [stack.enter_context(socket.create_connection((host, int(port)), 5)) for _ in range(450)]
+        crowd = [stack.enter_context(socket.create_connection((host, int(port)), PATIENCE_S)) for _ in range(450)]
         assert crowd[-1].recv(1) == b""  # it was closed at the door
         for page in ("livez", "metrics"):
             with urllib.request.urlopen(f"http://{ready['http']}/{page}", timeout=PATIENCE_S) as answer:
@@ -207,8 +207,8 @@ def test_a_crowd_of_native_clients_on_top_of_one_of_devices_leaves_the_status_pa
         running, ready = stack.enter_context(with_few_descriptors(tmp_path))
         for service in ("mqtt", "broker"):
             host, _, port = ready[service].rpartition(":")
-            crowd = [stack.enter_context(socket.create_connection((host, int(port)), 5)) for _ in range(450)]
-        crowd[-1].settimeout(10)
+            crowd = [stack.enter_context(socket.create_connection((host, int(port)), PATIENCE_S)) for _ in range(450)]
+        crowd[-1].settimeout(PATIENCE_S)
         assert b"no descriptor to spare" in crowd[-1].recv(4096)
         with urllib.request.urlopen(f"http://{ready['http']}/livez", timeout=PATIENCE_S) as answer:
             assert answer.read() == b"ok\n"

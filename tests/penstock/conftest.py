@@ -49,7 +49,7 @@ class ServerThread:
     def stop(self) -> None:
         if self._thread.is_alive():
             self.do(self._scope.cancel)
-            self._thread.join(10)
+            self._thread.join(PATIENCE_S)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ class RealCluster:
     def stop(self) -> None:
         if self._thread.is_alive():
             trio.from_thread.run_sync(self._scope.cancel, trio_token=self._token)
-            self._thread.join(10)
+            self._thread.join(PATIENCE_S)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from penstock import Consumer, Message, Producer, Reader, blocking
 from penstock.client.sending import Receipt
 from penstock.errors import Fenced, InvalidRequest, PenstockError, SendManyError, TooLarge
 from penstock.protocol.requests.groups import FetchOffsets, GroupOffsets
+from tests.patience import PATIENCE_S
 
 Run = Callable[..., Any]
 
@@ -41,7 +42,7 @@ def test_what_one_sends_a_group_of_two_reads_exactly_once(run: Run, real_cluster
         with blocking.bootstrap(real_cluster.servers) as routes:
             routes.find_or_create("orders")
         async with Producer(servers=real_cluster.servers) as producer, member() as first, member() as second:
-            with anyio.fail_after(20):
+            with anyio.fail_after(PATIENCE_S):
                 while len(first.assignment) != 2:  # noqa: ASYNC110 - the rebalance has no event to show
                     await anyio.sleep(0.001)
                 async with anyio.create_task_group() as tasks:
@@ -125,7 +126,7 @@ def test_the_blocking_clients_do_the_same(real_cluster: Any) -> None:
 
 def test_an_illegal_topic_is_refused_with_what_is_wrong(run: Run, real_cluster: Any) -> None:
     async def test() -> None:
-        async with Producer(servers=real_cluster.servers, timeout_s=5) as producer:
+        async with Producer(servers=real_cluster.servers, timeout_s=PATIENCE_S) as producer:
             with pytest.raises(PenstockError) as caught:
                 await producer.send("no/topic", b"x")
             assert not caught.value.unknown
@@ -201,7 +202,7 @@ def test_a_filter_is_applied_by_the_broker_for_readers_and_groups(run: Run, real
             assert {message.body async for message in reader.messages()} == wanted
         seen: set[bytes] = set()
         async with Consumer("g", "orders", servers=servers, start="earliest", filter="level >= 90") as consumer:
-            with anyio.fail_after(20):
+            with anyio.fail_after(PATIENCE_S):
                 while len(seen) < len(wanted):
                     seen |= {message.body for message in await consumer.poll(5)}
             await consumer.commit()

@@ -85,7 +85,7 @@ async def test_a_start_that_is_broken_off_recovers_no_further_and_gives_the_fold
         told.append(doing)
         if doing.startswith("recovering"):
             trio.from_thread.run_sync(recovering.set)
-            assert is_cancelled.wait(30)
+            assert is_cancelled.wait(PATIENCE_S)
 
     settings = BrokerSettings(port=0, namesrv=(), data=tmp_path, **SMALL)
     async with trio.open_nursery() as nursery:

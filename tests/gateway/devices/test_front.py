@@ -44,6 +44,7 @@ from gateway.transports.tls import TlsCodec
 from gateway.transports.validity import ends_at
 from penstock.errors import AddressInUse, InvalidConfig
 from penstock.service.descriptors import SPARE, count_open
+from tests.patience import PATIENCE_S
 
 KINDS = list(LINES)
 Make = Callable[..., Doorway]
@@ -486,7 +487,7 @@ async def test_clients_leave_descriptors_to_the_rest_of_the_process(
         nursery.start_soon(made.run)
         for _ in range(20):
             clients.append(await trio.open_tcp_stream("127.0.0.1", made.port))
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             while len(shard) + gateway.quotas.refused["connections_max"] < 20:
                 await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()
@@ -509,7 +510,7 @@ async def test_out_of_descriptors_an_address_that_fills_the_room_makes_room_for_
     clients = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.run)
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             while not gateway.quotas.refused["connections_max"]:
                 clients.append(await trio.open_tcp_stream("127.0.0.1", made.port))
                 await trio.lowlevel.checkpoint()
@@ -539,7 +540,7 @@ async def test_that_clients_are_sent_away_is_told_again_after_there_was_room(
     async def crowd() -> None:
         before = gateway.quotas.refused["connections_max"]
         clients = [await trio.open_tcp_stream("127.0.0.1", made.port) for _ in range(12)]
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             while gateway.quotas.refused["connections_max"] == before:
                 await trio.lowlevel.checkpoint()
         for client in clients:
@@ -551,7 +552,7 @@ async def test_that_clients_are_sent_away_is_told_again_after_there_was_room(
         made.tick(1)
         await crowd()
         assert len(caplog.records) == 1
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             while len(shard):
                 shard.round()
                 await trio.lowlevel.checkpoint()

@@ -19,6 +19,7 @@ from gateway.login.verifier import CHECKERS, LOOK_EVERY_S, Verifier, Watched
 from penstock.access.passwords import Hashed, Users, format_passwords, hash_password
 from penstock.errors import InvalidConfig
 from penstock.world import real_world
+from tests.patience import PATIENCE_S
 
 
 def make(folder: Path, users: str | None, rules: str | None) -> tuple[Access, Verifier]:
@@ -40,7 +41,7 @@ async def test_passwords_are_checked_and_a_changed_file_counts(tmp_path: Path) -
     async def ask(password: bytes) -> Identity | int:
         told, answers = trio.open_memory_channel[Identity | int](1)
         access.connect(Credentials("c", "alice", password, Peer("::1")), told.send_nowait)
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             return await answers.receive()
 
     async with trio.open_nursery() as nursery:
@@ -48,7 +49,7 @@ async def test_passwords_are_checked_and_a_changed_file_counts(tmp_path: Path) -
         assert await ask(b"right") == Identity("c", "alice", is_listed=True)
         assert await ask(b"wrong") == 0x86
         (tmp_path / "passwords").write_text(format_passwords(Users({"alice": hash_password(b"new one", bytes(16))})))
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             while True:
                 if await ask(b"new one") == Identity("c", "alice", is_listed=True):
                     break
@@ -70,7 +71,7 @@ async def test_a_check_that_ends_in_an_error_refuses_its_client_and_the_next_one
         nursery.start_soon(verifier.run)
         for user, password in [("mallory", b"hush-hush")] * (2 * CHECKERS) + [("alice", b"right")]:
             access.connect(Credentials("c", user, password, Peer("::1")), told.send_nowait)
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE_S):
                 heard.append(await answers.receive())
         nursery.cancel_scope.cancel()
     assert heard == [0x88] * (2 * CHECKERS) + [Identity("c", "alice", is_listed=True)]
@@ -205,7 +206,7 @@ async def test_a_verifier_that_is_told_to_looks_again_at_once(tmp_path: Path) ->
     async with trio.open_nursery() as nursery:
         nursery.start_soon(verifier.run)
         verifier.look_again()
-        with trio.fail_after(20):  # by itself it would never see a change
+        with trio.fail_after(PATIENCE_S):  # by itself it would never see a change
             await taken.wait()
         nursery.cancel_scope.cancel()
     assert access.may_subscribe(Identity("c", ""), "b")

@@ -16,6 +16,7 @@ from gateway.shards.rounds import Rounds, Stage
 from gateway.shards.shard import CHUNK_BYTES, CROWD, LINGER_S, SHORT_BYTES, WRITE_BYTES_MAX, Line, Shard
 from gateway.transports.codec import Codec
 from penstock.world import RealClock
+from tests.patience import PATIENCE_S
 
 
 class House:
@@ -442,7 +443,7 @@ async def test_all_that_came_and_the_end_behind_it_are_read_though_the_poller_te
         if ends:
             client.shutdown(socket.SHUT_WR)
         got = 0
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             while got < size or (ends and echo.events[-1] != "broken"):
                 await poller.wait()
                 shard.round()

@@ -20,6 +20,7 @@ from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.servers import Ping, ServerInfo
 from penstock.protocol.requests.topics import CreateTopic
 from penstock.service.frame_server import Peer
+from tests.patience import PATIENCE_S
 
 
 class Answers:
@@ -63,7 +64,7 @@ def misbehaving() -> Iterator[Misbehave]:
     """Starts a server whose every connection is handed to a function and then closed."""
     threads: list[threading.Thread] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(10)
+        listener.settimeout(PATIENCE_S)
 
         def start(serve: Callable[[socket.socket], None]) -> str:
             def run() -> None:
@@ -77,7 +78,7 @@ def misbehaving() -> Iterator[Misbehave]:
 
         yield start
         for thread in threads:
-            thread.join(10)
+            thread.join(PATIENCE_S)
 
 
 def test_a_call_returns_the_reply(address: str) -> None:

@@ -30,6 +30,7 @@ from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, LeaveGroup
 from penstock.protocol.requests.messages import Append, Pull, QueryBounds
 from penstock.protocol.requests.request import Request
+from tests.patience import PATIENCE_S
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 Run = Callable[..., Any]
@@ -63,7 +64,7 @@ def numbered(count: int, start: int = 0) -> list[bytes]:
 
 async def bodies(consumer: Consumer, count: int) -> list[bytes]:
     got: list[bytes] = []
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE_S):
         while len(got) < count:
             got += [message.body for message in await anext(consumer)]
     return got
@@ -227,7 +228,7 @@ def test_two_members_share_the_queues_and_one_that_leaves_gives_them_back(run: R
 
 
 async def until(true: Callable[[], bool]) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE_S):
         while not true():  # noqa: ASYNC110 - what we wait for has no event to show
             await anyio.sleep(0.001)
 

@@ -10,6 +10,7 @@ from penstock.protocol.link import OnResult
 from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.servers import Ping, ServerInfo
 from penstock.service.frame_server import Peer, listening_address, open_listeners, serve_frames
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
@@ -42,7 +43,7 @@ async def test_a_cancelled_block_can_still_say_goodbye_over_its_links() -> None:
             try:
                 await trio.sleep_forever()
             finally:
-                with trio.move_on_after(5, shield=True):
+                with trio.move_on_after(PATIENCE_S, shield=True):
                     goodbyes.append(await ask(links.link(address), Ping(), ServerInfo))
 
     async with trio.open_nursery() as server:

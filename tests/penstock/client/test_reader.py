@@ -14,6 +14,7 @@ from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append, QueryBounds
 from penstock.protocol.requests.topics import Bounds
+from tests.patience import PATIENCE_S
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 Run = Callable[..., Any]
@@ -83,7 +84,7 @@ def test_seek_and_bounds(run: Run, cluster: SmallCluster) -> None:
     async def test() -> None:
         async with reader(cluster, queues=[1], start="latest") as r:
             await r.seek(MessageQueue("broker-1", "orders", 1), 2)
-            with anyio.fail_after(5):
+            with anyio.fail_after(PATIENCE_S):
                 assert [message.body for message in await anext(r)] == [b"112"]
             assert (await r.bounds())[MessageQueue("broker-0", "orders", 1)] == Bounds("orders:1", 0, 3)
             with pytest.raises(QueueNotFound):

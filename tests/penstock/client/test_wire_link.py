@@ -23,6 +23,7 @@ from penstock.protocol.requests.messages import Append, Pull
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.servers import Ping, ServerInfo
 from penstock.service.frame_server import Peer
+from tests.patience import PATIENCE_S
 
 Run = Callable[..., Any]
 QUICK = BackOff(0.001, 0.01)
@@ -72,10 +73,10 @@ def scripted() -> Iterator[Callable[..., str]]:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
     with listener:
-        listener.settimeout(10)
+        listener.settimeout(PATIENCE_S)
         yield start
         for thread in threads:
-            thread.join(10)
+            thread.join(PATIENCE_S)
 
 
 def answer(connection: socket.socket) -> None:
@@ -85,7 +86,7 @@ def answer(connection: socket.socket) -> None:
 
 
 async def until_answered(link: Link) -> ServerInfo:
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE_S):
         while True:
             try:
                 reply = await call(link, Ping())
@@ -133,7 +134,7 @@ def test_what_never_left_is_known_not_to_be_stored(run: Run, scripted: Callable[
     def answer_once(connection: socket.socket) -> None:
         frame = next(wire.FrameReader().receive(connection.recv(10_000)))
         connection.sendall(wire.join(wire.encode_reply(frame.request_id, ServerInfo("s", "once", "1"))))
-        close.wait(10)
+        close.wait(PATIENCE_S)
 
     async def test(address: str) -> None:
         async with running(address) as link:

@@ -144,7 +144,7 @@ def test_a_service_settles_before_it_says_that_it_is_ready(capsys: pytest.Captur
 
     async def run(settings: Nothing, world: object, tell: Tell, task_status: trio.TaskStatus[Any]) -> None:
         task_status.started(Running())
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             while not said:
                 if gc.get_freeze_count():
                     said.append(capsys.readouterr().out)
@@ -169,7 +169,7 @@ def test_status_pages_are_there_while_a_service_starts_and_say_what_it_is_doing(
         [at] = re.findall(r"starting broker status=(\S+)\n", first)
         seen.extend([await page(at, "/livez"), await page(at, "/readyz")])
         task_status.started(Running())
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             while not (second := capsys.readouterr().out):
                 await trio.lowlevel.checkpoint()
         seen.extend([second == f"ready broker=127.0.0.1:7 status={at}\n", await page(at, "/readyz")])
@@ -241,12 +241,12 @@ def test_a_child_whose_parent_is_gone_does_not_begin_what_it_was_starting() -> N
         assert process.stderr is not None
         process.stderr.close()  # as of a parent that was killed
         process.stdin.close()
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 async def page(address: str, path: str) -> tuple[int, str]:
     host, _, port = address.rpartition(":")
-    with trio.fail_after(5):
+    with trio.fail_after(PATIENCE_S):
         async with await trio.open_tcp_stream(host, int(port)) as stream:
             await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
             said = b"".join([part async for part in stream]).decode()

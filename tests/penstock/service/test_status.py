@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from penstock.errors import AddressInUse, InvalidConfig, Unavailable
 from penstock.service.status import REQUEST_BYTES_MAX, Figures, Reasons, host_of, is_own, open_socket, serve_status
 from tests.examples import examples
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend  # sockets need real time
 
@@ -60,7 +61,7 @@ async def fetch(
 async def exchange(address: str, pieces: Sequence[bytes]) -> bytes:
     """What is answered to a request that is sent in these pieces."""
     host, _, port = address.rpartition(":")
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_S):
         async with await trio.open_tcp_stream(host, int(port)) as stream:
             for piece in pieces[:-1]:
                 await stream.send_all(piece)
@@ -241,7 +242,7 @@ async def test_garbage_and_an_endless_header_reach_nobody_else() -> None:
         host, _, port = address.rpartition(":")
         for hostile in (bytes(range(256)) * 4, b"GET /livez HTTP/1.1\r\nA: " + b"a" * 100_000):
             async with await trio.open_tcp_stream(host, int(port)) as stream:
-                with trio.fail_after(5):
+                with trio.fail_after(PATIENCE_S):
                     try:
                         await stream.send_all(hostile)
                         said = b"".join([part async for part in stream])
