@@ -24,7 +24,7 @@ from broker.net.flusher import Flusher
 from broker.net.lead import Lead
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
-from broker.store.destinations import Incoming, incoming_of
+from broker.store.destinations import Destination, Incoming, incoming_of
 from broker.store.disk import RealDisk
 from broker.store.level import Level
 from broker.store.message_store import MessageStore
@@ -33,10 +33,11 @@ from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from broker.store_clock import StoreClock
 from penstock.errors import PenstockError
-from penstock.protocol.message import IS_COMPILED, encode_properties, encode_record
+from penstock.protocol.message import IS_COMPILED, encode_properties, encode_record, record_tail
 from penstock.protocol.requests.messages import Append
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.topics import CreateTopic
+from penstock.protocol.runs import Run
 from penstock.world import RealClock, real_world
 
 ROUNDS: Final = 60
@@ -49,6 +50,9 @@ READ_BYTES: Final = (256 * 1024, 1024 * 1024)
 SCAN_MESSAGES: Final = 40_000
 SCAN_COUNT: Final = 20_000
 SCAN_GOAL_US: Final = 0.8
+REPLAY_ROUNDS: Final = 40
+REPLAY_DEVICES: Final = 100
+REPLAY_RUN: Final = 20
 PRODUCERS: Final = 64
 LEVEL_S: Final = 1.0
 
@@ -128,6 +132,35 @@ def append_row(folder: Path) -> Row:
     store.close(1)
     figure = f"{theirs / own:.0%} of plain write ({own / BATCHES / BATCH * 1e6:.2f} us a message)"
     return Row(f"append to cache, {APPEND_BODY_BYTES} B, batches of {BATCH}", figure, ">= 40 %", theirs / own >= 0.4)
+
+
+def replay_row(folder: Path) -> Row:
+    """A start that reads runs of devices again, beside their append."""
+    settings = StoreSettings(retention_s=0.0, chunk_bytes=1 << 40)
+    disk = RealDisk(folder / "replay")
+    store = open_store(disk, settings, NoFolds(), 1)
+    devices = [
+        Destination("telemetry", encode_properties({"MQTT_TOPIC": f"telemetry/d{number}"}), Level.DISK)
+        for number in range(REPLAY_DEVICES)
+    ]
+    tails = [record_tail(b"telemetry", device.properties) for device in devices]
+    took = 0.0
+    for _ in range(REPLAY_ROUNDS):
+        runs = [Run(tail, 1, 1, [bytes(64)] * REPLAY_RUN) for tail in tails]
+        for run in runs:
+            run.queue_id = 0
+        began = time.process_time()
+        store.append_runs(runs, devices, 1)
+        took += time.process_time() - began
+    store.sync_all()
+    disk.unlock()
+    began = time.process_time()
+    open_store(RealDisk(folder / "replay"), settings, NoFolds(), 1).close(1)
+    again, count = time.process_time() - began, REPLAY_ROUNDS * REPLAY_DEVICES * REPLAY_RUN
+    figure = (
+        f"{again / took:.1f} times their append ({again / count * 1e6:.2f} us beside {took / count * 1e6:.2f} us each)"
+    )
+    return Row(f"replay of runs of {REPLAY_RUN} messages of 64 B", figure, "<= 1.3 times", again / took <= 1.3)
 
 
 def read_rows(folder: Path) -> list[Row]:
@@ -304,7 +337,7 @@ def run() -> list[Row]:
     """Measures the short rows."""
     with tempfile.TemporaryDirectory(prefix="penstock-store-") as made:
         place = Path(made)
-        return [append_row(place), *read_rows(place), *scan_rows(place), *level_rows(place)]
+        return [append_row(place), replay_row(place), *read_rows(place), *scan_rows(place), *level_rows(place)]
 
 
 def show(console: Console, rows: list[Row]) -> None:

@@ -163,6 +163,12 @@ def read_stored(frame: bytes | memoryview, position: int) -> Stored:
     return Stored(position, len(frame), topic.decode("utf-8", "replace"), queue_id, flag, properties, stored_ms, frame)
 
 
+def indexed(frame: bytes) -> tuple[int, int, int, int, int, int]:
+    """Of a good frame: watermark, queue id, flag, queue offset, store time, and where its tail is."""
+    watermark, queue_id, flag, offset, stored_ms, body_bytes = _INDEXED.unpack_from(frame)
+    return watermark, queue_id, flag, offset, stored_ms, _BODY_AT + body_bytes
+
+
 def unpack_frame(frame: bytes) -> tuple[int, int, int, int, int, bytes, bytes]:
     """What the indexes need of a good frame: watermark, queue id, flag, queue offset, store time, topic,
     properties."""

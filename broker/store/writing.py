@@ -9,6 +9,7 @@ known is a function of the log's prefix. A batch never spans two segments: it is
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import zlib
 from collections.abc import Sequence
@@ -16,14 +17,14 @@ from typing import Final
 
 from broker.store.commit_log import CommitLog
 from broker.store.destinations import Destination, Incoming, incoming_of
-from broker.store.frames import stored_ms_of, unpack_frame
+from broker.store.frames import indexed, stored_ms_of
 from broker.store.key_index import KeyIndex, key_hash, key_row, keys_of
 from broker.store.level import Level
 from broker.store.queue_index import LIGHT, Queue, QueueIndex, hole
 from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, MadeQueue, Stored
 from broker.store.run_frames import LOW, entries_of, frame_bytes
 from broker.store.sealing import Sealing
-from penstock.errors import TooLarge
+from penstock.errors import InvalidMessage, TooLarge
 from penstock.protocol.message import (
     BODY_BYTES_MAX,
     FLAG_ONCE,
@@ -35,7 +36,7 @@ from penstock.protocol.message import (
     record_body,
     tag_hash,
 )
-from penstock.protocol.runs import DIGITS, Run, counted
+from penstock.protocol.runs import DIGITS, HEXADECIMAL, Run, check_counts, counted
 
 _TAGS: Final = b"TAGS"
 _UNIQUE: Final = b"UNIQ_KEY"
@@ -64,7 +65,8 @@ class Writing:
         sealing.write_keyframe = self._write_keyframe
         self._topic_queues: dict[tuple[str, int], Queue] = {}
         self._nowhere = Queue("", 0)  # that of facts: they are in none
-        self._replayed: dict[bytes, Destination] = {}  # by topic and properties
+        self._replayed: dict[bytes, Destination] = {}  # of a replay, by tail
+        self._counting: dict[bytes, Destination] = {}  # the same of tails with ids that count, by what is before these
         self._changes = folds.changes
         self.epoch = 1  # what is written before the first epoch begins
         self.ends_with_seal = False
@@ -303,7 +305,7 @@ class Writing:
         topic, colon, number = key.rpartition(":")
         if colon and not key.startswith(LIGHT):
             self._topic_queues.pop((topic, int(number)), None)
-            self._replayed.clear()  # some lead to it
+            self.end_replay()  # some lead to it
 
     def _make(self, made: MadeQueue) -> None:
         """A topic's queue begins, unless it is there. One that ends before ``first`` is of an earlier life of the topic
@@ -320,42 +322,108 @@ class Writing:
     # ------------------------------------------------------------ recovery
 
     def replay(self, position: int, frames: Sequence[bytes]) -> None:
-        """Recovery hands over a run of the log: good frames one behind the other, the first at ``position``."""
-        log = self._log
+        """Recovery hands over a run of the log: good frames one behind the other, the first at ``position``. Neighbours
+        that differ as the messages of a run do are taken in together, as they were when they were stored."""
+        log, last_ms, folded = self._log, self._log.last_ms, _FOLDED
         self._changes = self._folds.changes
+        to: Destination | None = None
+        tail, queue_id, flag, first, step, offset, count, number = b"", 0, 0, position, 0, 0, 0, -1
         for frame in frames:
-            _, queue_id, flag, offset, stored_ms, raw_topic, properties = unpack_frame(frame)
-            destination = self._destination_of(raw_topic, properties)
-            if stored_ms > log.last_ms:
-                log.last_ms = stored_ms
-            queue = destination.queue
-            if queue is None or destination.queue_id != queue_id:
-                queue = self._lead_to(destination, queue_id, offset)
-            step, entry = len(frame), b""
-            if not destination.is_system:
-                if offset > queue.next:  # records before it were lost to damage: holes keep their places
-                    self._add_holes(queue, offset, position)
-                entry = entries_of(position, step, 1, destination.tag)
-            elif destination.topic == SEAL_TOPIC:
-                self._note_passed(frame)
-            self._take_in(destination, queue, flag, queue_id, properties, position, step, 1, entry, frame, 0)
+            _, its_queue_id, its_flag, its_offset, stored_ms, tail_at = indexed(frame)
+            its_tail = frame[tail_at:]
+            if stored_ms > last_ms:
+                last_ms = stored_ms
+            if (
+                count
+                and its_offset == offset + count
+                and len(frame) == step
+                and its_queue_id == queue_id
+                and its_flag == flag
+                and not flag & folded
+                and len(its_tail) == len(tail)
+                and (
+                    its_tail == tail
+                    if number < 0
+                    else its_tail[:-DIGITS] == tail[:-DIGITS] and its_tail[-DIGITS:] == b"%012x" % (number + count)
+                )
+            ):
+                count += 1
+                position += step
+                continue
+            if to is not None and count:
+                self._take_again(to, flag, queue_id, tail, first, step, count, offset, b"")
+            to = self._destination_of(its_tail)
+            tail, queue_id, flag, first, step, offset = (
+                its_tail,
+                its_queue_id,
+                its_flag,
+                position,
+                len(frame),
+                its_offset,
+            )
+            number = int(tail[-DIGITS:], 16) if to.id_at >= 0 else -1
+            count = 1
             position += step
-            self.ends_with_seal = destination.topic == SEAL_TOPIC
+            if to.is_system or flag & folded:
+                log.last_ms = last_ms
+                self._take_again(to, flag, queue_id, tail, first, step, 1, offset, frame)
+                count = 0
+            self.ends_with_seal = to.topic == SEAL_TOPIC
+        if to is not None and count:
+            self._take_again(to, flag, queue_id, tail, first, step, count, offset, b"")
+        log.last_ms = last_ms
+
+    def _take_again(
+        self,
+        to: Destination,
+        flag: int,
+        queue_id: int,
+        tail: bytes,
+        position: int,
+        step: int,
+        count: int,
+        offset: int,
+        frame: bytes,
+    ) -> None:
+        """Takes in so many messages of the log. ``frame``: of a fact, or of a message that folds take in: the only
+        one."""
+        queue = to.queue
+        if queue is None or to.queue_id != queue_id:
+            queue = self._lead_to(to, queue_id, offset)
+        entries = b""
+        if not to.is_system:
+            if offset > queue.next:  # records before it were lost to damage: holes keep their places
+                self._add_holes(queue, offset, position)
+            entries = entries_of(position, step, count, to.tag)
+        elif to.topic == SEAL_TOPIC:
+            self._note_passed(frame)
+        self._take_in(to, queue, flag, queue_id, tail, position, step, count, entries, frame, 0)
 
     def end_replay(self) -> None:
         """Forgets what only a replay needs."""
         self._replayed.clear()
+        self._counting.clear()
 
-    def _destination_of(self, raw_topic: bytes, properties: bytes) -> Destination:
-        """Where records with this topic and these properties go; remembered unless they never come again."""
-        known = raw_topic + b"\x00" + properties
-        destination = self._replayed.get(known)
-        if destination is None:
-            destination = Destination(raw_topic.decode("utf-8", "replace"), properties, Level.QUORUM)
-            if _UNIQUE not in properties and _EXCHANGE not in properties:
-                if len(self._replayed) >= _REMEMBERED_MAX:
-                    self._replayed.clear()
-                self._replayed[known] = destination
+    def _destination_of(self, tail: bytes) -> Destination:
+        """Where records with this tail go, an id that counts left out; remembered unless they never come again."""
+        digits = tail[-DIGITS:]
+        destination = self._replayed.get(tail)
+        if destination is None and HEXADECIMAL.issuperset(digits):
+            destination = self._counting.get(tail[:-DIGITS])
+        if destination is not None:
+            return destination
+        topic_bytes = tail[0] << 8 | tail[1]
+        topic, properties = tail[2 : 2 + topic_bytes].decode("utf-8", "replace"), tail[4 + topic_bytes :]
+        id_at = -1
+        if _UNIQUE in properties:
+            with contextlib.suppress(InvalidMessage):
+                id_at = check_counts(tail, 4 + topic_bytes, 1) - 4 - topic_bytes
+        destination = Destination(topic, properties, Level.QUORUM, id_at)
+        if id_at >= 0 or (_UNIQUE not in properties and _EXCHANGE not in properties):
+            remembered = self._replayed if id_at < 0 else self._counting
+            if len(remembered) >= _REMEMBERED_MAX:
+                remembered.clear()
+            remembered[tail if id_at < 0 else tail[:-DIGITS]] = destination
         return destination
 
     def _note_passed(self, seal: bytes) -> None:

@@ -14,7 +14,7 @@ from penstock.blocking.routes import Routes
 from penstock.client import sending
 from penstock.client.arguments import OnlyBlocking, check_seconds
 from penstock.client.retry import TIMEOUT_S, BackOff, Telling
-from penstock.client.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Receipt, UniqueIds
+from penstock.client.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Preparation, Receipt, settled
 from penstock.errors import InvalidRequest, PenstockError, TimedOut, Unavailable
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.message import Message
@@ -41,10 +41,9 @@ class Producer(OnlyBlocking):
         check_seconds("timeout_s", timeout_s)
         self.timeout_s = timeout_s
         self._routes = Routes(servers, timeout_s)
-        self._topic_map = topic_map or TopicMap()
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
-        self._ids = UniqueIds(self._rng.getrandbits(64))
+        self._preparation = Preparation(self._rng.getrandbits(64), topic_map or TopicMap())
         self._back_off = BackOff()
         self._known: dict[str, tuple[float, tuple[BrokerRoute, ...]]] = {}
         self._avoid: dict[str, float] = {}
@@ -96,27 +95,23 @@ class Producer(OnlyBlocking):
         timeout_s: float | None = None,
     ) -> Receipt:
         """Stores one message and returns when its topic's level is reached. Raises as ``penstock.Producer.send``."""
-        outgoing = [self._prepare(sending.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain))]
-        self._send_all(outgoing, timeout_s)
-        receipt = outgoing[0].receipt
-        if receipt is None:
-            raise sending.final_error(outgoing[0])
-        return receipt
+        given = sending.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain)
+        [one] = self._send_all([given], timeout_s)
+        if one.queue is None:
+            raise sending.final_error(one)
+        return one.receipt(0)
 
-    def send_many(self, messages: Sequence[Message], *, timeout_s: float | None = None) -> list[Receipt]:
+    def send_many(self, messages: Sequence[Message], *, timeout_s: float | None = None) -> Sequence[Receipt]:
         """Stores messages and returns their receipts in order. Raises as ``penstock.Producer.send_many``."""
-        outgoing = [self._prepare(message) for message in messages]
-        self._send_all(outgoing, timeout_s)
-        return sending.receipts(outgoing)
-
-    def _prepare(self, message: Message) -> Outgoing:
-        return sending.prepare(message, self._ids.next(), self._topic_map, self._clock.wall_ms())
+        return sending.receipts(self._send_all(messages, timeout_s))
 
     # -- attempts
 
-    def _send_all(self, outgoing: list[Outgoing], timeout_s: float | None) -> None:
+    def _send_all(self, messages: Sequence[Message], timeout_s: float | None) -> list[Outgoing]:
+        """Attempts until each message is stored, has an error that no repetition mends, or no time."""
         if timeout_s is not None:
             check_seconds("timeout_s", timeout_s)
+        outgoing = self._preparation.runs(messages, self._clock.wall_ms())
         if not self._open:
             raise InvalidRequest("this producer is not open", hint="use it inside `with Producer(...) as p:`")
         began = self._clock.monotonic()
@@ -124,17 +119,18 @@ class Producer(OnlyBlocking):
         waiting, repetition, telling = outgoing, 0, Telling(_log, began)
         while waiting:
             self._try(waiting, deadline)
-            waiting, repetition = sending.once_more(waiting), repetition + 1
+            waiting, repetition = sending.once_more(settled(waiting)), repetition + 1
             wait_s = self._back_off.wait_s(repetition, self._rng)
             goes_on = self._clock.monotonic() + wait_s
             if goes_on >= deadline:
-                return
+                break
             if waiting:
                 telling.note(sending.final_error(waiting[0]), goes_on, deadline)
                 pause(wait_s)
+        return settled(outgoing)
 
     def _try(self, waiting: list[Outgoing], deadline: float) -> None:
-        """One attempt for all: each gets a receipt or an error."""
+        """One attempt for all: each gets a place or an error."""
         by_broker: dict[BrokerRoute, list[Outgoing]] = {}
         now = self._clock.monotonic()
         avoid = [address for address, until in self._avoid.items() if now < until]

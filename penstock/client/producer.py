@@ -1,6 +1,6 @@
 """Sends messages, on asyncio and on trio. penstock/client/sending.py decides what becomes of them; this module waits.
 
-Concurrent sends coalesce: whatever was handed over for one broker since the last round leaves as one Append. One
+Concurrent sends coalesce: whatever was handed over for one broker since the last round leaves as one request. One
 deadline covers all attempts of a send. The number of messages under way is bounded: further sends wait for room.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import islice
 from types import TracebackType
 from typing import Final, overload
 
@@ -20,10 +19,10 @@ from penstock.client import sending
 from penstock.client.arguments import OnlyAsync, check_seconds
 from penstock.client.discovery import Discovery
 from penstock.client.retry import TIMEOUT_S, BackOff, Telling
-from penstock.client.sending import AVOID_S, Outgoing, Receipt, UniqueIds
+from penstock.client.sending import AVOID_S, Outgoing, Preparation, Receipt, settled
 from penstock.client.task_scope import TaskScope
 from penstock.client.wire_link import WireLinks
-from penstock.errors import InvalidRequest, PenstockError, TimedOut, Unavailable
+from penstock.errors import InvalidRequest, NoRoute, PenstockError, TimedOut, Unavailable
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.link import Links
 from penstock.protocol.message import Message
@@ -37,50 +36,87 @@ _log = logging.getLogger(__name__)
 PENDING_MAX: Final = 10_000
 
 
-class _Attempt:
-    """Set when all messages of one attempt have their result."""
+class _Round:
+    """What was handed over for one broker since the last request to it left: one request more. ``done`` is set when all
+    of it has its result; every send in it waits for that.
 
-    __slots__ = ("done", "left")
+    A *quick* one has single messages with the producer's own deadline, so that one deadline does for all: ``until``,
+    in the loop's time. ``watched``: the quick ones without a result, in the order of their deadlines.
+    """
 
-    def __init__(self, count: int) -> None:
-        self.left = count
+    __slots__ = ("_watched", "bytes", "count", "done", "is_quick", "outgoing", "until")
+
+    def __init__(self, watched: dict[_Round, None], until: float | None) -> None:
+        self.outgoing: list[Outgoing] = []
+        self.bytes = self.count = 0
         self.done = anyio.Event()
+        self.is_quick = until is not None
+        self.until = until or 0.0
+        self._watched = watched
+        if self.is_quick:
+            watched[self] = None
 
-    def finish_one(self) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.done.set()
+    def settle(self, broker: str, result: Result) -> None:
+        sending.settle(self.outgoing, broker, result)
+        self._watched.pop(self, None)
+        self.done.set()
 
 
 class _Lanes:
-    """The open batch of each broker: what was handed over since the last round."""
+    """The open requests of each broker."""
 
     def __init__(self, discovery: Discovery, tasks: TaskScope) -> None:
         self._discovery = discovery
         self._tasks = tasks
-        self._open: dict[BrokerRoute, list[tuple[Outgoing, _Attempt]]] = {}
+        self._open: dict[BrokerRoute, list[_Round]] = {}
+        self._watched: dict[_Round, None] = {}
+        self._some = anyio.Event()  # set when there is something to watch
 
-    def hand_over(self, broker: BrokerRoute, one: Outgoing, attempt: _Attempt) -> None:
-        """Has ``one`` sent with this round's batch, which leaves when every task that can run has run."""
+    def hand_over(self, broker: BrokerRoute, one: Outgoing, quick_s: float | None = None) -> _Round:
+        """Has ``one`` sent with this round's requests, which leave when every task that can run has run. ``quick_s``:
+        the producer's own time limit for a single message."""
         if not self._open:
             self._tasks.start_soon(self._flush)
-        self._open.setdefault(broker, []).append((one, attempt))
+        rounds = self._open.setdefault(broker, [])
+        last = rounds[-1] if rounds else None
+        if last is None or last.is_quick != (quick_s is not None) or not sending.fits(last.bytes, last.count, one):
+            last = _Round(self._watched, None if quick_s is None else anyio.current_time() + quick_s)
+            rounds.append(last)
+            if last.is_quick:
+                self._some.set()
+        last.outgoing.append(one)
+        last.bytes += one.run.size
+        last.count += one.count
+        return last
+
+    async def watch(self) -> None:
+        """Ends quick rounds that have no result in time."""
+        while True:
+            if not self._watched:
+                self._some = anyio.Event()
+                await self._some.wait()
+                continue
+            first = next(iter(self._watched))
+            left_s = first.until - anyio.current_time()
+            if left_s > 0:
+                await anyio.sleep(left_s)
+            else:
+                del self._watched[first]
+                first.done.set()
+
+    def close(self) -> None:
+        """Nothing comes any more."""
+        for one in self._watched:
+            one.done.set()
+        self._watched.clear()
 
     async def _flush(self) -> None:
         lanes, self._open = self._open, {}
-        for broker, entries in lanes.items():
+        for broker, rounds in lanes.items():
             link = self._discovery.link(broker.address)
-            attempts = iter([attempt for _one, attempt in entries])
-            for batch in sending.batches([one for one, _attempt in entries]):
-                waiting = list(islice(attempts, len(batch)))
-                link.submit(sending.append_of(batch), partial(self._settled, batch, waiting, broker.broker))
+            for one in rounds:
+                link.submit(sending.append_of(one.outgoing), partial(one.settle, broker.broker))
             link.flush()
-
-    @staticmethod
-    def _settled(batch: Sequence[Outgoing], waiting: list[_Attempt], broker: str, result: Result) -> None:
-        sending.settle(batch, broker, result)
-        for attempt in waiting:
-            attempt.finish_one()
 
 
 class Producer(OnlyAsync):
@@ -112,9 +148,8 @@ class Producer(OnlyAsync):
         self._links = links
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
-        self._topic_map = topic_map or TopicMap()
         self._back_off = BackOff()
-        self._ids = UniqueIds(self._rng.getrandbits(64))
+        self._preparation = Preparation(self._rng.getrandbits(64), topic_map or TopicMap())
         self._avoid: dict[str, float] = {}
         self._turn = 0
         self._pending = 0
@@ -132,6 +167,7 @@ class Producer(OnlyAsync):
         links = self._links or WireLinks(self._tasks, clock=self._clock, rng=self._rng)
         self._discovery = Discovery(self._servers, links, clock=self._clock)
         self._lanes = _Lanes(self._discovery, self._tasks)
+        self._tasks.start_soon(self._lanes.watch)
         return self
 
     async def __aexit__(
@@ -145,8 +181,13 @@ class Producer(OnlyAsync):
                 await self._ended.wait()
         finally:
             assert self._tasks is not None
-            tasks, self._tasks, self._discovery, self._lanes = self._tasks, None, None, None
-            await tasks.close()
+            assert self._lanes is not None
+            tasks, lanes = self._tasks, self._lanes
+            self._tasks = self._discovery = self._lanes = None
+            try:
+                await tasks.close()
+            finally:
+                lanes.close()
 
     @overload
     async def send(self, message: Message, /, *, timeout_s: float | None = None) -> Receipt: ...
@@ -187,91 +228,130 @@ class Producer(OnlyAsync):
             TooLarge, InvalidMessage, InvalidTopic, InvalidRequest: it was not sent.
             PenstockError: it was not stored, unless the error's ``unknown`` is true: then it may have been.
         """
-        outgoing = [self._prepare(sending.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain))]
-        await self._send_all(outgoing, self.timeout_s if timeout_s is None else timeout_s)
-        receipt = outgoing[0].receipt
-        if receipt is None:
-            raise sending.final_error(outgoing[0])
-        return receipt
+        given = sending.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain)
+        [one] = self._preparation.runs((given,), self._clock.wall_ms())
+        self._opened()
+        if timeout_s is not None or not await self._send_quickly(one):
+            await self._send_all([one], self.timeout_s if timeout_s is None else timeout_s)
+        if one.queue is None:
+            raise sending.final_error(one)
+        return one.receipt(0)
 
-    async def send_many(self, messages: Sequence[Message], *, timeout_s: float | None = None) -> list[Receipt]:
-        """Stores messages, each on its own, and returns their receipts in order.
+    async def send_many(self, messages: Sequence[Message], *, timeout_s: float | None = None) -> Sequence[Receipt]:
+        """Stores messages, each on its own, and returns their receipts in order. Neighbours that differ in their bodies
+        alone, which have one size, cost the least; without a key they go to one queue together.
 
         Raises:
             TooLarge, InvalidMessage, InvalidTopic: one of them is illegal and nothing was sent.
             SendManyError: some have no receipt; its ``failures`` say which and why.
         """
-        outgoing = [self._prepare(message) for message in messages]
-        await self._send_all(outgoing, self.timeout_s if timeout_s is None else timeout_s)
-        return sending.receipts(outgoing)
-
-    def _prepare(self, message: Message) -> Outgoing:
-        return sending.prepare(message, self._ids.next(), self._topic_map, self._clock.wall_ms())
+        outgoing = self._preparation.runs(messages, self._clock.wall_ms())
+        self._opened()
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        return sending.receipts(await self._send_all(outgoing, limit_s))
 
     # -- attempts
 
-    async def _send_all(self, outgoing: list[Outgoing], timeout_s: float) -> None:
-        """Attempts until each message has a receipt, an error that no repetition mends, or no time."""
-        check_seconds("timeout_s", timeout_s)
-        self._opened()
-        waiting, repetition, began = outgoing, 0, self._clock.monotonic()
+    async def _send_quickly(self, one: Outgoing) -> bool:
+        """An attempt for a single message that needs no deadline of its own. Returns ``False`` where it cannot be made
+        so, and nothing was done."""
+        discovery, lanes = self._opened()
+        brokers = discovery.known(one.topic)
+        if not brokers or self._avoid or self._pending + 1 > self._pending_max:
+            return False
+        self._turn += 1
+        try:
+            one.broker = sending.choose(one.key, brokers, self._turn)
+        except NoRoute:
+            return False
+        one.on_way = True
+        self._under_way += 1
+        self._pending += 1
+        try:
+            limit_s = self.timeout_s
+            handed_over = lanes.hand_over(one.broker, one, limit_s)
+            await handed_over.done.wait()
+            if one.queue is not None:
+                return True
+            if one.error is None:
+                one.fail(_too_late(one, limit_s))
+            self._note_failure(one)
+        finally:
+            self._under_way -= 1
+            self._pending -= 1
+            self._room.set()
+            if not self._under_way:
+                self._ended.set()
+        left_s = handed_over.until - anyio.current_time()
+        if sending.once_more([one]) and left_s > 0:
+            await self._send_all([one], left_s, 1)
+        return True
+
+    async def _send_all(self, outgoing: list[Outgoing], limit_s: float, repetition: int = 0) -> list[Outgoing]:
+        """Attempts until each message is stored, has an error that no repetition mends, or no time. ``repetition``: how
+        many attempts there were."""
+        check_seconds("timeout_s", limit_s)
+        waiting, began = outgoing, self._clock.monotonic()
         telling = Telling(_log, began)
         self._under_way += 1
         try:
-            with anyio.move_on_after(timeout_s):
+            with anyio.move_on_after(limit_s):
+                if repetition:
+                    await anyio.sleep(self._back_off.wait_s(repetition, self._rng))
                 while waiting and (repetition == 0 or self._discovery is not None):  # else it was closed meanwhile
                     await self._try(waiting)
-                    waiting, repetition = sending.once_more(waiting), repetition + 1
+                    waiting, repetition = sending.once_more(settled(waiting)), repetition + 1
                     if waiting:
                         wait_s = self._back_off.wait_s(repetition, self._rng)
                         goes_on = self._clock.monotonic() + wait_s
-                        telling.note(sending.final_error(waiting[0]), goes_on, began + timeout_s)
+                        telling.note(sending.final_error(waiting[0]), goes_on, began + limit_s)
                         await anyio.sleep(wait_s)
         finally:
             self._under_way -= 1
             self._ended.set()
+        outgoing = settled(outgoing)
         for one in outgoing:
-            if one.receipt is None and one.error is None:
-                one.fail(_too_late(one, timeout_s))
+            if one.queue is None and one.error is None:
+                one.fail(_too_late(one, limit_s))
                 self._note_failure(one)
+        return outgoing
 
     async def _try(self, waiting: list[Outgoing]) -> None:
-        """One attempt for all: each gets a receipt or an error."""
-        await self._take_room(len(waiting))
+        """One attempt for all: each gets a place or an error."""
+        count = sum([one.count for one in waiting])
+        await self._take_room(count)
         try:
             routed = await self._route(waiting)
-            attempt = _Attempt(len(routed))
-            for one in routed:
-                self._hand_over(one, attempt)
-            if routed:
-                await attempt.done.wait()
+            for round_ in dict.fromkeys([self._hand_over(one) for one in routed]):
+                await round_.done.wait()
         finally:
-            self._pending -= len(waiting)
+            self._pending -= count
             self._room.set()
-        for one in routed:
+        for one in settled(routed):
             if one.error is not None:
                 self._note_failure(one)
 
     async def _route(self, waiting: list[Outgoing]) -> list[Outgoing]:
         """Those for which a broker was found; the others get their error."""
         discovery, _lanes = self._opened()
-        now = self._clock.monotonic()
-        avoid = [address for address, until in self._avoid.items() if now < until]
+        if self._avoid:
+            now = self._clock.monotonic()
+            self._avoid = {address: until for address, until in self._avoid.items() if now < until}
         self._turn += 1
         for one in waiting:
             one.broker = None
             try:
                 brokers = discovery.known(one.topic) or await discovery.brokers(one.topic, create=True)
-                one.broker = sending.choose(one.key, brokers, self._turn, avoid)
+                one.broker = sending.choose(one.key, brokers, self._turn, self._avoid)
             except PenstockError as error:
                 one.fail(error)
         return [one for one in waiting if one.broker is not None]
 
-    def _hand_over(self, one: Outgoing, attempt: _Attempt) -> None:
+    def _hand_over(self, one: Outgoing) -> _Round:
         _discovery, lanes = self._opened()
         assert one.broker is not None
         one.error, one.on_way = None, True
-        lanes.hand_over(one.broker, one, attempt)
+        return lanes.hand_over(one.broker, one)
 
     def _opened(self) -> tuple[Discovery, _Lanes]:
         if self._discovery is None or self._lanes is None:

@@ -1,16 +1,18 @@
 """What becomes of messages that are sent: where they go, how they are batched, which receipt or error each one gets.
 
 Pure; the producers (penstock/client/producer.py and penstock/blocking/producer.py) do the waiting. An ``Outgoing`` is
-one message on its way. Its record, and with it its unique id, is made once and is the same in every attempt. It ends
-with a receipt or an error; the error says ``unknown`` if *any* attempt may have stored the message.
+messages on their way, which have all in common but their bodies and a unique id that counts: a run. Tail and ids are
+made once and are the same in every attempt. It ends with a place or an error; the error says ``unknown`` if *any*
+attempt may have stored the messages.
 """
 
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple, overload
 
 from penstock import errors
 from penstock.errors import (
@@ -21,13 +23,22 @@ from penstock.errors import (
     NoRoute,
     PenstockError,
     SendManyError,
+    TooLarge,
 )
-from penstock.protocol.message import Message, encode_message
+from penstock.protocol.message import (
+    BODY_AT,
+    BODY_BYTES_MAX,
+    FLAG_RETAIN,
+    UNIQUE_KEY,
+    Message,
+    encode_message,
+)
 from penstock.protocol.received import MessageQueue
-from penstock.protocol.requests.messages import Append, Appended
+from penstock.protocol.requests.messages import Appended, AppendRuns, PlacedRun
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS
+from penstock.protocol.runs import DIGITS, Run, checksum_of, encode_runs
 from penstock.protocol.topic_names import topic_of
 from topicmap.names import InvalidName
 from topicmap.queues import TopicMap, check_topic
@@ -38,6 +49,10 @@ ROUTE_FRESH_S: Final = 30.0
 """How long a client goes by what a name server said about a topic."""
 AVOID_S: Final = 5.0
 """How long messages without a key go round a broker that failed."""
+_ID: Final = UNIQUE_KEY.encode() + b"\x01"
+KNOWN_MAX: Final = 4096
+KNOWN_BYTES_MAX: Final = 1024
+"""So many different kinds of messages are remembered, with tails of at most so many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +78,129 @@ class Receipt:
         return self.queue.topic
 
 
-@dataclass(slots=True)
 class Outgoing:
-    """One message on its way."""
+    """Messages on their way, which are stored together or not at all.
 
-    id: str
-    topic: str
-    key: str | bytes
-    record: bytes
-    receipt: Receipt | None = None
-    error: PenstockError | None = None
-    unknown: bool = False
-    broker: BrokerRoute | None = None
-    on_way: bool = False  # it was handed over in the latest attempt and has no result yet
+    Attributes:
+        at: the place of the first one among all that were sent together.
+        run: what they are.
+        topic, key: of all.
+        queue, offset, level: where the first one is stored and what all have reached; no queue: they are not stored.
+        error: why not, in the latest attempt. ``unknown``: whether any attempt may have stored them.
+        broker: to whom the latest attempt went. ``on_way``: handed over in it, without a result yet.
+        parts: what stands for it since its messages had different fates.
+    """
+
+    __slots__ = (
+        "at",
+        "broker",
+        "error",
+        "key",
+        "level",
+        "offset",
+        "on_way",
+        "parts",
+        "queue",
+        "run",
+        "topic",
+        "unknown",
+    )
+
+    def __init__(self, at: int, run: Run, topic: str, key: str | bytes) -> None:
+        self.at = at
+        self.run = run
+        self.topic = topic
+        self.key = key
+        self.queue: MessageQueue | None = None
+        self.offset = -1
+        self.level = ""
+        self.error: PenstockError | None = None
+        self.unknown = False
+        self.broker: BrokerRoute | None = None
+        self.on_way = False
+        self.parts: list[Outgoing] = []
+
+    @property
+    def count(self) -> int:
+        """How many messages they are."""
+        return len(self.run.bodies)
 
     def fail(self, error: PenstockError) -> None:
         self.error = error
         self.on_way = False
         self.unknown = self.unknown or error.unknown
+
+    def stored(self, queue: MessageQueue, offset: int, level: str) -> None:
+        """They are stored, the first one there."""
+        self.queue, self.offset, self.level = queue, offset, level
+        self.error, self.on_way = None, False
+
+    def split(self) -> list[Outgoing]:
+        """One for each message, which stand for it from now on."""
+        run = self.run
+        self.parts = [
+            Outgoing(self.at + number, run.of([body], number), self.topic, self.key)
+            for number, body in enumerate(run.bodies)
+        ]
+        for part in self.parts:
+            part.unknown, part.broker, part.on_way = self.unknown, self.broker, self.on_way
+        return self.parts
+
+    def receipt(self, number: int) -> Receipt:
+        """The receipt of a message, all being stored."""
+        assert self.queue is not None
+        tail = self.run.tail_of(number)
+        own_id = tail[tail.rindex(_ID) + len(_ID) :].decode()  # the last property
+        return Receipt(own_id, self.queue, self.offset + number, self.level)
+
+
+def settled(outgoing: Sequence[Outgoing]) -> list[Outgoing]:
+    """Those that stand for these by now."""
+    found: list[Outgoing] = []
+    for one in outgoing:
+        found += one.parts or [one]
+    return found
+
+
+class Receipts(Sequence[Receipt]):
+    """Receipts in the order of their messages. Each is made when it is looked at."""
+
+    def __init__(self, outgoing: Sequence[Outgoing]) -> None:
+        self._outgoing = outgoing
+        self._starts = [one.at for one in outgoing]
+        self._count = sum([one.count for one in outgoing])
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Receipt: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Receipt]: ...
+
+    def __getitem__(self, at: int | slice) -> Receipt | list[Receipt]:
+        if isinstance(at, slice):
+            return [self[number] for number in range(*at.indices(self._count))]
+        number = at + self._count if at < 0 else at
+        if not 0 <= number < self._count:
+            raise IndexError(f"there are {self._count} receipts, no number {at}")
+        one = self._outgoing[bisect_right(self._starts, number) - 1]
+        return one.receipt(number - one.at)
+
+    def __iter__(self) -> Iterator[Receipt]:
+        for one in self._outgoing:
+            for number in range(one.count):
+                yield one.receipt(number)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
 
 
 def as_message(
@@ -106,13 +226,100 @@ def as_message(
         raise _misfit(error, message, body, key, tag, properties or {}, mqtt_topic) from None
 
 
-def prepare(message: Message, unique_id: str, topic_map: TopicMap, born_ms: int) -> Outgoing:
-    """Makes a message's record. Without a topic the topic map places its MQTT name. Raises ``InvalidTopic``,
-    and as ``encode_message``."""
-    try:
+class Common(NamedTuple):
+    """What messages have in common: where they go, and the tail that their records have up to the digits of their ids,
+    or, with an id of the program's own (``counts`` is false), whole."""
+
+    topic: str
+    key: str | bytes
+    tail: bytes
+    flag: int
+    counts: bool
+
+
+class Preparation:
+    """Makes runs of messages. Its unique ids are made by no other producer: 64 random bits, then a number that counts.
+
+    Args:
+        random_bits: at least 64.
+        topic_map: where messages go that have an MQTT name and no topic.
+    """
+
+    def __init__(self, random_bits: int, topic_map: TopicMap) -> None:
+        self._prefix = f"{random_bits & (1 << 64) - 1:016x}-"
+        self._next = 1
+        self._topic_map = topic_map
+        self._known: dict[tuple[object, ...], Common] = {}
+
+    def runs(self, messages: Sequence[Message], now_ms: int) -> list[Outgoing]:
+        """These messages, neighbours that have all in common as one run. Raises ``InvalidTopic``, and as
+        ``encode_message``."""
+        made: list[Outgoing] = []
+        bodies: list[bytes] = []
+        common, born_ms, size, most = _NOTHING, -1, -1, 0
+        for at, message in enumerate(messages):
+            body = message.body if type(message) is Message else _not_a_message(message)
+            if type(body) is not bytes:
+                body = _bytes_of(message)
+            if len(body) > BODY_BYTES_MAX:
+                raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, not {len(body)}")
+            its, its_born_ms = self.common(message), message.born_ms or now_ms
+            if (
+                its is not common
+                or len(body) != size
+                or its_born_ms != born_ms
+                or len(bodies) >= most
+                or not its.counts
+            ):
+                bodies = []
+                common, born_ms, size = its, its_born_ms, len(body)
+                most = max(1, min(BATCH_COUNT_MAX, BATCH_BYTES_MAX // (BODY_AT + size + len(its.tail) + DIGITS)))
+                made.append(Outgoing(at, Run(its.tail, its.flag, born_ms, [body], its.counts), its.topic, its.key))
+                made[-1].run.bodies = bodies
+            bodies.append(body)
+        for one in made:
+            self._number(one.run)
+        return made
+
+    def _number(self, run: Run) -> None:
+        """Gives a run its ids."""
+        count = len(run.bodies)
+        if run.counts:
+            run.tail += b"%0*x" % (DIGITS, self._next)
+            self._next += count
+        run.size = count * (BODY_AT + len(run.bodies[0]) + len(run.tail))
+
+    def common(self, message: Message) -> Common:
+        """What a message has in common with others: the same object for those that have the same."""
+        try:
+            properties = message.properties
+            fields = (
+                message.topic,
+                message.key,
+                message.tag,
+                message.mqtt_topic,
+                message.qos,
+                message.retain,
+                message.id,
+                tuple(properties.items()) if properties else (),
+            )
+            known = self._known.get(fields)
+            if known is None:
+                known = self._work_out(message)
+                if len(self._known) >= KNOWN_MAX:
+                    self._known.clear()
+                if known.counts and len(known.tail) <= KNOWN_BYTES_MAX:
+                    self._known[fields] = known
+            return known
+        except (TypeError, AttributeError) as error:
+            raise _misfit(
+                error, message.topic, message.body, message.key, message.tag, message.properties, message.mqtt_topic
+            ) from None
+
+    def _work_out(self, message: Message) -> Common:
         key, mqtt_topic = message.key, message.mqtt_topic
         if mqtt_topic and not message.topic:
-            topic, placed_key = topic_map.place(mqtt_topic)
+            topic, placed_key = self._topic_map.place(mqtt_topic)
             key = key or placed_key
         else:
             topic = message.topic and topic_of(message.topic)
@@ -120,22 +327,32 @@ def prepare(message: Message, unique_id: str, topic_map: TopicMap, born_ms: int)
                 mqtt_topic = mqtt_topic or message.topic
         complete = Message(
             topic,
-            message.body,
+            b"",
             key,
             message.tag,
             message.properties,
             mqtt_topic,
             message.qos,
             message.retain,
-            id=message.id or unique_id,
+            id=message.id or self._prefix + "0" * DIGITS,
         )
-        return Outgoing(complete.id, topic, key, encode_message(complete, born_ms=message.born_ms or born_ms))
-    except (TypeError, AttributeError) as error:
-        if not isinstance(message, Message):
-            raise InvalidMessage(f"a message must be a Message, not {_kind(message)}") from None
-        raise _misfit(
-            error, message.topic, message.body, message.key, message.tag, message.properties, message.mqtt_topic
-        ) from None
+        tail = encode_message(complete)[BODY_AT:]
+        flag = message.qos | (FLAG_RETAIN if message.retain else 0)
+        return Common(topic, key, tail if message.id else tail[:-DIGITS], flag, not message.id)
+
+
+_NOTHING: Final = Common("", "", b"", 0, False)
+
+
+def _not_a_message(other: object) -> bytes:
+    raise InvalidMessage(f"a message must be a Message, not {_kind(other)}")
+
+
+def _bytes_of(message: Message) -> bytes:
+    body: object = message.body
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    raise InvalidMessage(f"body must be bytes, not {_kind(body)}")
 
 
 def _misfit(
@@ -192,6 +409,8 @@ def maker_of(topic: str, live: Sequence[BrokerRoute]) -> BrokerRoute:
 def choose(key: str | bytes, brokers: Sequence[BrokerRoute], turn: int, avoid: Collection[str] = ()) -> BrokerRoute:
     """The broker to send to. One key stays with one broker, whatever happens to it, for its order; messages without a
     key take turns and go round the brokers at the addresses to ``avoid``. Raises ``NoRoute``."""
+    if len(brokers) == 1 and brokers[0].writable:
+        return brokers[0]
     writable = sorted((one for one in brokers if one.writable), key=lambda one: one.broker)
     if not writable:
         raise NoRoute("no broker takes messages for this topic just now")
@@ -202,44 +421,90 @@ def choose(key: str | bytes, brokers: Sequence[BrokerRoute], turn: int, avoid: C
     return good[turn % len(good)]
 
 
+def fits(batch_bytes: int, batch_count: int, one: Outgoing) -> bool:
+    """Whether one more goes into a request that has so many bytes of records and so many messages."""
+    return not batch_count or (
+        batch_bytes + one.run.size <= BATCH_BYTES_MAX and batch_count + one.count <= BATCH_COUNT_MAX
+    )
+
+
 def batches(outgoing: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
-    """Cuts messages into pieces that fit one Append, in order."""
-    start = size = 0
+    """Cuts messages into pieces that fit one request, in order."""
+    start = size = count = 0
     for at, one in enumerate(outgoing):
-        if at > start and (size + len(one.record) > BATCH_BYTES_MAX or at - start >= BATCH_COUNT_MAX):
+        if not fits(size, count, one):
             yield outgoing[start:at]
-            start, size = at, 0
-        size += len(one.record)
+            start, size, count = at, 0, 0
+        size += one.run.size
+        count += one.count
     if start < len(outgoing):
         yield outgoing[start:]
 
 
-def append_of(batch: Sequence[Outgoing]) -> Append:
-    """The request that stores a batch and tells where each record went."""
-    return Append(len(batch), True, b"".join([one.record for one in batch]))
+def append_of(batch: Sequence[Outgoing]) -> AppendRuns:
+    """The request that stores a batch and tells where each run went. Neighbours whose ids go on are one run there."""
+    runs: list[Run] = []
+    count = begun = 0
+    for one in batch:
+        run = one.run
+        count += len(run.bodies)
+        last = runs[-1] if runs else None
+        if (
+            last is not None
+            and run.counts
+            and last.counts
+            and run.tail[:-DIGITS] == last.tail[:-DIGITS]
+            and run.born_ms == last.born_ms
+            and run.flag == last.flag
+            and len(run.bodies[0]) == len(last.bodies[0])
+            and int(run.tail[-DIGITS:], 16) == begun + len(last.bodies)
+        ):
+            last.bodies += run.bodies
+            continue
+        begun = int(run.tail[-DIGITS:], 16) if run.counts else 0
+        runs.append(run.of(list(run.bodies)))
+    body = encode_runs(runs)
+    return AppendRuns(count, checksum_of(body), body, detail=True)
 
 
 def settle(batch: Sequence[Outgoing], broker: str, result: Result) -> None:
-    """Gives every message of a batch its receipt or error."""
-    if not isinstance(result, PenstockError) and (not isinstance(result, Appended) or len(result.placed) != len(batch)):
+    """Gives all messages of a batch their places or errors."""
+    if not isinstance(result, PenstockError) and not isinstance(result, Appended):
         result = InternalError("the broker's answer does not fit the batch")
         result.unknown = True
     if isinstance(result, PenstockError):
         for one in batch:
             one.fail(result)
         return
-    assert isinstance(result, Appended)
-    queues: dict[tuple[str, int], MessageQueue] = {}  # one value for all receipts of a queue
     refused = {one.at: errors.from_wire(one.code, one.message) for one in result.refused}
-    for at, (one, placed) in enumerate(zip(batch, result.placed, strict=True)):
-        error = refused.get(at)
-        if error is not None:
-            one.fail(error)
+    rows = [*result.runs, _NO_ROW]
+    at, which, queues = 0, -1, dict[tuple[str, int], MessageQueue]()
+    for one in batch:
+        end = at + one.count
+        while rows[which + 1].at <= at:
+            which += 1
+        if one.count > 1 and (rows[which + 1].at < end or any(number in refused for number in range(at, end))):
+            pieces = one.split()
         else:
-            at_queue = (one.topic, placed.queue_id)
-            queue = queues.get(at_queue) or queues.setdefault(at_queue, MessageQueue(broker, *at_queue))
-            one.receipt = Receipt(one.id, queue, placed.offset, result.level)
-            one.error, one.on_way = None, False
+            pieces = [one]
+        for piece in pieces:
+            while rows[which + 1].at <= at:
+                which += 1
+            row = rows[which] if which >= 0 else _NO_ROW
+            error = refused.get(at)
+            if error is None and row is _NO_ROW:
+                error = InternalError("the broker's answer does not fit the batch")
+                error.unknown = True
+            if error is not None:
+                piece.fail(error)
+            else:
+                name = (piece.topic, row.queue_id)
+                queue = queues.get(name) or queues.setdefault(name, MessageQueue(broker, *name))
+                piece.stored(queue, row.offset + at - row.at, result.level)
+            at += piece.count
+
+
+_NO_ROW: Final = PlacedRun(1 << 62, 0, 0, 0)
 
 
 def once_more(outgoing: Sequence[Outgoing]) -> list[Outgoing]:
@@ -247,40 +512,37 @@ def once_more(outgoing: Sequence[Outgoing]) -> list[Outgoing]:
     return [one for one in outgoing if one.error is not None and one.error.retryable]
 
 
-def receipts(outgoing: Sequence[Outgoing]) -> list[Receipt]:
+def receipts(outgoing: Sequence[Outgoing]) -> Receipts:
     """The receipts, in order. Raises ``SendManyError`` if a message has none."""
+    if any([one.queue is None for one in outgoing]):
+        raise _failure(outgoing)
+    return Receipts(outgoing)
+
+
+def _failure(outgoing: Sequence[Outgoing]) -> SendManyError:
     failures: dict[int, PenstockError] = {}
-    for at, one in enumerate(outgoing):
-        if one.receipt is None:
-            failures[at] = final_error(one)
-    if failures:
-        unknown = sum(error.unknown for error in failures.values())
-        first = next(iter(failures.values()))
-        raise SendManyError(
-            f"{len(failures)} of {len(outgoing)} messages have no receipt ({unknown} may be stored); first: {first}",
-            tuple(one.receipt for one in outgoing),
-            failures,
-        )
-    return [one.receipt for one in outgoing if one.receipt is not None]
+    given: list[Receipt | None] = []
+    for one in outgoing:
+        if one.queue is None:
+            error = final_error(one)
+            failures.update(dict.fromkeys(range(one.at, one.at + one.count), error))
+            given += [None] * one.count
+        else:
+            given += [one.receipt(number) for number in range(one.count)]
+    unknown = sum(error.unknown for error in failures.values())
+    first = next(iter(failures.values()))
+    return SendManyError(
+        f"{len(failures)} of {len(given)} messages have no receipt ({unknown} may be stored); first: {first}",
+        tuple(given),
+        failures,
+    )
 
 
 def final_error(one: Outgoing) -> PenstockError:
-    """The error of a message without a receipt; ``unknown`` if any attempt may have stored it."""
+    """The error of messages without a receipt; ``unknown`` if any attempt may have stored them."""
     assert one.error is not None
     if one.unknown and not one.error.unknown:
         error = type(one.error)(one.error.message, hint=one.error.hint)
         error.unknown = True
         return error
     return one.error
-
-
-class UniqueIds:
-    """Ids that no other producer makes: 64 random bits once, then a counter."""
-
-    def __init__(self, random_bits: int) -> None:
-        self._prefix = f"{random_bits & (1 << 64) - 1:016x}"
-        self._count = 0
-
-    def next(self) -> str:
-        self._count += 1
-        return f"{self._prefix}-{self._count:x}"

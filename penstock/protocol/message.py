@@ -223,7 +223,10 @@ def encode_message(message: Message, *, queue_id: int = ANY_QUEUE, born_ms: int 
         raise InvalidMessage(f"qos is 0, 1 or 2, not {message.qos!r}")
     if not RESERVED_PROPERTIES.isdisjoint(message.properties):
         raise InvalidMessage(f"reserved property names: {sorted(RESERVED_PROPERTIES.intersection(message.properties))}")
-    properties = encode_properties(_own_properties(message) | dict(message.properties))
+    named = _own_properties(message) | dict(message.properties)
+    if message.id:
+        named[UNIQUE_KEY] = message.id  # always last: ids that count are looked for there
+    properties = encode_properties(named)
     if len(properties) > PROPERTIES_BYTES_MAX:
         raise TooLarge(f"properties have at most {PROPERTIES_BYTES_MAX} bytes, not {len(properties)}")
     flag = message.qos | (FLAG_RETAIN if message.retain else 0)
@@ -239,8 +242,6 @@ def _own_properties(message: Message) -> dict[str, str]:
         own[name] = value
     if message.tag:
         own[TAGS] = message.tag
-    if message.id:
-        own[UNIQUE_KEY] = message.id
     return own
 
 

@@ -30,7 +30,7 @@ RECORDS_BYTES_MAX: Final = 16 * 1024 * 1024
 
 _UNIQUE: Final = UNIQUE_KEY.encode() + b"\x01"
 _FURTHER: Final = b"\x02" + _UNIQUE
-_HEXADECIMAL: Final = frozenset(b"0123456789abcdef")
+HEXADECIMAL: Final = frozenset(b"0123456789abcdef")
 _NO_HOST: Final = bytes(8)
 UNUSUAL: Final = struct.Struct(">I8sIQ")
 """System flag, born host, reconsume times, prepared: what is in ``Run.unusual``."""
@@ -133,7 +133,7 @@ def check_counts(tail: bytes, properties_at: int, count: int) -> int:
 def check_digits(tail: bytes, count: int) -> None:
     """Raises ``InvalidMessage`` unless a tail ends with digits from which so many messages can count on."""
     digits = tail[-DIGITS:]
-    if not _HEXADECIMAL.issuperset(digits) or int(digits, 16) + count > 1 << 4 * DIGITS:
+    if not HEXADECIMAL.issuperset(digits) or int(digits, 16) + count > 1 << 4 * DIGITS:
         raise InvalidMessage(f"an id that counts ends with {DIGITS} hexadecimal digits, enough for {count} messages")
 
 

@@ -30,9 +30,11 @@ from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGro
 from penstock.protocol.requests.messages import (
     Append,
     Appended,
+    AppendRuns,
     BoundsReply,
     OffsetReply,
     Placed,
+    PlacedRun,
     Pull,
     Pulled,
     QueryBounds,
@@ -42,9 +44,28 @@ from penstock.protocol.requests.messages import (
 from penstock.protocol.requests.request import Done, Request, Result
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
 from penstock.protocol.requests.topics import Bounds, DeleteTopic, DescribeTopic, TopicDetail
+from penstock.protocol.runs import Run, decode_runs, record_of
 from penstock.service.frame_server import Peer
 
 QUEUES = 4
+
+
+def records_of(run: Run) -> list[bytes]:
+    """The records of a run of messages."""
+    return [record_of(run.of([body], number)) for number, body in enumerate(run.bodies)]
+
+
+def records_in(request: Append | AppendRuns) -> list[bytes]:
+    """The records that a request stands for."""
+    body = bytes(request.body)
+    if isinstance(request, AppendRuns):
+        return [record for run in decode_runs(body) for record in records_of(run)]
+    records: list[bytes] = []
+    while body:
+        size = int.from_bytes(body[:4], "big")
+        records.append(body[:size])
+        body = body[size:]
+    return records
 
 
 class SmallGroup:
@@ -104,7 +125,7 @@ class SmallBroker:
     # -- requests
 
     def _handle(self, request: Request, on_result: OnResult) -> Result | None:
-        if isinstance(request, Append):
+        if isinstance(request, Append | AppendRuns):
             return self._append(request)
         if isinstance(request, Pull):
             return self._pull(request, on_result)
@@ -150,25 +171,25 @@ class SmallBroker:
         times = [int.from_bytes(record[STORED_AT : STORED_AT + 8], "big") for record in self.queues[request.queue]]
         return OffsetReply(sum(stored_ms < request.stored_ms for stored_ms in times))
 
-    def _append(self, request: Append) -> Result:
-        placed, refused, at = [], [], 0
-        body = bytes(request.body)
-        for number in range(request.count):
-            size = int.from_bytes(body[at : at + 4], "big")
-            record, at = body[at : at + size], at + size
+    def _append(self, request: Append | AppendRuns) -> Result:
+        placed, refused = [], []
+        records = records_in(request)
+        assert len(records) == request.count
+        for number, record in enumerate(records):
             message = decode_message(record)
             refusal = self.refuse_record(message.body)
             if refusal is None and message.topic not in self.topics():
                 refusal = TopicNotFound(message.topic)
             if refusal is not None:
                 refused.append(Refused(number, refusal.code, refusal.message))
-                placed.append(Placed(0, 0, 0))
                 continue
-            placed.append(self._store(message.topic, message.key, message.queue.number, record))
+            placed.append(self._store(number, message.topic, message.key, message.queue.number, record))
         self._wake_pulls()
-        return Appended("disk", tuple(placed), tuple(refused))
+        if isinstance(request, Append):
+            return Appended("disk", tuple([Placed(one.queue_id, one.offset, 0) for one in placed]), tuple(refused))
+        return Appended("disk", (), tuple(refused), tuple(placed))
 
-    def _store(self, topic: str, key: str, queue_id: int, record: bytes) -> Placed:
+    def _store(self, number: int, topic: str, key: str, queue_id: int, record: bytes) -> PlacedRun:
         if queue_id == ANY_QUEUE:
             queue_id = (zlib.crc32(key.encode()) if key else next(self._turn)) % QUEUES
         queue = self.queues[f"{topic}:{queue_id}"]
@@ -177,7 +198,7 @@ class SmallBroker:
         stored[STORED_AT : STORED_AT + 8] = self.now_ms.to_bytes(8, "big")
         OFFSETS.pack_into(stored, OFFSETS_AT, len(queue), 0)
         queue.append(bytes(stored))
-        return Placed(queue_id, len(queue) - 1, 0)
+        return PlacedRun(number, queue_id, len(queue) - 1, 0)
 
     def _pull(self, request: Pull, on_result: OnResult) -> Result | None:
         if request.log_id not in ("", self.log_id):

@@ -387,3 +387,32 @@ def test_retained_messages_of_a_producer_keep_their_own_ids() -> None:
     page = rig.ask(FetchRetained("t/1"))
     [(_, message)] = decode_batch(page.count, page.body)
     assert (message.body, message.id) == (b"newer", "p-000000000100")
+
+
+def test_what_was_stored_in_runs_reads_the_same_after_a_replay_takes_it_in_as_runs_again() -> None:
+    rig = made(queues=1)
+    rig.ask(
+        detailed(
+            counting("t", 0xFD, *[b"%d" % at for at in range(6)], **{MQTT_TOPIC: "t/1", KEYS: "k"}),
+            counting("t", 0x200, b"x", b"y", **{MQTT_TOPIC: "t/1", KEYS: "k"}),
+            Run(tail("t", **{MQTT_TOPIC: "t/1", UNIQUE_KEY: "p-000000000202"}), 1, 0, [b"same id", b"same id"]),
+            Run(tail("t"), 1, 0, [b"a", b"b", b"c"]),
+            counting("c", 1, b"d"),
+            counting("c", 3, b"e", b"f"),
+        )
+    )
+    queues = ("t:0", "c:0", "~filter:t/#", "~filter:c", "~filter:+/1")
+    keys = [
+        ("t", "k"),
+        *[("t", f"p-{number:012x}") for number in (0xFD, 0x100, 0x102, 0x103, 0x201, 0x202)],
+        ("c", "p-3"),
+    ]
+
+    def seen(one: Rig) -> list[bytes]:
+        mins = {queue: one.ask(QueryBounds((queue,))).bounds[0].min for queue in queues}
+        found = [one.ask(Pull(queue, mins[queue])).body for queue in queues]
+        return [bytes(body) for body in found] + [bytes(one.ask(FindByKey(*key)).body) for key in keys]
+
+    before = seen(rig)
+    assert len(before[0]) > 13 * 100
+    assert seen(rig.restarted()) == before

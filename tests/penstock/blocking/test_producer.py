@@ -14,7 +14,7 @@ from penstock.blocking import Producer
 from penstock.clock import Clock
 from penstock.errors import Busy, InvalidMessage, InvalidRequest, SendManyError, TimedOut, TooLarge, Unavailable
 from penstock.protocol.message import Message, decode_message
-from penstock.protocol.requests.messages import Append
+from penstock.protocol.requests.messages import AppendRuns
 from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
 
 
@@ -30,8 +30,8 @@ def producer(cluster: SmallCluster, **given: Any) -> Producer:
     return Producer(servers=cluster.brokers[0].route.address, **given)
 
 
-def appends(broker: SmallBroker) -> list[Append]:
-    return [request for request in broker.asked if isinstance(request, Append)]
+def appends(broker: SmallBroker) -> list[AppendRuns]:
+    return [request for request in broker.asked if isinstance(request, AppendRuns)]
 
 
 def test_a_message_is_stored_and_its_receipt_says_where(cluster: SmallCluster) -> None:
@@ -73,7 +73,7 @@ def test_another_broker_takes_what_one_cannot(cluster: SmallCluster) -> None:
 
 def test_no_answer_until_the_deadline_is_unknown(cluster: SmallCluster) -> None:
     for broker in cluster.brokers:
-        broker.silent = lambda request: isinstance(request, Append)
+        broker.silent = lambda request: isinstance(request, AppendRuns)
     with producer(cluster) as p, pytest.raises(TimedOut) as caught:
         p.send("orders", b"x", timeout_s=0.05)
     assert caught.value.unknown

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import anyio
 import pytest
 import trio
+import trio.testing
 
 from penstock.client.producer import Producer
 from penstock.client.sending import Receipt
@@ -26,10 +27,11 @@ from penstock.errors import (
 )
 from penstock.protocol.message import Message, decode_message
 from penstock.protocol.received import MessageQueue
-from penstock.protocol.requests.messages import Append
+from penstock.protocol.requests.messages import AppendRuns
 from penstock.protocol.requests.request import Request
+from penstock.protocol.runs import decode_runs
 from penstock.world import RealClock
-from tests.penstock.small_cluster import SmallBroker, SmallCluster
+from tests.penstock.small_cluster import SmallBroker, SmallCluster, records_of
 
 Run = Callable[..., Any]
 
@@ -38,13 +40,13 @@ def producer(cluster: SmallCluster, **given: Any) -> Producer:
     return Producer(servers=SmallCluster.SERVERS, links=cluster, **given)
 
 
-def appends(broker: SmallBroker) -> list[Append]:
-    return [request for request in broker.asked if isinstance(request, Append)]
+def appends(broker: SmallBroker) -> list[AppendRuns]:
+    return [request for request in broker.asked if isinstance(request, AppendRuns)]
 
 
 def unreachable_when_written(*, unknown: bool) -> Callable[[Request], PenstockError | None]:
     def refuse(request: Request) -> PenstockError | None:
-        if not isinstance(request, Append):
+        if not isinstance(request, AppendRuns):
             return None
         error = Unavailable("lost")
         error.unknown = unknown
@@ -98,7 +100,7 @@ def test_concurrent_sends_leave_as_one_append(run: Run) -> None:
 def test_receipts_of_many_come_in_their_order(run: Run) -> None:
     cluster = SmallCluster(topics=["orders", "bills"])
 
-    async def test() -> list[Receipt]:
+    async def test() -> Sequence[Receipt]:
         async with producer(cluster) as p:
             return await p.send_many([Message(["orders", "bills"][at % 2], b"x", key=str(at)) for at in range(50)])
 
@@ -109,7 +111,7 @@ def test_receipts_of_many_come_in_their_order(run: Run) -> None:
 
 
 def test_sending_nothing_returns_nothing(run: Run) -> None:
-    async def test() -> list[Receipt]:
+    async def test() -> Sequence[Receipt]:
         async with producer(SmallCluster()) as p:
             return await p.send_many([])
 
@@ -154,7 +156,8 @@ def test_what_may_succeed_is_tried_again_with_the_same_id(run: Run) -> None:
             return await p.send("orders", b"x")
 
     receipt = run(test)
-    sent = [decode_message(request.body).id for request in appends(cluster.brokers[0])]
+    runs = [run for request in appends(cluster.brokers[0]) for run in decode_runs(bytes(request.body))]
+    sent = [decode_message(record).id for run in runs for record in records_of(run)]
     assert sent == [receipt.id] * 3
     assert cluster.stored("orders") == [b"x"]
 
@@ -193,7 +196,7 @@ def test_after_a_failure_the_name_servers_are_asked_who_has_the_topic_now(run: R
     cluster.live = [first]
 
     def gone(request: Request) -> PenstockError | None:
-        if isinstance(request, Append):
+        if isinstance(request, AppendRuns):
             cluster.live = [second]
         return unreachable_when_written(unknown=False)(request)
 
@@ -234,7 +237,7 @@ async def test_outside_its_block_a_producer_says_so() -> None:
 
 async def test_no_answer_until_the_deadline_is_unknown() -> None:
     cluster = SmallCluster(topics=["orders"])
-    cluster.brokers[0].silent = lambda request: isinstance(request, Append)
+    cluster.brokers[0].silent = lambda request: isinstance(request, AppendRuns)
     async with producer(cluster) as p:
         began = trio.current_time()
         with pytest.raises(TimedOut, match="unknown") as caught:
@@ -260,9 +263,9 @@ async def test_a_refusal_after_an_unknown_attempt_leaves_the_outcome_unknown() -
     answers = iter([True, False])
 
     def refuse(request: Request) -> PenstockError | None:
-        if isinstance(request, Append) and next(answers, False):
+        if isinstance(request, AppendRuns) and next(answers, False):
             return unreachable_when_written(unknown=True)(request)
-        return TooLarge("no") if isinstance(request, Append) else None
+        return TooLarge("no") if isinstance(request, AppendRuns) else None
 
     cluster.brokers[0].refuse = refuse
     async with producer(cluster) as p:
@@ -282,7 +285,7 @@ async def test_a_message_that_never_found_a_broker_is_known_not_to_be_stored() -
 
 async def test_more_than_the_bound_wait_for_room() -> None:
     cluster = SmallCluster(topics=["orders"])
-    cluster.brokers[0].silent = lambda request: isinstance(request, Append)
+    cluster.brokers[0].silent = lambda request: isinstance(request, AppendRuns)
     async with producer(cluster, pending_max=10, timeout_s=5) as p, trio.open_nursery() as nursery:
 
         async def send() -> None:
@@ -331,9 +334,9 @@ def test_a_block_that_ends_with_an_error_leaves_unknown_what_is_on_its_way(run: 
     failures: list[PenstockError] = []
 
     def silent(request: Request) -> bool:
-        if isinstance(request, Append):
+        if isinstance(request, AppendRuns):
             on_its_way.set()
-        return isinstance(request, Append)
+        return isinstance(request, AppendRuns)
 
     async def send(p: Producer) -> None:
         with pytest.raises(PenstockError) as caught:
@@ -430,3 +433,61 @@ async def test_a_send_that_finds_no_server_says_so_after_a_second(caplog: pytest
             await p.send("orders", b"x")
     (told,) = [record.getMessage() for record in caplog.records]
     assert "connection refused; trying for another" in told
+
+
+async def test_single_messages_whose_answer_does_not_come_end_at_the_deadline_of_each() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    async with producer(cluster, timeout_s=7) as p:
+        await p.send("orders", b"the way is known now")
+        cluster.brokers[0].silent = lambda request: isinstance(request, AppendRuns)
+        began = trio.current_time()
+        ended: list[tuple[float, bool]] = []
+
+        async def send(after_s: float) -> None:
+            await trio.sleep(after_s)
+            with pytest.raises(TimedOut, match="no receipt within 7 s") as caught:
+                await p.send("orders", b"x")
+            ended.append((trio.current_time() - began, caught.value.unknown))
+
+        async with trio.open_nursery() as nursery:
+            for after_s in (0, 0, 2):
+                nursery.start_soon(send, after_s)
+    assert ended == [(7, True), (7, True), (9, True)]
+
+
+async def test_a_single_message_that_failed_is_tried_again_within_its_deadline_with_the_same_id() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    async with producer(cluster, timeout_s=7) as p:
+        await p.send("orders", b"the way is known now")
+        failures = iter([Busy("full"), Busy("full")])
+        cluster.brokers[0].refuse_record = lambda body: next(failures, None)
+        receipt = await p.send("orders", b"x")
+        cluster.brokers[0].refuse_record = lambda body: Busy("for ever")
+        began = trio.current_time()
+        with pytest.raises(Busy):
+            await p.send("orders", b"y")
+        assert 6 < trio.current_time() - began <= 7
+    runs = [run for request in appends(cluster.brokers[0]) for run in decode_runs(bytes(request.body))]
+    sent = [decode_message(record) for run in runs for record in records_of(run)]
+    assert [message.id for message in sent if message.body == b"x"] == [receipt.id] * 3
+    assert len({message.id for message in sent if message.body == b"y"}) == 1
+
+
+async def test_a_producer_that_closes_with_an_error_leaves_no_sender_waiting() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    failures: list[PenstockError] = []
+
+    async def send(p: Producer) -> None:
+        with pytest.raises(PenstockError) as caught:
+            await p.send("orders", b"x")
+        failures.append(caught.value)
+
+    async with trio.open_nursery() as nursery:
+        with suppress(KeyError):
+            async with producer(cluster, timeout_s=7) as p:
+                await p.send("orders", b"the way is known now")
+                cluster.brokers[0].silent = lambda request: True
+                nursery.start_soon(send, p)
+                await trio.testing.wait_all_tasks_blocked()
+                raise KeyError("mine")
+    assert [error.unknown for error in failures] == [True]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.client.sending import (
     BATCH_BYTES_MAX,
+    BATCH_COUNT_MAX,
     Outgoing,
+    Preparation,
     Receipt,
-    UniqueIds,
     append_of,
     as_message,
     batches,
@@ -21,9 +25,9 @@ from penstock.client.sending import (
     maker_of,
     nobody_has,
     once_more,
-    prepare,
     receipts,
     settle,
+    settled,
 )
 from penstock.errors import (
     Busy,
@@ -38,35 +42,110 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.protocol.message import Message, decode_message
-from penstock.protocol.received import MessageQueue
-from penstock.protocol.requests.messages import Appended, Placed, Refused
+from penstock.protocol.received import MessageQueue, ReceivedMessage
+from penstock.protocol.requests.messages import Appended, Placed, PlacedRun, Refused
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.runs import decode_runs, record_of
 from topicmap.queues import TopicMap, encode_level
 
 BROKERS = [BrokerRoute("a", "10.0.0.1:1", 4), BrokerRoute("b", "10.0.0.2:1", 4)]
 
 
+def prepared(*messages: Message, random_bits: int = 1) -> list[Outgoing]:
+    return Preparation(random_bits, TopicMap()).runs(messages, 77)
+
+
+def prepare(message: Message) -> Outgoing:
+    [one] = prepared(message)
+    return one
+
+
 def outgoing(count: int = 3, size: int = 10) -> list[Outgoing]:
-    return [prepare(Message("t", bytes(size)), str(at), TopicMap(), 1) for at in range(count)]
+    """Messages on their way, each by itself."""
+    return prepared(*[Message("t", bytes(size), tag=f"tag-{at}") for at in range(count)])
+
+
+def message_of(one: Outgoing, number: int = 0) -> ReceivedMessage:
+    return decode_message(record_of(one.run.of([one.run.bodies[number]], number)))
 
 
 def test_a_message_gets_its_id_and_birth_time() -> None:
-    one = prepare(Message("t", b"x", key="k"), "id-1", TopicMap(), 77)
-    message = decode_message(one.record)
-    assert (message.id, message.born_ms, message.topic, message.key) == ("id-1", 77, "t", "k")
-    assert (one.id, one.topic, one.key) == ("id-1", "t", "k")
+    one = prepare(Message("t", b"x", key="k"))
+    message = message_of(one)
+    assert (message.born_ms, message.topic, message.key) == (77, "t", "k")
+    assert (one.topic, one.key, message.id) == ("t", "k", "0000000000000001-000000000001")
+    assert message_of(prepare(Message("t", b"x", born_ms=5))).born_ms == 5
 
 
 def test_an_id_that_the_caller_gave_stays() -> None:
-    assert prepare(Message("t", b"x", id="mine"), "id-1", TopicMap(), 0).id == "mine"
+    [one, other] = prepared(*[Message("t", b"x", id="mine-000000000001", properties={"a": "b"})] * 2)
+    assert [message_of(each).id for each in (one, other)] == ["mine-000000000001"] * 2
+    one.stored(MessageQueue("a", "t", 1), 5, "disk")
+    assert one.receipt(0).id == "mine-000000000001"
+
+
+def test_neighbours_that_differ_in_their_bodies_alone_are_one_run_whose_ids_count() -> None:
+    first, second = Message("t", b"x", key="k"), Message("t", b"y", key="k", properties={"a": "b"})
+    made = prepared(first, replace(first, body=b"z"), second, replace(second, body=b"long"), first, first)
+    assert [(one.at, one.run.bodies) for one in made] == [
+        (0, [b"x", b"z"]),
+        (2, [b"y"]),
+        (3, [b"long"]),
+        (4, [b"x", b"x"]),
+    ]
+    found = [message_of(one, number) for one in made for number in range(one.count)]
+    assert len({message.id for message in found}) == 6
+    assert [dict(message.properties) for message in found] == [{}, {}, {"a": "b"}, {"a": "b"}, {}, {}]
+    assert [message.key for message in found] == ["k"] * 6
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["t", "u"]), st.sampled_from(["", "k", b"k"]), st.integers(0, 2)), max_size=30)
+)
+def test_messages_come_out_of_their_runs_as_they_were_in_order(fields: list[tuple[str, Any, int]]) -> None:
+    messages = [Message(topic, bytes(size), key, tag="x") for topic, key, size in fields]
+    made = prepared(*messages)
+    found = [message_of(one, number) for one in made for number in range(one.count)]
+    assert [(one.topic, one.body, one.key or "", one.tag) for one in found] == [
+        (topic, bytes(size), key.decode() if isinstance(key, bytes) else key, "x") for topic, key, size in fields
+    ]
+    assert len({one.id for one in found}) == len(messages)
+    assert [one.at for one in made] == [sum(one.count for one in made[:at]) for at in range(len(made))]
+    assert all(one.run.size == sum(len(record_of(one.run)) for _ in one.run.bodies) for one in made)
+
+
+def test_neighbours_of_single_sends_are_one_run_on_the_wire() -> None:
+    preparation = Preparation(7, TopicMap())
+    many = [one for at in range(300) for one in preparation.runs([Message("t", b"%03d" % at)], 5)]
+    many += preparation.runs([Message("t", b"later")], 5) + preparation.runs([Message("t", b"%03d" % 1)], 6)
+    [run, longer, later] = decode_runs(bytes(append_of(many).body))
+    assert run.bodies == [b"%03d" % at for at in range(300)]
+    ids = [record_of(run.of([run.bodies[at]], at)) for at in (0, 255, 299)]
+    assert ids == [record_of(many[at].run)[:12] + record_of(run.of([run.bodies[at]], at))[12:] for at in (0, 255, 299)]
+    assert [one.run.bodies for one in many[:2]] == [[b"000"], [b"001"]], "they can be sent again by themselves"
+    assert (longer.bodies, later.born_ms) == ([b"later"], 6)
+
+
+def test_a_message_of_a_run_that_is_sent_again_has_the_id_that_it_had() -> None:
+    [one] = prepared(*[Message("t", b"%d" % at) for at in range(5)])
+    before = [message_of(one, at).id for at in range(5)]
+    settle([one], "a", Appended("disk", (), (Refused(3, Busy.code, "full"),), (row(0, 0), row(4, 3))))
+    parts = settled([one])
+    assert [part.at for part in once_more(parts)] == [3]
+    assert [message_of(part).id for part in parts] == before
+    assert [part.offset for part in parts] == [0, 1, 2, -1, 3]
+
+
+def row(at: int, offset: int, queue_id: int = 0) -> PlacedRun:
+    return PlacedRun(at, queue_id, offset, 0)
 
 
 def test_an_mqtt_name_without_a_topic_is_placed_by_the_topic_map() -> None:
-    one = prepare(Message(mqtt_topic="plant/a/temp", body=b"x"), "i", TopicMap(), 0)
+    one = prepare(Message(mqtt_topic="plant/a/temp", body=b"x"))
     assert (one.topic, one.key) == TopicMap().place("plant/a/temp")
-    assert decode_message(one.record).mqtt_topic == "plant/a/temp"
-    assert prepare(Message("own", b"", mqtt_topic="plant/a"), "i", TopicMap(), 0).topic == "own"
+    assert message_of(one).mqtt_topic == "plant/a/temp"
+    assert prepare(Message("own", b"", mqtt_topic="plant/a")).topic == "own"
 
 
 @pytest.mark.parametrize(
@@ -79,18 +158,18 @@ def test_an_mqtt_name_without_a_topic_is_placed_by_the_topic_map() -> None:
     ],
 )
 def test_a_topic_of_any_first_level_is_stored_where_mqtt_stores_it_and_keeps_its_name(name: str, topic: str) -> None:
-    one = prepare(Message(name, b"x"), "i", TopicMap(), 0)
-    message = decode_message(one.record)
+    one = prepare(Message(name, b"x"))
+    message = message_of(one)
     assert one.topic == message.topic == topic
     assert message.name == name
-    other = decode_message(prepare(Message(name, b"x", mqtt_topic="own/name"), "i", TopicMap(), 0).record)
+    other = message_of(prepare(Message(name, b"x", mqtt_topic="own/name")))
     assert (other.topic, other.name) == (topic, "own/name")
 
 
 @pytest.mark.parametrize("name", ["a/b", "a+", "#", "a\n", "\ud800", "x" * 65_536])
 def test_a_name_that_is_no_first_level_is_refused_with_the_rule(name: str) -> None:
     with pytest.raises(InvalidTopic, match="one level of an MQTT name"):
-        prepare(Message(name, b"x"), "i", TopicMap(), 0)
+        prepare(Message(name, b"x"))
 
 
 def test_a_key_of_bytes_stays_with_the_broker_of_the_same_text() -> None:
@@ -101,7 +180,7 @@ def test_a_key_of_bytes_stays_with_the_broker_of_the_same_text() -> None:
 
 def test_what_is_too_large_is_refused_at_once() -> None:
     with pytest.raises(TooLarge):
-        prepare(Message("t", bytes(5_000_000)), "i", TopicMap(), 0)
+        prepare(Message("t", bytes(5_000_000)))
 
 
 def test_a_key_stays_with_its_broker_even_if_that_failed() -> None:
@@ -140,7 +219,7 @@ def test_batches_keep_order_and_stay_under_the_limit() -> None:
     many = outgoing(10, 300_000)
     cut = list(batches(many))
     assert [one for batch in cut for one in batch] == many
-    assert all(sum(len(one.record) for one in batch) <= BATCH_BYTES_MAX for batch in cut)
+    assert all(sum(one.run.size for one in batch) <= BATCH_BYTES_MAX for batch in cut)
     assert len(cut) == 4
 
 
@@ -149,23 +228,21 @@ def test_a_message_longer_than_a_batch_goes_alone_and_nothing_gives_no_batch() -
     assert list(batches([])) == []
 
 
-def test_an_append_holds_the_records_end_to_end() -> None:
-    many = outgoing(2)
-    assert append_of(many) == append_of(tuple(many))
-    assert append_of(many).body == many[0].record + many[1].record
+def test_a_run_is_never_longer_than_a_batch() -> None:
+    made = prepared(*[Message("t", bytes(300_000))] * 10)
+    assert [one.count for one in made] == [3, 3, 3, 1]
+    assert [one.count for one in prepared(*[Message("t", b"")] * 5000)] == [BATCH_COUNT_MAX, 5000 - BATCH_COUNT_MAX]
 
 
 def test_each_message_gets_its_place_or_its_refusal() -> None:
     many = outgoing(3)
-    placed = (Placed(1, 5, 0), Placed(0, 0, 0), Placed(2, 9, 0))
-    settle(many, "a", Appended("disk", placed, (Refused(1, InvalidTopic.code, "no"),)))
-    assert many[0].receipt == Receipt("0", MessageQueue("a", "t", 1), 5, "disk")
+    settle(many, "a", Appended("disk", (), (Refused(1, InvalidTopic.code, "no"),), (row(0, 5, 1), row(2, 9, 2))))
+    assert many[0].receipt(0) == Receipt(message_of(many[0]).id, MessageQueue("a", "t", 1), 5, "disk")
     assert isinstance(many[1].error, InvalidTopic)
-    assert many[2].receipt is not None
-    assert many[2].receipt.offset == 9
+    assert (many[2].queue, many[2].offset) == (MessageQueue("a", "t", 2), 9)
 
 
-@pytest.mark.parametrize("answer", [Done(), Appended("disk", (Placed(0, 0, 0),))])
+@pytest.mark.parametrize("answer", [Done(), Appended("disk"), Appended("disk", (Placed(0, 0, 0),))])
 def test_an_answer_that_does_not_fit_leaves_the_outcome_unknown(answer: Done | Appended) -> None:
     many = outgoing(2)
     settle(many, "a", answer)
@@ -207,13 +284,13 @@ def test_an_unknown_attempt_makes_the_whole_outcome_unknown() -> None:
 def test_a_receipt_after_a_failure_counts() -> None:
     one = outgoing(1)
     one[0].fail(Unavailable(""))
-    settle(one, "a", Appended("disk", (Placed(0, 1, 0),)))
+    settle(one, "a", Appended("disk", (), (), (row(0, 1),)))
     assert [receipt.offset for receipt in receipts(one)] == [1]
 
 
 def test_a_partial_failure_says_which_and_why() -> None:
     many = outgoing(3)
-    settle(many, "a", Appended("disk", (Placed(0, 0, 0),) * 3, (Refused(1, Busy.code, "full"),)))
+    settle(many, "a", Appended("disk", (), (Refused(1, Busy.code, "full"),), (row(0, 0), row(2, 1))))
     with pytest.raises(
         SendManyError, match=r"1 of 3 messages have no receipt \(0 may be stored\); first: full"
     ) as caught:
@@ -222,9 +299,27 @@ def test_a_partial_failure_says_which_and_why() -> None:
     assert [receipt is None for receipt in caught.value.receipts] == [False, True, False]
 
 
+def test_receipts_are_a_sequence_that_makes_each_when_it_is_looked_at() -> None:
+    made = prepared(*[Message("t", b"%d" % at) for at in range(3)], Message("t", b"other"))
+    settle(made, "a", Appended("disk", (), (), (row(0, 7), row(3, 4, 2))))
+    found = receipts(made)
+    assert (len(found), [one.offset for one in found]) == (4, [7, 8, 9, 4])
+    assert [found[at].offset for at in (0, 2, 3, -1, -4)] == [7, 9, 4, 4, 7]
+    assert found[1:3] == [found[1], found[2]]
+    assert [one.id for one in found] == [message_of(made[0], at).id for at in range(3)] + [message_of(made[1]).id]
+    assert found == list(found)
+    assert found != list(found)[:2]
+    assert repr(found) == repr(list(found))
+    for at in (4, -5):
+        with pytest.raises(IndexError):
+            found[at]
+    assert receipts([]) == []
+
+
 def test_ids_differ_between_producers_and_messages() -> None:
-    first, second = UniqueIds(1), UniqueIds(2)
-    assert len({first.next(), first.next(), second.next(), second.next()}) == 4
+    first, second = Preparation(1, TopicMap()), Preparation(2, TopicMap())
+    made = [maker.runs([Message("t", b"x")], 1)[0] for maker in (first, first, second, second)]
+    assert len({message_of(one).id for one in made}) == 4
 
 
 def text(value: Any) -> str:
@@ -250,16 +345,16 @@ def text(value: Any) -> str:
 def test_a_field_of_a_wrong_type_is_named_and_nothing_is_made_of_it(given: dict[str, Any], said: str) -> None:
     fields = {"body": b"x", "key": "", "tag": "", "properties": None, "mqtt_topic": ""} | given
     with pytest.raises(InvalidMessage) as caught:
-        prepare(as_message("t", **fields), "i", TopicMap(), 0)
+        prepare(as_message("t", **fields))
     assert caught.value.message == said
 
 
 def test_what_is_neither_a_message_nor_a_topic_is_refused() -> None:
     for other in (b"orders", 5, None):
         with pytest.raises(InvalidMessage, match="topic must be str, not "):
-            prepare(as_message(text(other), b"x", "", "", None, ""), "i", TopicMap(), 0)
+            prepare(as_message(text(other), b"x", "", "", None, ""))
     with pytest.raises(InvalidMessage, match="a message must be a Message, not tuple"):
-        prepare(("orders", b"x"), "i", TopicMap(), 0)  # type: ignore[arg-type]
+        prepare(("orders", b"x"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ SAMPLE = Message(
     retain=True,
     id="u-1",
 )
-PROPERTIES = b"MQTT_TOPIC\x01sensors/d7/temperature\x02KEYS\x01d7\x02TAGS\x01t\x02UNIQ_KEY\x01u-1\x02unit\x01C"
+PROPERTIES = b"MQTT_TOPIC\x01sensors/d7/temperature\x02KEYS\x01d7\x02TAGS\x01t\x02unit\x01C\x02UNIQ_KEY\x01u-1"
 
 # Text without the two separators; surrogates are no Unicode text.
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), max_size=20)
