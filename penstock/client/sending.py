@@ -196,9 +196,6 @@ class Receipts(Sequence[Receipt]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
-    def __hash__(self) -> int:
-        return id(self)
-
     def __repr__(self) -> str:
         return repr(list(self))
 
@@ -264,13 +261,8 @@ class Preparation:
             if len(body) > BODY_BYTES_MAX:
                 raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, not {len(body)}")
             its, its_born_ms = self.common(message), message.born_ms or now_ms
-            if (
-                its is not common
-                or len(body) != size
-                or its_born_ms != born_ms
-                or len(bodies) >= most
-                or not its.counts
-            ):
+            is_alike = its is common and its.counts and len(body) == size and its_born_ms == born_ms
+            if not is_alike or len(bodies) >= most:
                 bodies = []
                 common, born_ms, size = its, its_born_ms, len(body)
                 most = max(1, min(BATCH_COUNT_MAX, BATCH_BYTES_MAX // (BODY_AT + size + len(its.tail) + DIGITS)))
