@@ -133,7 +133,7 @@ def forget_to_wake_waiting_requests_and_their_deadlines(patch: pytest.MonkeyPatc
         outcome = self._service.handle(request, self._clock.monotonic(), self._clock.wall_ms())
         if isinstance(outcome, Now):
             on_result(outcome.result)
-        elif isinstance(outcome, AfterSync | AfterQuorum):
+        elif isinstance(outcome, AfterSync | AfterQuorum) and not self._after_sync:  # the next one waits for ever, too
             self._after_sync.append((outcome.point, 0, outcome.result, on_result))
 
     patch.setattr(Dispatch, "submit", parks_for_ever)
