@@ -35,7 +35,7 @@ _IDLE_EVERY_S: Final = 0.05
 _UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _SHORT: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
 _LONG: Final = re.compile(r"\d+\s+(millisecond|second|minute|hour|day)s?")
-_OUR_ERROR: Final = re.compile(r"^penstock\.errors\.(\w+): (.+)$", re.MULTILINE)
+_OUR_ERROR: Final = re.compile(r"\bpenstock\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
