@@ -187,6 +187,7 @@ class GroupRequests:
         _check_names(request.group, request.holder)
         if not 0 <= request.lease_s <= SESSION_S_MAX:
             raise InvalidRequest(f"a position is held for 0 to {SESSION_S_MAX:.0f} s")
+        self._identity.check(request.log_id, f"how far {request.holder} has come in {request.group}")
         group, holders = request.group, self._holders
         progress = list(self._possible(request.progress))
         moves = [row for row in progress if row.offset != HOLDS]
@@ -207,7 +208,7 @@ class GroupRequests:
         committed, set_backs = self._offsets.of(group), self._offsets.set_backs(group)
         queues = [row.queue for row in request.progress]
         rows = [Progress(queue, committed.get(queue, UNCOMMITTED), set_backs.get(queue, 0)) for queue in queues]
-        reply = HeldOffsets(tuple(rows))
+        reply = HeldOffsets(tuple(rows), self._identity.log_id)
         return Now(reply) if self._store.written == before else AfterQuorum(reply, self._store.written)
 
     def _note_holders(self, group: str, ahead: Mapping[str, int], now_ms: int) -> None:

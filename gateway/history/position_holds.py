@@ -9,12 +9,13 @@ back. One report of a name is under way at a time. What is lost with a gateway i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
 from gateway.brokers import Broker
-from penstock.errors import Busy, PenstockError
+from penstock.errors import Busy, LogReplaced, PenstockError, Unavailable
 from penstock.protocol.requests.groups import HeldOffsets, HoldOffsets, Progress
 from penstock.protocol.requests.request import Result
 
@@ -28,6 +29,8 @@ many, such as 480 names of a topic with 1024 queues."""
 
 Group = tuple[Broker, str]
 
+_log = logging.getLogger(__name__)
+
 
 class Hold:
     """One name at one broker.
@@ -37,19 +40,21 @@ class Hold:
         stirred: queues of which that has to be worked out again.
         told: what the broker was told last, ``None`` if it has to be told in any case.
         set_backs: how often the position was set back, by the broker's last answer.
+        log_id: the log in which all these offsets are, by the broker's first answer; empty while that is not known.
         beginning: subscriptions that have asked where to begin, and in which queues.
         is_asking: a report is under way.
         is_over: no subscription has the name any more; the last word is to be said.
         wants_beat: the lease is to be renewed.
     """
 
-    __slots__ = ("beginning", "floors", "is_asking", "is_over", "set_backs", "stirred", "told", "wants_beat")
+    __slots__ = ("beginning", "floors", "is_asking", "is_over", "log_id", "set_backs", "stirred", "told", "wants_beat")
 
     def __init__(self) -> None:
         self.floors: dict[str, int] = {}
         self.stirred: dict[str, None] = {}
         self.told: dict[str, int] | None = None
         self.set_backs: dict[str, int] = {}
+        self.log_id = ""
         self.beginning: dict[object, tuple[str, ...]] = {}
         self.is_asking = False
         self.is_over = False
@@ -127,9 +132,11 @@ class PositionHolds:
             if isinstance(result, HeldOffsets):
                 return HeldOffsets(result.progress[: len(asked)])
             hold.told = None
+            if isinstance(result, LogReplaced):  # it begins anew, and whoever asks again is answered
+                return Unavailable(result.message)
             return result
 
-        return HoldOffsets(group[1], self._holder, LEASE_S, hold.progress(hold.told)), answered
+        return HoldOffsets(group[1], self._holder, LEASE_S, hold.progress(hold.told), hold.log_id), answered
 
     def begun(self, group: Group, who: object) -> None:
         """A subscription has begun, or never will."""
@@ -176,12 +183,15 @@ class PositionHolds:
         self.commits += is_news
         hold.is_asking, hold.wants_beat = True, False
         hold.told = saying
-        request = HoldOffsets(name, self._holder, 0.0 if hold.is_over else LEASE_S, hold.progress(saying))
+        lease_s = 0.0 if hold.is_over else LEASE_S
+        request = HoldOffsets(name, self._holder, lease_s, hold.progress(saying), hold.log_id)
         broker.submit(request, partial(self._answered, group, hold, request, is_news))
 
     def _answered(self, group: Group, hold: Hold, request: HoldOffsets, is_news: bool, result: Result) -> None:
         hold.is_asking = False
         self._take_in(group, hold, result)
+        if isinstance(result, LogReplaced):
+            return
         if isinstance(result, PenstockError) and result.retryable and (hold.is_over or not isinstance(result, Busy)):
             hold.told = None
             self._due[group] = None
@@ -197,7 +207,23 @@ class PositionHolds:
 
     def _take_in(self, group: Group, hold: Hold, result: Result) -> None:
         """How often the position was set back. A resumed subscription knows of no earlier times."""
+        if isinstance(result, LogReplaced):
+            self._begin_anew(group, hold)
+            return
+        if isinstance(result, HeldOffsets):
+            hold.log_id = hold.log_id or result.log_id
         for row in result.progress if isinstance(result, HeldOffsets) else ():
             if row.set_backs > hold.set_backs.get(row.queue, row.set_backs):
                 self._set_back(group, row.queue)
             hold.set_backs[row.queue] = row.set_backs
+
+    def _begin_anew(self, group: Group, hold: Hold) -> None:
+        """The broker has another log: the offsets that are known here mean nothing in it. Subscriptions that stand have
+        no say in these queues until they are made again."""
+        _log.warning("%s has another log: the position %s begins anew there", group[0].name, group[1])
+        hold.log_id, hold.told = "", None
+        hold.set_backs.clear()
+        for queue in list(hold.floors):
+            self._set_back(group, queue)
+        hold.floors.clear()
+        self._due[group] = None

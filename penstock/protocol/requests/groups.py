@@ -166,7 +166,10 @@ class DescribeGroup(Request):
 
 @value
 class HeldOffsets(Reply):
+    """``log_id``: the log in which the offsets are; empty where the broker does not tell."""
+
     progress: tuple[Progress, ...]
+    log_id: str = ""
 
 
 @value
@@ -175,7 +178,8 @@ class HoldOffsets(Request):
     word. ``progress`` names all queues in which it has a say. In each the position moves to where the holder is that
     has come least far, never back, and not while the group has members (``Fenced``, unless nothing is to move).
     Answered with where it is, in the order of ``progress``. Where somebody has set it back more often than the holder
-    knows, what that says of the queue does not count."""
+    knows, what that says of the queue does not count. ``log_id``: the log in which the offsets of ``progress`` are, by
+    an earlier answer; another log answers ``LogReplaced``, and nothing moves."""
 
     code: ClassVar[int] = 77
     reply: ClassVar[type[Reply]] = HeldOffsets
@@ -183,3 +187,4 @@ class HoldOffsets(Request):
     holder: str
     lease_s: float
     progress: tuple[Progress, ...]
+    log_id: str = ""

@@ -2,7 +2,19 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import Busy, Fenced, GroupNotFound, InvalidFilter, InvalidRequest, OffsetOutOfRange, QueueNotFound
+from broker.kernel.fold import fact_record
+from broker.lineage import identity
+from broker.lineage.identity import Identity
+from penstock.errors import (
+    Busy,
+    Fenced,
+    GroupNotFound,
+    InvalidFilter,
+    InvalidRequest,
+    LogReplaced,
+    OffsetOutOfRange,
+    QueueNotFound,
+)
 from penstock.protocol.message import Message
 from penstock.protocol.requests.filters import CloseFilters, OpenFilters
 from penstock.protocol.requests.groups import (
@@ -12,6 +24,7 @@ from penstock.protocol.requests.groups import (
     FetchOffsets,
     GroupDetail,
     GroupLag,
+    GroupOffsets,
     HeldOffsets,
     HoldOffsets,
     JoinGroup,
@@ -343,3 +356,15 @@ def test_more_offsets_than_a_segment_holds_are_committed_in_parts() -> None:
     assert len(rig.ask(HoldOffsets("h", "gateway", 30.0, held)).progress) == 600
     after = rig.restarted().state.offsets
     assert (len(after.of("h")), after.holders("h")) == (600, ("gateway",))
+
+
+def test_how_far_a_gateway_has_come_in_another_log_moves_nothing() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1, "disk"))
+    rig.ask(append(*[Message("t", b"x") for _ in range(5)]))
+    rig.store.append([fact_record(identity.TOPIC, Identity.fact("a" * 32))], 1)
+    held = rig.ask(HoldOffsets("g", "gw", 15.0, (Progress("t:0", 3, 0),)))
+    assert held == HeldOffsets((Progress("t:0", 3, 0),), "a" * 32)
+    assert isinstance(rig.ask(HoldOffsets("g", "gw", 15.0, (Progress("t:0", 5, 0),), "another")), LogReplaced)
+    assert rig.ask(FetchOffsets("g", ("t:0",))) == GroupOffsets((QueueOffset("t:0", 3),))
+    assert rig.ask(HoldOffsets("g", "gw", 15.0, (Progress("t:0", 5, 0),), held.log_id)).progress[0].offset == 5

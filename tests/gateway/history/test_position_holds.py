@@ -10,7 +10,7 @@ import pytest
 from gateway.brokers import Broker
 from gateway.history import position_holds
 from gateway.history.position_holds import LEASE_S, PositionHolds
-from penstock.errors import Busy, Fenced, PenstockError, Unavailable
+from penstock.errors import Busy, Fenced, LogReplaced, PenstockError, Unavailable
 from penstock.protocol.requests.groups import HeldOffsets, HoldOffsets, Progress
 from penstock.protocol.requests.request import Request, Result
 
@@ -20,6 +20,8 @@ class Asked:
 
     def __init__(self) -> None:
         self.asked: list[tuple[HoldOffsets, Callable[[Result], None]]] = []
+        self.log_id = ""
+        self.name = "broker-a"
 
     def submit(self, request: Request, on_result: Callable[[Result], None]) -> None:
         assert isinstance(request, HoldOffsets)
@@ -29,7 +31,7 @@ class Asked:
         """What was asked; all of it is answered: the position is where it should be."""
         asked, self.asked = self.asked, []
         for request, on_result in asked:
-            on_result(HeldOffsets(request.progress))
+            on_result(HeldOffsets(request.progress, self.log_id))
         return [request for request, _ in asked]
 
     def refuse(self, error: PenstockError) -> None:
@@ -209,3 +211,54 @@ def test_much_is_told_little_by_little_all_in_their_turn_and_last_words_at_once(
     one.holds.leave(names[1])
     assert [told.group for told in one.told()] == ["e", "a", "b"], "who was refused comes behind them"
     assert [told.group for told in one.told()] == ["c", "d"]
+
+
+def test_offsets_are_told_with_the_log_that_they_are_in() -> None:
+    holding = Holding()
+    holding.broker.log_id = "a"
+    assert [request.log_id for request in holding.told()] == [""]
+    holding.floors["t:0"] = 2
+    holding.stir()
+    assert [request.log_id for request in holding.told()] == ["a"]
+
+
+def test_in_another_log_what_stands_has_no_say_any_more_and_the_position_begins_anew() -> None:
+    holding = Holding()
+    holding.broker.log_id = "a"
+    holding.told()
+    holding.floors["t:0"] = 2
+    holding.stir()
+    holding.holds.flush()
+    holding.broker.refuse(LogReplaced("another log"))
+    assert holding.set_back == ["t:0"]
+    holding.floors = {}
+    holding.broker.log_id = "b"
+    holding.stir()
+    [request] = holding.told()
+    assert (request.progress, request.log_id) == ((), "")
+    holding.floors = {"t:0": 5}
+    holding.stir()
+    [request] = holding.told()
+    assert (request.progress, request.log_id) == ((Progress("t:0", 5, 0),), "b")
+
+
+def test_a_subscription_that_asks_in_the_old_log_hears_that_it_is_to_ask_again() -> None:
+    holding = Holding()
+    holding.broker.log_id = "a"
+    holding.told()
+    request, answer = holding.holds.ask(holding.group, object(), ["t:0"])
+    assert request.log_id == "a"
+    assert isinstance(answer(LogReplaced("another log")), Unavailable)
+    request, _ = holding.holds.ask(holding.group, object(), ["t:0"])
+    assert request.log_id == ""
+
+
+def test_the_last_word_in_another_log_ends_the_hold() -> None:
+    holding = Holding()
+    holding.broker.log_id = "a"
+    holding.told()
+    holding.holds.leave(holding.group)
+    holding.holds.flush()
+    holding.broker.refuse(LogReplaced("another log"))
+    assert [request.lease_s for request in holding.told()] == [0.0]
+    assert len(holding.holds) == 0
