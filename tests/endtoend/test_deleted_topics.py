@@ -32,6 +32,13 @@ def penstock(system: System, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+def wait_for_topic(system: System, topic: str) -> None:
+    """Waits until the name servers have heard of a topic."""
+    by = time.monotonic() + PATIENCE_S
+    while topic not in [row["topic"] for row in penstock(system, "topic", "list")]:
+        assert time.monotonic() < by, f"no name server has heard of {topic} in {PATIENCE_S} s"
+
+
 def connected(system: System, client_id: str, *, lasting: bool = False) -> Device:
     device = Device((system.mqtt_host, system.mqtt_port), 5)
     lasts = Properties(session_expiry_interval=3600) if lasting else Properties()
@@ -70,6 +77,7 @@ def test_devices_get_what_waited_for_them_and_what_comes_when_the_topic_is_made_
     subscribe(away, "plant/#")
     away.socket.close()
     assert publish(sender, "plant/a", b"1", retain=True) == 0
+    wait_for_topic(started, "plant")
     assert [row["messages"] for row in penstock(started, "topic", "delete", "plant", "--yes")] == [1]
     assert penstock(started, "topic", "list") == []
     late = connected(started, "late")
@@ -134,12 +142,14 @@ def test_spark_is_told_of_what_it_had_not_read_of_a_deleted_topic_and_goes_on_wh
         begin = reader.initialOffset()
         first = reader.latestOffset(begin, everything)
         assert bodies(reader, begin, first) == [b"0"]
+        wait_for_topic(started, "orders")
         penstock(started, "topic", "delete", "orders", "--yes")
         assert reader.latestOffset(first, everything) == first, "all of it was read"
         producer.send("orders", b"1", key="k")
         second = reader.latestOffset(first, everything)
         assert bodies(reader, first, second) == [b"1"]
         producer.send("orders", b"2", key="k")
+        wait_for_topic(started, "orders")
         penstock(started, "topic", "delete", "orders", "--yes")
         for made_again in (False, True):
             if made_again:
