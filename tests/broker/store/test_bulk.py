@@ -42,6 +42,7 @@ def carefully(store: MessageStore, offset: int, count: int) -> Pulled:
         return store.read("t:0", offset, count, 1 << 20)
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("offset", [0, 1, 117, 500, 960])
 @pytest.mark.parametrize("again", [False, True])
 def test_bytes_are_those_of_the_careful_way(offset: int, again: bool) -> None:
