@@ -1,4 +1,4 @@
-"""Messages that a group cannot take now, or that nobody can take: what is stored of them in the broker's own topics.
+"""Retries and dead letters: what the broker stores of messages that a consumer group could not work off.
 
 A retry goes to the retry topic of its group, a dead letter to its dead-letter topic. Both keep body, key, tag and
 properties, and say where they come from and why. Neither is seen by devices: the MQTT name becomes ``ORIGIN_NAME``.
@@ -47,11 +47,13 @@ class DeadLetters:
         """The message for another attempt of a group, which counts as one more."""
         return self._redirected(retry_topic(group), record, attempts_of(record) + 1, reason, now_ms, origin)
 
-    def as_stored(self, record: bytes) -> Incoming | None:
-        """A retry that was made before, ready to append; ``None`` for any other message."""
+    def as_stored(self, record: bytes, now_ms: int) -> Incoming | None:
+        """A retry that was made before, ready to append; ``None`` for any other message. Its topic may have been
+        deleted meanwhile."""
         topic = record_topic(record).decode("utf-8", "replace")
         if not is_own_topic(topic):
             return None
+        self._topics.ensure_own(topic, now_ms)
         stored = incoming_of(record, self._topics.level_of(topic))
         stored.run.queue_id = 0
         return stored

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
-from broker.kernel.fold import fact_in, fact_record
+from broker.kernel.fold import fact_in, fact_record, in_parts
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome
 from broker.messages.acceptance import Acceptance
 from broker.messages.dead_letters import DeadLetters
 from broker.messages.marking import marked
+from broker.messages.one_by_one import one_by_one
 from broker.messages.whole_records import records_of
 from broker.settings import BrokerSettings
 from broker.store.destinations import Incoming
@@ -29,13 +31,13 @@ from penstock.errors import (
     Damaged,
     InvalidRequest,
     PenstockError,
+    StorageFailed,
     StorageFull,
     TimerFired,
     TimerNotFound,
     TooLarge,
 )
 from penstock.protocol.message import BODY_BYTES_MAX, FLAG_WOKEN, FRAME_HEAD_BYTES, TIMER, decode_message
-from penstock.protocol.requests.messages import Refused
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.timers import (
     CancelTimer,
@@ -53,6 +55,7 @@ WAKE_COUNT_MAX: Final = 2_000
 WAKE_BYTES_MAX: Final = 4 << 20
 PAGE_MAX: Final = 1_000
 DEAD_LETTERS_OF: Final = "timers"
+_NO_TIMER: Final = TimerSet(0, 0)
 _FACT_BYTES: Final = 256
 """Room for what a fact adds to the record in it."""
 
@@ -85,20 +88,9 @@ class TimerRequests:
     @handles(SetTimers)
     def set(self, request: SetTimers, now: float, now_ms: int) -> Outcome:
         """Stores messages to be delivered later, each or none of it."""
-        records = records_of(request.body, len(request.due_ms))
-        timers: list[TimerSet] = []
-        refused: list[Refused] = []
-        for at, (record, due_ms) in enumerate(zip(records, request.due_ms, strict=True)):
-            try:
-                timers.append(self._set(record, now_ms + due_ms if request.from_now else due_ms, now_ms))
-            except StorageFull as error:
-                if not at:
-                    raise
-                refused.append(Refused(at, error.code, error.message))
-                timers.append(TimerSet(0, 0))
-            except PenstockError as error:
-                refused.append(Refused(at, error.code, error.message))
-                timers.append(TimerSet(0, 0))
+        base_ms = now_ms if request.from_now else 0
+        messages = zip(records_of(request.body, len(request.due_ms)), request.due_ms, strict=True)
+        timers, refused = one_by_one(messages, lambda one: self._set(one[0], base_ms + one[1], now_ms), _NO_TIMER)
         return AfterQuorum(TimersSet(tuple(timers), tuple(refused)), self._store.written)
 
     def _set(self, record: bytes, due_ms: int, now_ms: int) -> TimerSet:
@@ -173,11 +165,13 @@ class TimerRequests:
             record = self._record_of(sleeper)
         except Damaged as error:
             return self._gone(sleeper, error)
-        retry = self._letters.as_stored(record)
+        retry = self._letters.as_stored(record, now_ms)
         if retry is not None:
             return marked(retry, FLAG_WOKEN, TIMER, timer_of(sleeper))
         try:
             taken = self._acceptance.take_record(record, now_ms)
+        except (StorageFull, StorageFailed):
+            raise  # it sleeps on
         except PenstockError as error:
             self._refused += 1
             _log.warning("a delayed message goes to the dead letters of %s: %s", DEAD_LETTERS_OF, error.message)
@@ -198,18 +192,15 @@ class TimerRequests:
         """Appends sleeping messages whose records are before a position once more, a bounded number at a time; returns
         whether none is left there. Raises ``StorageFull``."""
         old = self._timers.before(position, count_max)
-        batch, size = list[Incoming](), 0
-        for one in old:
-            if batch and size + one.size > bytes_max:
-                break
-            try:
-                batch.append(fact_record(TOPIC, Timers.carry(one, self._record_of(one))))
-            except Damaged as error:
-                batch.append(self._gone(one, error))
-            size += one.size
-        if batch:
-            self._store.append(batch, now_ms)
+        for part in islice(in_parts(old, lambda one: one.size, bytes_max), 1):
+            self._store.append([self._carried(one) for one in part], now_ms)
         return not self._timers.before(position, 1)
+
+    def _carried(self, sleeper: Sleeper) -> Incoming:
+        try:
+            return fact_record(TOPIC, Timers.carry(sleeper, self._record_of(sleeper)))
+        except Damaged as error:
+            return self._gone(sleeper, error)
 
     def figures(self) -> dict[str, float]:
         """Gauges and counters of delayed messages."""

@@ -1,20 +1,22 @@
 """Requests about transactional messages, and the tick that has their producers asked.
 
 A half is checked when it begins as an append is, and again when it is committed. What is refused then is parked: an
-operator decides. Nothing is ever dropped without somebody saying so.
+operator decides. The broker never drops a half by itself.
 """
 
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from typing import Final
 
-from broker.kernel.fold import fact_in, fact_record
+from broker.kernel.fold import fact_in, fact_record, in_parts
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.kernel.theme import Wakers
 from broker.messages.acceptance import Acceptance
 from broker.messages.marking import marked
+from broker.messages.one_by_one import one_by_one
 from broker.messages.whole_records import records_of
 from broker.settings import BrokerSettings
 from broker.store.destinations import Incoming
@@ -28,11 +30,11 @@ from penstock.errors import (
     InvalidRequest,
     OutcomeStands,
     PenstockError,
+    StorageFailed,
     StorageFull,
     TooLarge,
 )
 from penstock.protocol.message import BODY_BYTES_MAX, FLAG_WOKEN, FRAME_HEAD_BYTES, HALF, decode_message
-from penstock.protocol.requests.messages import Refused
 from penstock.protocol.requests.request import Done, Result
 from penstock.protocol.requests.transactions import (
     COMMIT,
@@ -106,19 +108,8 @@ class TransactionRequests:
     def begin(self, request: BeginHalves, now: float, now_ms: int) -> Outcome:
         """Stores halves, each or none of it."""
         _check_group(request.group)
-        ids: list[int] = []
-        refused: list[Refused] = []
-        for at, record in enumerate(records_of(request.body, request.count)):
-            try:
-                ids.append(self._begin(request.group, record, now, now_ms))
-            except StorageFull as error:
-                if not at:
-                    raise
-                refused.append(Refused(at, error.code, error.message))
-                ids.append(0)
-            except PenstockError as error:
-                refused.append(Refused(at, error.code, error.message))
-                ids.append(0)
+        records = records_of(request.body, request.count)
+        ids, refused = one_by_one(records, lambda record: self._begin(request.group, record, now, now_ms), 0)
         return AfterQuorum(HalvesBegun(tuple(ids), tuple(refused)), self._store.written)
 
     def _begin(self, group: str, record: bytes, now: float, now_ms: int) -> int:
@@ -130,7 +121,7 @@ class TransactionRequests:
         if len(self._halves) >= self._halves_max or self._halves.bytes + size > self._bytes_max:
             raise Busy(
                 f"there are {len(self._halves)} halves with {self._halves.bytes} bytes: the limit is reached",
-                hint="`penstock transaction list` shows those that nobody decides; halves_max and halves_bytes_max",
+                hint="`penstock transaction list` shows those without an outcome; halves_max and halves_bytes_max",
             )
         [placed] = self._store.append([fact], now_ms)
         self._schedule.put(placed.position, group, now + self._schedule.delay_s(placed.position, 0))
@@ -140,16 +131,12 @@ class TransactionRequests:
     def end(self, request: EndHalves, now: float, now_ms: int) -> Outcome:
         """Commits halves, rolls them back, or leaves them to later checks; the first outcome stands."""
         _check_group(request.group)
-        ended: list[HalfEnded] = []
-        for at, one in enumerate(request.outcomes):
-            try:
-                ended.append(HalfEnded(one.id, self._end(request.group, one, now_ms)))
-            except StorageFull as error:
-                if not at:
-                    raise
-                ended.append(HalfEnded(one.id, "", error.code, error.message))
-            except PenstockError as error:
-                ended.append(HalfEnded(one.id, self._halves.outcome(one.id), error.code, error.message))
+        asked = request.outcomes
+        outcomes, refused = one_by_one(asked, lambda one: self._end(request.group, one, now_ms), "")
+        ended = [HalfEnded(one.id, outcome) for one, outcome in zip(asked, outcomes, strict=True)]
+        for at, code, message in refused:
+            id = asked[at].id
+            ended[at] = HalfEnded(id, self._halves.outcome(id), code, message)
         return AfterQuorum(HalvesEnded(tuple(ended)), self._store.written)
 
     def _end(self, group: str, wanted: HalfOutcome, now_ms: int) -> str:
@@ -185,6 +172,8 @@ class TransactionRequests:
         record = self._record_of(half)
         try:
             taken = self._acceptance.take_record(record, now_ms)
+        except (StorageFull, StorageFailed):
+            raise
         except PenstockError as error:
             self._now_ms = now_ms
             self._park(id, f"its commit was refused: {error.message}")
@@ -310,19 +299,16 @@ class TransactionRequests:
         """Appends halves whose records are before a position once more, a bounded number at a time; returns whether
         none is left there. Raises ``StorageFull``."""
         old = self._halves.before(position, count_max)
-        batch, size = list[Incoming](), 0
-        for id, half in old:
-            if batch and size + half.size > bytes_max:
-                break
-            try:
-                batch.append(fact_record(TOPIC, Halves.carry(id, self._record_of(half))))
-            except Damaged as error:
-                _log.error("the half %d is lost: %s", id, error)
-                batch.append(fact_record(TOPIC, Halves.rollback(id)))
-            size += half.size
-        if batch:
-            self._store.append(batch, now_ms)
+        for part in islice(in_parts(old, lambda one: one[1].size, bytes_max), 1):
+            self._store.append([self._carried(id, half) for id, half in part], now_ms)
         return not self._halves.before(position, 1)
+
+    def _carried(self, id: int, half: Half) -> Incoming:
+        try:
+            return fact_record(TOPIC, Halves.carry(id, self._record_of(half)))
+        except Damaged as error:
+            _log.error("the half %d is lost: %s", id, error)
+            return fact_record(TOPIC, Halves.rollback(id))
 
     def figures(self) -> dict[str, float]:
         """Gauges and counters of transactional messages."""

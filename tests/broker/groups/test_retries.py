@@ -9,7 +9,7 @@ from penstock.protocol.message import Message, decode_batch
 from penstock.protocol.requests.groups import Assignment, JoinGroup
 from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.retries import SendBack, SentBack
-from penstock.protocol.requests.topics import CreateTopic
+from penstock.protocol.requests.topics import CreateTopic, DeleteTopic
 from tests.broker.broker_rig import Rig, append
 
 TABLE = (1.0, 5.0, 20.0)
@@ -125,3 +125,11 @@ def test_a_damaged_message_is_not_given_back_and_says_so() -> None:
     position = rig.store.position_of("orders:0", 0)
     rig.disk.flip(path, position + 60)
     assert isinstance(rig.ask(SendBack("g", "m", now, "orders:0", 0)), Damaged)
+
+
+def test_a_retry_whose_topic_was_deleted_meanwhile_makes_it_again() -> None:
+    rig, now = joined()
+    rig.ask(SendBack("g", "m", now, "orders:0", 0))
+    rig.ask(DeleteTopic("%RETRY%g"))
+    pass_s(rig, 1.0)
+    assert [one.body for one in messages(rig, "%RETRY%g:0")] == [b"b"]

@@ -53,7 +53,7 @@ def test_a_retry_counts_its_attempts_and_is_stored_as_it_was_made() -> None:
     first = letters.retry("g", encode_message(Message("orders", b"b")), "why", 1)
     second = letters.retry("g", record_of(first), "why", 1)
     assert [attempts_of(record_of(one)) for one in (first, second)] == [1, 2]
-    again = letters.as_stored(record_of(second))
+    again = letters.as_stored(record_of(second), 1)
     assert again is not None
     assert record_of(again) == record_of(second)
-    assert letters.as_stored(encode_message(Message("orders", b"b"))) is None
+    assert letters.as_stored(encode_message(Message("orders", b"b")), 1) is None
