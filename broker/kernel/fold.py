@@ -86,7 +86,7 @@ def fact_in(frame: Bytes) -> list[Any]:
 
 
 def in_parts(items: Sequence[T], size_of: Callable[[T], int], bytes_max: int) -> Iterator[Sequence[T]]:
-    """Neighbours that have at most so many bytes together, or one that has more: what one record of facts holds."""
+    """Neighbours with at most ``bytes_max`` together, or one that has more: what one record of facts holds."""
     first = size = 0
     for at, item in enumerate(items):
         more = size_of(item)

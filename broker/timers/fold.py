@@ -219,8 +219,8 @@ class Timers:
         return _ROW.unpack_from(bucket.rows)[0] if bucket.is_sorted else int(key) * MINUTE_MS
 
     def due(self, now_ms: int, count_max: int, bytes_max: int) -> list[Sleeper]:
-        """The messages that are to wake now, in order: at most so many, and at most so many bytes unless the first one
-        has more."""
+        """The messages that are due, in order: at most ``count_max``, and at most ``bytes_max`` unless the first has
+        more."""
         found: list[Sleeper] = []
         size, last = 0, _key(now_ms)
         for key in self._in_order(last):

@@ -2,7 +2,7 @@
 
 A half is a system record whose position is its id for ever. A message that was committed says so itself (``FLAG_WOKEN``
 and the property ``HALF``), as a delayed message does that woke; a rollback is a record. The first outcome stands. The
-latest outcomes are remembered, so that a second one is told which that is.
+latest outcomes are remembered, so the answer to a second one can name the first.
 """
 
 from __future__ import annotations

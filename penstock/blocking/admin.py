@@ -75,7 +75,7 @@ class Admin:
         return self._run(tasks.dead_letters())
 
     def letters_of(self, group: str, count_max: int = 100) -> list[DeadLetter]:
-        """The latest dead letters of a group, at most so many of each broker. Raises ``TopicNotFound``."""
+        """The latest dead letters of a group, at most ``count_max`` of each broker. Raises ``TopicNotFound``."""
         return self._run(tasks.letters_of(group, count_max))
 
     def redrive(self, group: str, to: str = "", *, again: bool = False) -> list[Redriven]:

@@ -170,7 +170,7 @@ def list_letters(server: str, as_json: bool) -> None:
 
 @dlq.command()
 @click.argument("group")
-@click.option("--count", default=20, type=click.IntRange(min=1), help="At most so many of each broker, the latest.")
+@click.option("--count", default=20, type=click.IntRange(min=1), help="Maximum number of letters of each broker.")
 @json_option
 @click.pass_obj
 def show(server: str, group: str, count: int, as_json: bool) -> None:

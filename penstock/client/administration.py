@@ -239,7 +239,7 @@ def dead_letters() -> Task[list[DeadLetters]]:
 
 
 def letters_of(group: str, count_max: int) -> Task[list[DeadLetter]]:
-    """The latest dead letters of a group at each broker, at most so many of each. Raises ``TopicNotFound``."""
+    """The latest dead letters of a group, at most ``count_max`` of each broker. Raises ``TopicNotFound``."""
     topic, found, is_there = dead_letter_topic(group), list[DeadLetter](), False
     for route in (yield ALL_BROKERS):
         if not (yield from _has(route, topic)):
