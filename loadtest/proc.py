@@ -8,14 +8,17 @@ from typing import Final
 
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _PROC: Final = Path("/proc")
+_ENDED: Final = ("Z", "X")
 
 
 def _fields(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the command's name; the first is the state. Empty once it ended."""
+    """The fields of /proc/PID/stat after the command's name; the first is the state. Empty once it ended, also while
+    its parent has not asked how (a process whose parent is gone stays so for long where process 1 asks for none)."""
     try:
-        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return []
+    return fields if fields[0] not in _ENDED else []
 
 
 def tree(root: int) -> list[int]:

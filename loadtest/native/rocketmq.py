@@ -194,16 +194,24 @@ class RocketMQ(Server):
         return outcome
 
     def stop(self) -> None:
-        """Ends the program, then both servers: the shell that started them passes no signal on."""
+        """Ends the program, then both servers, and waits for them: the shell that started them passes no signal on,
+        and may end before they do."""
         if self._driver is not None:
             self._driver.end()
-        if self._process is not None:
-            for pid in proc.tree(self._process.pid)[1:]:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(STOP_S)
+        servers = proc.tree(self._process.pid)[1:] if self._process is not None else []
+        _end(servers, signal.SIGTERM)
         super().stop()
+        _end(servers, signal.SIGKILL)
+
+
+def _end(pids: Sequence[int], how: signal.Signals) -> None:
+    """Sends the signal to those that live, and waits for their end, at most ``STOP_S`` seconds."""
+    for pid in filter(proc.tree, pids):
+        with suppress(ProcessLookupError):
+            os.kill(pid, how)
+    deadline = time.monotonic() + STOP_S
+    while any(map(proc.tree, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def _accepts(port: int) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from loadtest import generator, neighbour, scenarios
 from loadtest.generator import Outcome
-from loadtest.packets import CONNACK_OK, retained, suback
+from loadtest.packets import CONNACK_OK, connect, retained, suback
 from loadtest.run import perform
 from tests.loadtest.small_server import Fault, SmallServer, whole
 from tests.loadtest.test_paced import order
@@ -27,6 +27,20 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbour, "STAY_S", 0.05)
 
 
+class Recording:
+    """Keeps what a wire is asked to write and to expect."""
+
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+        self.expected: list[bytes] = []
+
+    def ask(self, data: bytes) -> None:
+        self.asked.append(data)
+
+    def expect(self, data: bytes, what: str) -> None:
+        self.expected.append(data)
+
+
 class Counting(SmallServer):
     """Knows how many came, and may turn one away."""
 
@@ -39,7 +53,6 @@ class Counting(SmallServer):
     def __init__(self, ack: Fault) -> None:
         super().__init__(ack=ack)
         self.kept: list[bytes] = []
-        self.pieces = 0
         self.hosts: list[str] = []
 
     def _greet(self, host: str) -> None:
@@ -48,7 +61,6 @@ class Counting(SmallServer):
     def _receive(self, sock):  # type: ignore[no-untyped-def]
         data = sock.recv(65536)
         packets, self._rests[sock] = whole(self._rests[sock] + data)
-        self.pieces += not packets
         for packet in packets:
             self._serve(sock, packet)
         return bool(data)
@@ -105,7 +117,17 @@ def test_a_herd_may_send_its_connects_byte_by_byte() -> None:
     outcome, server = run(slow=True)
     assert outcome.error == ""
     assert server.came == HERD + 1
-    assert server.pieces > HERD
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_the_bytes_of_a_slow_herd_go_out_one_by_one(slow: bool) -> None:
+    """What the server's socket joins again is not asked: each byte was one write, and all wires took turns."""
+    wires = [Recording() for _ in range(HERD)]
+    neighbour._connect(wires, slow)  # type: ignore[arg-type]
+    hellos = [connect(f"herd-{number}") for number in range(HERD)]
+    assert [b"".join(one.asked) for one in wires] == hellos
+    assert [len(one.asked) for one in wires] == [len(hello) if slow else 1 for hello in hellos]
+    assert all(one.expected == [CONNACK_OK] for one in wires)
 
 
 def test_the_neighbour_of_an_idle_herd_comes_from_elsewhere_for_each_message() -> None:

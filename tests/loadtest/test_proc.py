@@ -32,6 +32,15 @@ def test_a_tree_has_all_descendants_and_no_dead_ones() -> None:
     assert tree(one.pid) == []
 
 
+def test_a_process_that_ended_is_in_no_tree_before_its_parent_asks_for_its_end() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as one:
+        assert tree(one.pid) == [one.pid]
+        one.kill()
+        os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOWAIT)
+        assert tree(one.pid) == []
+        assert one.pid not in tree(os.getpid())
+
+
 def test_work_costs_processor_time() -> None:
     own = [os.getpid()]
     before = cpu_s(own)
