@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import overload
 
 from penstock.blocking.routes import Routes
-from penstock.client import sending
+from penstock.client import preparation, sending
 from penstock.client.arguments import OnlyBlocking, check_seconds
 from penstock.client.retry import TIMEOUT_S, BackOff, Telling
-from penstock.client.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Preparation, Receipt, settled
+from penstock.client.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Receipt, settled
 from penstock.errors import InvalidRequest, PenstockError, TimedOut, Unavailable
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.message import Message
@@ -43,7 +43,7 @@ class Producer(OnlyBlocking):
         self._routes = Routes(servers, timeout_s)
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
-        self._preparation = Preparation(self._rng.getrandbits(64), topic_map or TopicMap())
+        self._preparation = preparation.Preparation(self._rng.getrandbits(64), topic_map or TopicMap())
         self._back_off = BackOff()
         self._known: dict[str, tuple[float, tuple[BrokerRoute, ...]]] = {}
         self._avoid: dict[str, float] = {}
@@ -95,7 +95,7 @@ class Producer(OnlyBlocking):
         timeout_s: float | None = None,
     ) -> Receipt:
         """Stores one message and returns when its topic's level is reached. Raises as ``penstock.Producer.send``."""
-        given = sending.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain)
+        given = preparation.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain)
         [one] = self._send_all([given], timeout_s)
         if one.queue is None:
             raise sending.final_error(one)

@@ -15,11 +15,11 @@ from typing import Final, overload
 import anyio
 import anyio.lowlevel
 
-from penstock.client import sending
+from penstock.client import preparation, sending
 from penstock.client.arguments import OnlyAsync, check_seconds
 from penstock.client.discovery import Discovery
 from penstock.client.retry import TIMEOUT_S, BackOff, Telling
-from penstock.client.sending import AVOID_S, Outgoing, Preparation, Receipt, settled
+from penstock.client.sending import AVOID_S, Outgoing, Receipt, settled
 from penstock.client.task_scope import TaskScope
 from penstock.client.wire_link import WireLinks
 from penstock.errors import InvalidRequest, NoRoute, PenstockError, TimedOut, Unavailable
@@ -149,7 +149,7 @@ class Producer(OnlyAsync):
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
         self._back_off = BackOff()
-        self._preparation = Preparation(self._rng.getrandbits(64), topic_map or TopicMap())
+        self._preparation = preparation.Preparation(self._rng.getrandbits(64), topic_map or TopicMap())
         self._avoid: dict[str, float] = {}
         self._turn = 0
         self._pending = 0
@@ -228,7 +228,7 @@ class Producer(OnlyAsync):
             TooLarge, InvalidMessage, InvalidTopic, InvalidRequest: it was not sent.
             PenstockError: it was not stored, unless the error's ``unknown`` is true: then it may have been.
         """
-        given = sending.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain)
+        given = preparation.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain)
         [one] = self._preparation.runs((given,), self._clock.wall_ms())
         self._opened()
         if timeout_s is not None or not await self._send_quickly(one):

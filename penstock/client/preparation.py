@@ -1,0 +1,192 @@
+"""Makes runs of the messages that a program sends, and says which of its arguments is wrong. Pure.
+
+What messages have in common is worked out and checked once for each kind of message and remembered; what is left for
+each is its body and its place in a run. Ids are given here and stay the same in every attempt to send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from penstock.client.sending import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Outgoing
+from penstock.errors import InvalidMessage, InvalidRequest, TooLarge
+from penstock.protocol.message import BODY_AT, BODY_BYTES_MAX, FLAG_RETAIN, Message, encode_message
+from penstock.protocol.runs import DIGITS, Run
+from penstock.protocol.topic_names import topic_of
+from topicmap.queues import TopicMap
+
+KNOWN_MAX: Final = 4096
+KNOWN_BYTES_MAX: Final = 1024
+"""So many different kinds of messages are remembered, with tails of at most so many bytes."""
+
+
+def as_message(
+    message: Message | str,
+    body: bytes,
+    key: str | bytes,
+    tag: str,
+    properties: Mapping[str, str] | None,
+    mqtt_topic: str,
+    qos: int = 1,
+    retain: bool = False,
+) -> Message:
+    """The message that the arguments of a ``send`` stand for. Raises ``InvalidRequest`` where they say things twice and
+    ``InvalidMessage`` where one is of a wrong type."""
+    if isinstance(message, Message):
+        if body or key or tag or properties or mqtt_topic or qos != 1 or retain:
+            hint = "give a Message alone, or a topic and a body and what else there is"
+            raise InvalidRequest("a Message has its body, key, tag and properties in itself", hint=hint)
+        return message
+    try:
+        return Message(message, body, key, tag, properties or {}, mqtt_topic, qos, retain)
+    except TypeError as error:  # where messages are compiled
+        raise _misfit(error, message, body, key, tag, properties or {}, mqtt_topic) from None
+
+
+class Common(NamedTuple):
+    """What messages have in common: where they go, and the tail that their records have up to the digits of their ids,
+    or, with an id of the program's own (``counts`` is false), whole."""
+
+    topic: str
+    key: str | bytes
+    tail: bytes
+    flag: int
+    counts: bool
+
+
+class Preparation:
+    """Makes runs of messages. Its unique ids are made by no other producer: 64 random bits, then a number that counts.
+
+    Args:
+        random_bits: at least 64.
+        topic_map: where messages go that have an MQTT name and no topic.
+    """
+
+    def __init__(self, random_bits: int, topic_map: TopicMap) -> None:
+        self._prefix = f"{random_bits & (1 << 64) - 1:016x}-"
+        self._next = 1
+        self._topic_map = topic_map
+        self._known: dict[tuple[object, ...], Common] = {}
+
+    def runs(self, messages: Sequence[Message], now_ms: int) -> list[Outgoing]:
+        """These messages, neighbours that have all in common as one run. Raises ``InvalidTopic``, and as
+        ``encode_message``."""
+        made: list[Outgoing] = []
+        bodies: list[bytes] = []
+        common, born_ms, size, most = _NOTHING, -1, -1, 0
+        for at, message in enumerate(messages):
+            body = message.body if type(message) is Message else _not_a_message(message)
+            if type(body) is not bytes:
+                body = _bytes_of(message)
+            if len(body) > BODY_BYTES_MAX:
+                raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, not {len(body)}")
+            its, its_born_ms = self.common(message), message.born_ms or now_ms
+            is_alike = its is common and its.counts and len(body) == size and its_born_ms == born_ms
+            if not is_alike or len(bodies) >= most:
+                bodies = []
+                common, born_ms, size = its, its_born_ms, len(body)
+                most = max(1, min(BATCH_COUNT_MAX, BATCH_BYTES_MAX // (BODY_AT + size + len(its.tail) + DIGITS)))
+                made.append(Outgoing(at, Run(its.tail, its.flag, born_ms, [body], its.counts), its.topic, its.key))
+                made[-1].run.bodies = bodies
+            bodies.append(body)
+        for one in made:
+            self._number(one.run)
+        return made
+
+    def _number(self, run: Run) -> None:
+        """Gives a run its ids."""
+        count = len(run.bodies)
+        if run.counts:
+            run.tail += b"%0*x" % (DIGITS, self._next)
+            self._next += count
+        run.size = count * (BODY_AT + len(run.bodies[0]) + len(run.tail))
+
+    def common(self, message: Message) -> Common:
+        """What a message has in common with others: the same object for those that have the same."""
+        try:
+            properties = message.properties
+            fields = (
+                message.topic,
+                message.key,
+                message.tag,
+                message.mqtt_topic,
+                message.qos,
+                message.retain,
+                message.id,
+                tuple(properties.items()) if properties else (),
+            )
+            known = self._known.get(fields)
+            if known is None:
+                known = self._work_out(message)
+                if len(self._known) >= KNOWN_MAX:
+                    self._known.clear()
+                if known.counts and len(known.tail) <= KNOWN_BYTES_MAX:
+                    self._known[fields] = known
+            return known
+        except (TypeError, AttributeError) as error:
+            raise _misfit(
+                error, message.topic, message.body, message.key, message.tag, message.properties, message.mqtt_topic
+            ) from None
+
+    def _work_out(self, message: Message) -> Common:
+        key, mqtt_topic = message.key, message.mqtt_topic
+        if mqtt_topic and not message.topic:
+            topic, placed_key = self._topic_map.place(mqtt_topic)
+            key = key or placed_key
+        else:
+            topic = message.topic and topic_of(message.topic)
+            if topic != message.topic:
+                mqtt_topic = mqtt_topic or message.topic
+        complete = Message(
+            topic,
+            b"",
+            key,
+            message.tag,
+            message.properties,
+            mqtt_topic,
+            message.qos,
+            message.retain,
+            id=message.id or self._prefix + "0" * DIGITS,
+        )
+        tail = encode_message(complete)[BODY_AT:]
+        flag = message.qos | (FLAG_RETAIN if message.retain else 0)
+        return Common(topic, key, tail if message.id else tail[:-DIGITS], flag, not message.id)
+
+
+_NOTHING: Final = Common("", "", b"", 0, False)
+
+
+def _not_a_message(other: object) -> bytes:
+    raise InvalidMessage(f"a message must be a Message, not {_kind(other)}")
+
+
+def _bytes_of(message: Message) -> bytes:
+    body: object = message.body
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    raise InvalidMessage(f"body must be bytes, not {_kind(body)}")
+
+
+def _misfit(
+    error: Exception, topic: object, body: object, key: object, tag: object, properties: object, mqtt_topic: object
+) -> InvalidMessage:
+    """Which field of a message is of a wrong type, after nothing could be made of it."""
+    texts = [("topic", topic), ("tag", tag), ("mqtt_topic", mqtt_topic)]
+    if isinstance(properties, Mapping):
+        texts += [("a property's name", name) for name in properties]
+        texts += [(f"property {name!r}", value) for name, value in properties.items()]
+    for name, value in texts:
+        if not isinstance(value, str):
+            return InvalidMessage(f"{name} must be str, not {_kind(value)}")
+    if not isinstance(key, str | bytes):
+        return InvalidMessage(f"key must be str or bytes, not {_kind(key)}")
+    if not isinstance(body, bytes | bytearray | memoryview):
+        return InvalidMessage(f"body must be bytes, not {_kind(body)}")
+    if not isinstance(properties, Mapping):
+        return InvalidMessage(f"properties must be a mapping, not {_kind(properties)}")
+    return InvalidMessage(f"a field is of a wrong type: {error}")
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

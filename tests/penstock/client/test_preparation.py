@@ -1,0 +1,169 @@
+"""Runs made of messages, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.client.preparation import Preparation, as_message
+from penstock.client.sending import BATCH_COUNT_MAX, Outgoing
+from penstock.errors import InvalidMessage, InvalidRequest, InvalidTopic, TooLarge
+from penstock.protocol.message import Message, decode_message
+from penstock.protocol.received import MessageQueue, ReceivedMessage
+from penstock.protocol.runs import record_of
+from topicmap.queues import TopicMap, encode_level
+
+
+def prepared(*messages: Message, random_bits: int = 1) -> list[Outgoing]:
+    return Preparation(random_bits, TopicMap()).runs(messages, 77)
+
+
+def prepare(message: Message) -> Outgoing:
+    [one] = prepared(message)
+    return one
+
+
+def message_of(one: Outgoing, number: int = 0) -> ReceivedMessage:
+    return decode_message(record_of(one.run.of([one.run.bodies[number]], number)))
+
+
+def test_a_message_gets_its_id_and_birth_time() -> None:
+    one = prepare(Message("t", b"x", key="k"))
+    message = message_of(one)
+    assert (message.born_ms, message.topic, message.key) == (77, "t", "k")
+    assert (one.topic, one.key, message.id) == ("t", "k", "0000000000000001-000000000001")
+    assert message_of(prepare(Message("t", b"x", born_ms=5))).born_ms == 5
+
+
+def test_an_id_that_the_caller_gave_stays() -> None:
+    [one, other] = prepared(*[Message("t", b"x", id="mine-000000000001", properties={"a": "b"})] * 2)
+    assert [message_of(each).id for each in (one, other)] == ["mine-000000000001"] * 2
+    one.stored(MessageQueue("a", "t", 1), 5, "disk")
+    assert one.receipt(0).id == "mine-000000000001"
+
+
+def test_neighbours_that_differ_in_their_bodies_alone_are_one_run_whose_ids_count() -> None:
+    first, second = Message("t", b"x", key="k"), Message("t", b"y", key="k", properties={"a": "b"})
+    made = prepared(first, replace(first, body=b"z"), second, replace(second, body=b"long"), first, first)
+    assert [(one.at, one.run.bodies) for one in made] == [
+        (0, [b"x", b"z"]),
+        (2, [b"y"]),
+        (3, [b"long"]),
+        (4, [b"x", b"x"]),
+    ]
+    found = [message_of(one, number) for one in made for number in range(one.count)]
+    assert len({message.id for message in found}) == 6
+    assert [dict(message.properties) for message in found] == [{}, {}, {"a": "b"}, {"a": "b"}, {}, {}]
+    assert [message.key for message in found] == ["k"] * 6
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["t", "u"]), st.sampled_from(["", "k", b"k"]), st.integers(0, 2)), max_size=30)
+)
+def test_messages_come_out_of_their_runs_as_they_were_in_order(fields: list[tuple[str, Any, int]]) -> None:
+    messages = [Message(topic, bytes(size), key, tag="x") for topic, key, size in fields]
+    made = prepared(*messages)
+    found = [message_of(one, number) for one in made for number in range(one.count)]
+    assert [(one.topic, one.body, one.key or "", one.tag) for one in found] == [
+        (topic, bytes(size), key.decode() if isinstance(key, bytes) else key, "x") for topic, key, size in fields
+    ]
+    assert len({one.id for one in found}) == len(messages)
+    assert [one.at for one in made] == [sum(one.count for one in made[:at]) for at in range(len(made))]
+    assert all(one.run.size == sum(len(record_of(one.run)) for _ in one.run.bodies) for one in made)
+
+
+def test_an_mqtt_name_without_a_topic_is_placed_by_the_topic_map() -> None:
+    one = prepare(Message(mqtt_topic="plant/a/temp", body=b"x"))
+    assert (one.topic, one.key) == TopicMap().place("plant/a/temp")
+    assert message_of(one).mqtt_topic == "plant/a/temp"
+    assert prepare(Message("own", b"", mqtt_topic="plant/a")).topic == "own"
+
+
+@pytest.mark.parametrize(
+    ("name", "topic"),
+    [
+        ("temp%20x", "temp%20x"),
+        ("température", "temp%C3%A9rature"),
+        ("a b", "a%20b"),
+        ("x" * 300, encode_level("x" * 300)),
+    ],
+)
+def test_a_topic_of_any_first_level_is_stored_where_mqtt_stores_it_and_keeps_its_name(name: str, topic: str) -> None:
+    one = prepare(Message(name, b"x"))
+    message = message_of(one)
+    assert one.topic == message.topic == topic
+    assert message.name == name
+    other = message_of(prepare(Message(name, b"x", mqtt_topic="own/name")))
+    assert (other.topic, other.name) == (topic, "own/name")
+
+
+@pytest.mark.parametrize("name", ["a/b", "a+", "#", "a\n", "\ud800", "x" * 65_536])
+def test_a_name_that_is_no_first_level_is_refused_with_the_rule(name: str) -> None:
+    with pytest.raises(InvalidTopic, match="one level of an MQTT name"):
+        prepare(Message(name, b"x"))
+
+
+def test_what_is_too_large_is_refused_at_once() -> None:
+    with pytest.raises(TooLarge):
+        prepare(Message("t", bytes(5_000_000)))
+
+
+def test_a_run_is_never_longer_than_a_batch() -> None:
+    made = prepared(*[Message("t", bytes(300_000))] * 10)
+    assert [one.count for one in made] == [3, 3, 3, 1]
+    assert [one.count for one in prepared(*[Message("t", b"")] * 5000)] == [BATCH_COUNT_MAX, 5000 - BATCH_COUNT_MAX]
+
+
+def test_ids_differ_between_producers_and_messages() -> None:
+    first, second = Preparation(1, TopicMap()), Preparation(2, TopicMap())
+    made = [maker.runs([Message("t", b"x")], 1)[0] for maker in (first, first, second, second)]
+    assert len({message_of(one).id for one in made}) == 4
+
+
+def text(value: Any) -> str:
+    """A value of a wrong type, as a program without types gives it."""
+    return value  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"key": 7}, "key must be str or bytes, not int"),
+        ({"key": ["a"]}, "key must be str or bytes, not list"),
+        ({"tag": ["a"]}, "tag must be str, not list"),
+        ({"mqtt_topic": b"a/b"}, "mqtt_topic must be str, not bytes"),
+        ({"properties": {"a": 1}}, "property 'a' must be str, not int"),
+        ({"properties": {"a": ["b"]}}, "property 'a' must be str, not list"),
+        ({"properties": {1: "a"}}, "a property's name must be str, not int"),
+        ({"properties": 5}, "properties must be a mapping, not int"),
+        ({"body": 5}, "body must be bytes, not int"),
+        ({"body": "text"}, "body must be bytes, not str"),
+    ],
+)
+def test_a_field_of_a_wrong_type_is_named_and_nothing_is_made_of_it(given: dict[str, Any], said: str) -> None:
+    fields = {"body": b"x", "key": "", "tag": "", "properties": None, "mqtt_topic": ""} | given
+    with pytest.raises(InvalidMessage) as caught:
+        prepare(as_message("t", **fields))
+    assert caught.value.message == said
+
+
+def test_what_is_neither_a_message_nor_a_topic_is_refused() -> None:
+    for other in (b"orders", 5, None):
+        with pytest.raises(InvalidMessage, match="topic must be str, not "):
+            prepare(as_message(text(other), b"x", "", "", None, ""))
+    with pytest.raises(InvalidMessage, match="a message must be a Message, not tuple"):
+        prepare(("orders", b"x"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [(b"y", "", "", None, ""), (b"", "k", "", None, ""), (b"", "", "t", None, ""), (b"", "", "", {"a": "b"}, "")],
+)
+def test_a_message_is_given_alone(more: tuple[bytes, str, str, dict[str, str] | None, str]) -> None:
+    with pytest.raises(InvalidRequest, match="a Message has its body"):
+        as_message(Message("t", b"x"), *more)
+    assert as_message(Message("t", b"x"), b"", "", "", None, "") == Message("t", b"x")
