@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: check-gateway check-others test-compiled test-endtoend test-longest test-gateway test-large test-others test-simulation test-types compile demo test check format bench bench-native bench-large bench-store soak clean install install-test
+.PHONY: check-gateway check-others test-compiled test-endtoend test-longest test-large test-others test-units test-simulation test-types compile demo test check format bench bench-native bench-large bench-store soak clean install install-test
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -85,46 +85,48 @@ BESIDE := --no-print-directory -j5 -k --output-sync=target
 test: $(VENV)/.test  ## install what the tests need and run all of them (under 10 minutes)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@$(MAKE) $(BESIDE) test-types install-test
-	@$(MAKE) $(BESIDE) test-compiled test-longest test-endtoend test-others test-gateway test-large test-simulation
+	@$(MAKE) $(BESIDE) .checked/.made test-types install-test
+	@$(MAKE) $(BESIDE) test-longest test-endtoend test-large test-simulation test-units
 
-# What `make test` runs beside each other, each with its output in one piece: the unit tests with the hot modules compiled,
-# which are compiled first; tests of whole processes, which wait much (that is why there are five at once on two cores), in
-# two halves; all other unit tests in two halves (a process with fewer tests needs less time for each); those of Spark and
-# of the load generator; and the simulation.
+# What `make test` runs beside each other, each with its output in one piece: tests of whole processes, which wait much (that
+# is why there are five parts at once on two cores), in two halves; those of Spark and of the load generator; the simulation;
+# and the unit tests. A unit test runs once: with the hot modules compiled, which is the stricter run, if it is of a package
+# that has them and there is a C compiler; plain otherwise (`make check` runs all of them plain).
 PROCESSES := tests/endtoend tests/spark tests/loadtest
+COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/protocol/test_message.py tests/penstock/protocol/test_wire.py tests/penstock/spark/test_shipping.py
+GENERATOR_TESTS := $(patsubst %,tests/loadtest/test_%.py,packets wires generator paced shared)
+PYTEST := $(BIN)/pytest -p no:cacheprovider
 test-types: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 LONGEST := $(patsubst %,tests/endtoend/test_%.py,two_brokers positions demo chaos several_hosts)
 test-longest: $(VENV)/.test
-	@$(BIN)/pytest -p no:cacheprovider $(LONGEST)
+	@$(PYTEST) $(LONGEST)
 
 test-endtoend: $(VENV)/.test
-	@$(BIN)/pytest -p no:cacheprovider tests/endtoend $(patsubst %,--ignore=%,$(LONGEST))
+	@$(PYTEST) tests/endtoend $(patsubst %,--ignore=%,$(LONGEST))
 
 test-large: $(VENV)/.test
-	@$(BIN)/pytest -p no:cacheprovider $(filter-out tests/endtoend,$(PROCESSES))
+	@$(PYTEST) $(filter-out tests/endtoend,$(PROCESSES))
 
 test-simulation: $(VENV)/.test
-	@$(BIN)/pytest -p no:cacheprovider tests/simulation
+	@$(PYTEST) tests/simulation
 
-test-gateway: $(VENV)/.test
-	@$(BIN)/pytest -p no:cacheprovider $(HALF)
-
-test-others: $(VENV)/.test
-	@$(BIN)/pytest -p no:cacheprovider $(patsubst %,--ignore=%,$(HALF) $(PROCESSES) tests/simulation)
-
-COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/protocol/test_message.py tests/penstock/protocol/test_wire.py tests/penstock/spark/test_shipping.py \
-  $(patsubst %,tests/loadtest/test_%.py,packets wires generator paced shared)
 ifneq ($(shell command -v cc),)
-test-compiled: .checked/.made  ## the unit tests with the hot modules compiled, and those of the load generator (about 4 minutes)
-	@cd .checked && PENSTOCK_EXAMPLES_PART=4 PYTHONPATH=$(CURDIR)/.checked $(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider -m 'not interpreted' $(COMPILED_TESTS)
+test-units: test-compiled test-others
+test-others: $(VENV)/.test
+	@$(PYTEST) $(patsubst %,--ignore=%,$(COMPILED_TESTS) $(PROCESSES) tests/simulation)
+	@$(PYTEST) -m interpreted $(COMPILED_TESTS)
 else
-test-compiled:
+test-units: test-others
+test-others: $(VENV)/.test
 	@echo 'no C compiler: the compiled modules are not tested'
+	@$(PYTEST) $(patsubst %,--ignore=%,$(PROCESSES) tests/simulation)
 endif
+
+test-compiled: .checked/.made  ## the unit tests with the hot modules compiled, and those of the load generator (about 4 minutes)
+	@cd .checked && PYTHONPATH=$(CURDIR)/.checked $(CURDIR)/$(PYTEST) -q -m 'not interpreted' $(COMPILED_TESTS) $(GENERATOR_TESTS)
 
 bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, interleaved, with goals, and the store (about 14 minutes)
 	$(BIN)/python -m loadtest bench

@@ -56,7 +56,6 @@ OTHER_VARIABLES: Final = frozenset(
         "PENSTOCK_SEED",
         "PENSTOCK_SEEDS",
         "PENSTOCK_SIMULATED_S",
-        "PENSTOCK_EXAMPLES_PART",
         "PENSTOCK_FUZZ_",
         "PENSTOCK_HOSTILE_",
     }

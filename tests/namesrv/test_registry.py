@@ -27,7 +27,6 @@ from penstock.protocol.requests.routes import (
 )
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS
 from penstock.protocol.requests.topics import ListTopics
-from tests.examples import examples
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 
@@ -411,7 +410,7 @@ class RegistryAgainstPlainTruth(RuleBasedStateMachine):
         assert self.registry.answer(QueryTopics(), self.now) == names
 
 
-RegistryAgainstPlainTruth.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30)
+RegistryAgainstPlainTruth.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestRegistryAgainstPlainTruth = RegistryAgainstPlainTruth.TestCase
 
 

@@ -15,7 +15,6 @@ from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.protocol.requests.topics import CreateTopic
 from penstock.protocol.runs import checksum_of
 from tests.broker.broker_rig import Rig, append, bodies, now, parked
-from tests.examples import examples
 from topicmap.queues import retry_topic
 
 
@@ -122,7 +121,7 @@ def test_a_field_of_a_body_chooses_messages() -> None:
     bytes_max=st.integers(1, 1000),
     chunk=st.integers(1, 20),
 )
-@settings(max_examples=examples(100))
+@settings(max_examples=100)
 @pytest.mark.interpreted
 def test_pulls_one_behind_the_other_bring_each_message_that_matches_once(
     levels: list[int], count_max: int, bytes_max: int, chunk: int

@@ -35,7 +35,6 @@ from penstock.protocol.requests.sessions import OpenSession
 from penstock.protocol.requests.topics import CreateTopic
 from penstock.protocol.runs import DIGITS, Run, checksum_of, encode_runs
 from tests.broker.broker_rig import Rig, after_sync, append, bodies, but_epochs, now, parked
-from tests.examples import examples
 
 
 def request(*runs: Run) -> AppendRuns:
@@ -95,7 +94,7 @@ RUNS = st.lists(
 )
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=60)
 @given(RUNS, st.booleans())
 def test_runs_leave_the_same_log_queues_and_folds_as_their_records(runs: list[Run], is_given: bool) -> None:
     by_runs, by_records = made(), made()
@@ -223,7 +222,7 @@ ASKED = st.lists(
 )
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=100)
 @given(STEPS, ASKED, st.sampled_from([0, 3000, 1 << 20]))
 def test_a_pull_in_the_same_process_gets_the_runs_whose_frames_it_would_get(
     steps: list[list[Run] | str], asked: list[tuple[str, int, int, int]], fresh_bytes: int

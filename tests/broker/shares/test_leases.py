@@ -8,7 +8,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from broker.shares.fold import Settled
 from broker.shares.leases import Row, ShareLeases
-from tests.examples import examples
 
 TAKERS = st.sampled_from(["a", "b", "c"])
 UNSETTLED_MAX = 12
@@ -146,7 +145,7 @@ class OrderedSharing(Sharing):
 
 
 TestSharing = Sharing.TestCase
-TestSharing.settings = settings(max_examples=examples(60), stateful_step_count=40)
+TestSharing.settings = settings(max_examples=60, stateful_step_count=40)
 TestOrderedSharing = OrderedSharing.TestCase
 TestOrderedSharing.settings = TestSharing.settings
 

@@ -32,7 +32,6 @@ from penstock.protocol.requests.messages import AppendRuns
 from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.routes import QueryRoute
 from penstock.protocol.requests.topics import DescribeTopic
-from tests.examples import examples
 
 KNOWN = ["k0/x", "k1/x", "k2/x", "k0/y"]
 NEW = ["n0/x", "n1/x", "n2/x", "n3/x", "n0/y"]
@@ -218,7 +217,7 @@ def numbers(bodies: list[bytes]) -> list[int]:
 
 
 @pytest.mark.mqtt("4.6.0-2", "4.6.0-3", old=("4.6.0-2", "4.6.0-3"))
-@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     st.lists(STEP, max_size=20), st.sampled_from([3, 4, 5]), st.integers(1, 3), st.sampled_from([False, False, True])
 )

@@ -13,7 +13,6 @@ from gateway.mqtt.packets import Puback, Publish, Subscribe, Subscription, Unsub
 from gateway.mqtt.properties import Properties
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.messages import Pull
-from tests.examples import examples
 from topicmap.names import matches
 
 NAME = "billing"
@@ -307,4 +306,4 @@ class Positions(RuleBasedStateMachine):
 
 
 TestPositions = Positions.TestCase
-TestPositions.settings = settings(max_examples=examples(100), stateful_step_count=50)
+TestPositions.settings = settings(max_examples=100, stateful_step_count=50)

@@ -14,7 +14,6 @@ from gateway.leases.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, Sh
 from gateway.messages.envelope import Arrival
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
-from tests.examples import examples
 
 ROOM = 3
 WHO = st.integers(0, 3)
@@ -141,7 +140,7 @@ class OrderedHanding(Handing):
 
 
 TestHanding = Handing.TestCase
-TestHanding.settings = settings(max_examples=examples(60), stateful_step_count=40)
+TestHanding.settings = settings(max_examples=60, stateful_step_count=40)
 TestOrderedHanding = OrderedHanding.TestCase
 TestOrderedHanding.settings = TestHanding.settings
 

@@ -26,7 +26,6 @@ from gateway.mqtt.packets import (
 )
 from gateway.mqtt.properties import Properties, encode_properties
 from penstock.protocol.message import NEVER, decode_message, record_tail
-from tests.examples import examples
 
 MOUNTS = {"a": "t/a/", "b": "t/b/", "tcp": ""}
 LASTING = Properties(session_expiry_interval=1000)
@@ -336,7 +335,7 @@ class Tenants:
         self.gateway.round()
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(STEP, max_size=25))
 def test_whatever_clients_of_several_mounts_do_each_gets_its_own_messages_under_its_own_names(
     steps: list[tuple[str, str, str, int]],

@@ -19,7 +19,6 @@ from gateway.mqtt.properties import (
     read_properties,
 )
 from gateway.mqtt.reason_codes import PacketError
-from tests.examples import examples
 from tests.gateway.mqtt.packet_strategies import properties
 
 
@@ -29,7 +28,7 @@ def test_the_table_has_one_row_per_field_in_the_order_of_identifiers() -> None:
 
 
 @pytest.mark.parametrize("packet", [0, 1, 2, 3, 4, 8, 10, 14, 15])
-@settings(max_examples=examples(40))
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_block_is_read_as_it_was_written(packet: int, data: st.DataObject) -> None:
     value = data.draw(properties(packet, 5))

@@ -14,7 +14,6 @@ from gateway.mqtt import codec
 from gateway.mqtt.packets import Auth, Connect, Packet, Puback, Publish, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.reader import PacketReader
 from gateway.mqtt.reason_codes import PacketError
-from tests.examples import examples
 from tests.gateway.mqtt.mutation import corpus, mutated
 from tests.gateway.mqtt.packet_strategies import streams
 
@@ -62,7 +61,7 @@ PLACES = st.lists(st.integers(0, 1 << 20), max_size=12)
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
-@settings(max_examples=examples(60))
+@settings(max_examples=60)
 @given(data=st.data(), places=PLACES)
 def test_any_cutting_of_a_stream_gives_the_packets_that_were_written(
     level: int, data: st.DataObject, places: list[int]
@@ -77,7 +76,7 @@ def test_any_cutting_of_a_stream_gives_the_packets_that_were_written(
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
-@settings(max_examples=examples(60))
+@settings(max_examples=60)
 @given(data=st.data(), damage=st.sampled_from([b"", b"\x00\x00"]), places=PLACES)
 def test_steps_give_the_same_packets_and_end_with_those_that_others_may_have_to_wait_for(
     level: int, data: st.DataObject, damage: bytes, places: list[int]
@@ -106,7 +105,7 @@ def test_what_a_step_leaves_is_held_as_bytes_and_only_that() -> None:
     assert (reader.has_more, reader.pending) == (False, 1)
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=300)
 @given(
     st.sampled_from([0, 3, 4, 5]),
     st.lists(

@@ -17,7 +17,6 @@ from gateway.mqtt.packets import Disconnect, Packet, Pingreq, Puback, Publish
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.publishing.intake import is_partial_publish, plain_pubacks
 from penstock.protocol.message import decode_message
-from tests.examples import examples
 
 USER = Properties(user_properties=(("k", "v"),))
 PUBLISH = st.builds(
@@ -58,7 +57,7 @@ def stripped(packet: Packet, level: int) -> Packet:
     return packet
 
 
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(PACKET, max_size=12) | PACKETS,
     st.sampled_from([4, 5]),
@@ -93,7 +92,7 @@ def test_any_pieces_of_any_packets_give_the_same_both_ways(
         assert sorted(map(repr, outcomes[0][1])) == sorted(map(repr, outcomes[1][1]))
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=200)
 @given(st.lists(st.binary(max_size=6) | st.sampled_from([b"\x32\x05\x00\x01a\x00\x01", b"\x30\x03\x00\x01a"])))
 def test_hostile_bytes_end_as_they_do_in_the_codec(parts: list[bytes]) -> None:
     outcomes = []

@@ -20,7 +20,6 @@ from penstock.protocol.link import OnResult
 from penstock.protocol.requests.filters import CloseFilters, OpenFilters
 from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.request import Request
-from tests.examples import examples
 from topicmap.names import matches
 
 NAMES = st.sampled_from(["f/a", "f/b"])
@@ -205,7 +204,7 @@ class Sessions(RuleBasedStateMachine):
 
 
 TestSessions = Sessions.TestCase
-TestSessions.settings = settings(max_examples=examples(100), stateful_step_count=40)
+TestSessions.settings = settings(max_examples=100, stateful_step_count=40)
 
 
 def scene(*subscriptions: tuple[str, int]) -> Sessions:

@@ -16,7 +16,6 @@ from gateway.resending import come_back, next_again, pubrels_of, sent_again
 from gateway.sessions.lasting import Client, Lasting
 from gateway.sessions.session import STORED, STORING, Cursor, Session
 from gateway.sessions.session_state import Owed, Sent
-from tests.examples import examples
 
 FILTERS = ["a/b", "a/+", "+/b", "a/#", "#", "c/d"]
 
@@ -315,7 +314,7 @@ class Exchanges(RuleBasedStateMachine):
 
 
 TestExchanges = Exchanges.TestCase
-TestExchanges.settings = settings(max_examples=examples(50))
+TestExchanges.settings = settings(max_examples=50)
 
 
 # ---------------------------------------------------------------- overlapping subscriptions

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from wire_ends import PLACES, outcome, pieces, proxy_header, single
 
 from gateway.transports.proxy import BODY_BYTES_MAX, Header, ProxyCodec, parse_header
-from tests.examples import examples
 
 NOOP = b"\x04\x00\x02xx"
 
@@ -33,7 +32,7 @@ HEADERS = st.builds(
 TEXT = b"PROXY TCP4 203.0.113.7 10.0.0.1 40000 1883\r\n"  # version 1
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=300)
 @given(st.one_of(HEADERS, st.binary(max_size=40), st.just(TEXT)), st.binary(max_size=20), PLACES)
 def test_any_cutting_of_any_stream_gives_the_same_bytes_address_and_end(
     head: bytes, behind: bytes, places: list[int]

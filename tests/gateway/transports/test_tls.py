@@ -15,7 +15,6 @@ from gateway.transports.certificates import Certificates
 from gateway.transports.tls import TlsCodec, name_of
 from gateway.transports.validity import ends_at
 from loadtest.proc import rss_bytes
-from tests.examples import examples
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +76,7 @@ DAMAGE = st.one_of(
 )
 
 
-@settings(max_examples=examples(30))
+@settings(max_examples=30)
 @given(places=PLACES, sent=st.lists(st.sampled_from([b"one", bytes(20_000), b"two"]), max_size=4), damage=DAMAGE)
 def test_any_cutting_of_handshake_records_and_damage_gives_the_same_bytes_and_the_same_end(
     authority: Authority, places: list[int], sent: list[bytes], damage: bytes
@@ -92,7 +91,7 @@ def test_any_cutting_of_handshake_records_and_damage_gives_the_same_bytes_and_th
     assert found[0][0] == b"".join(sent)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=100)
 @given(places=PLACES, first=st.sampled_from([b"", b"\x16\x03\x01\x00\x05", b"\x10\x0e\x00\x04MQTT"]), data=st.binary())
 def test_any_cutting_of_what_is_no_handshake_gives_the_same_end(
     authority: Authority, places: list[int], first: bytes, data: bytes

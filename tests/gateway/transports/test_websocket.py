@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from wire_ends import PLACES, frame, outcome, pieces, request, single
 
 from gateway.transports.websocket import REQUEST_BYTES_MAX, WebSocketCodec
-from tests.examples import examples
 
 
 def opened() -> WebSocketCodec:
@@ -190,7 +189,7 @@ def test_a_packet_may_be_in_several_frames_and_a_frame_hold_several_packets() ->
     assert said.endswith(b"\x8a\x01?")
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=300)
 @given(REQUESTS, st.lists(FRAMES, max_size=4), st.binary(max_size=12), PLACES)
 def test_any_cutting_of_any_stream_gives_the_same_bytes_answers_and_end(
     asked: bytes, frames: list[bytes], more: bytes, places: list[int]

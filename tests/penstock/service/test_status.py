@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from penstock.errors import AddressInUse, InvalidConfig, Unavailable
 from penstock.service.status import REQUEST_BYTES_MAX, Figures, Reasons, host_of, is_own, open_socket, serve_status
-from tests.examples import examples
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend  # sockets need real time
@@ -212,7 +211,7 @@ async def are_served(cuts: Sequence[Sequence[bytes]]) -> list[bool]:
     return answers
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     size=st.sampled_from([10, 8_000, REQUEST_BYTES_MAX - 1000, REQUEST_BYTES_MAX + 1000, 60_000, 300_000]),
     start=st.sampled_from(
