@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from penstock.client.admin import Admin as Admin
+    from penstock.client.attempts import Retry as Retry
     from penstock.client.consumer import Consumer as Consumer
     from penstock.client.finding import find as find
     from penstock.client.producer import Producer as Producer
@@ -32,6 +33,7 @@ _HOMES: Final = {
     "Reader": "penstock.client.reader",
     "ReceivedMessage": "penstock.protocol.received",
     "Receipt": "penstock.client.sending",
+    "Retry": "penstock.client.attempts",
     "SendManyError": "penstock.errors",
     "find": "penstock.client.finding",
 }
@@ -46,6 +48,7 @@ __all__ = [
     "Reader",
     "Receipt",
     "ReceivedMessage",
+    "Retry",
     "SendManyError",
     "find",
 ]

@@ -5,7 +5,7 @@
 | ``average`` | equally many each over all topics; of a topic, neighbours |
 | ``circle`` | equally many each over all topics; of a topic, in turn |
 | ``hash`` | whoever is next on a ring of hashes: few queues move when a member comes or goes |
-| ``configured`` | the member that asks for it by name; the first by name of several |
+| ``configured`` | the member that asks for it by name; the first by name of several; retries as ``average`` |
 | ``room`` | as ``average``, among the members in the broker's room |
 | ``nearest-room`` | the same; among all, where none is in that room |
 
@@ -23,7 +23,7 @@ from hashlib import blake2b
 from heapq import heapify, heapreplace
 from typing import Final
 
-from topicmap.queues import topic_queue
+from topicmap.queues import RETRY_PREFIX, topic_queue
 
 RING_POINTS: Final = 64
 """Places that a member has on a ring."""
@@ -137,11 +137,12 @@ def _point(text: str) -> int:
 
 
 def _configured(claims: Mapping[str, Claim], queues: Mapping[str, int], place: Place) -> Dealt:
-    dealt: Dealt = {name: [] for name in sorted(claims)}
+    retries = {name: [one for one in claim.topics if one.startswith(RETRY_PREFIX)] for name, claim in claims.items()}
+    dealt = _as_runs(_holders(retries, queues, place.turn), claims)
     for topic, count in sorted(queues.items()):
         for number in range(count):
             queue = topic_queue(topic, number)
-            for name in dealt:
+            for name in dealt if not topic.startswith(RETRY_PREFIX) else ():
                 if queue in claims[name].queues and topic in claims[name].topics:
                     dealt[name].append(queue)
                     break

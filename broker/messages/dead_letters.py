@@ -23,12 +23,10 @@ from penstock.protocol.message import (
     record_tail,
     record_topic,
 )
+from penstock.protocol.properties import ORIGIN_NAME, ORIGIN_TOPIC, REASON
 from penstock.protocol.runs import UNUSUAL, Run
 from topicmap.queues import dead_letter_topic, is_own_topic, retry_topic
 
-ORIGIN_TOPIC: Final = "ORIGIN_TOPIC"
-ORIGIN_NAME: Final = "ORIGIN_NAME"
-REASON: Final = "REASON"
 REASON_BYTES_MAX: Final = 1_024
 _NO_HOST: Final = bytes(8)
 

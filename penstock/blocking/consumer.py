@@ -6,6 +6,7 @@ Heartbeats and rebalances happen inside ``poll``, ``commit`` and iteration: a pr
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -22,11 +23,13 @@ from penstock.client.arguments import (
     Start,
     check_queue,
     check_seconds,
+    check_text,
     commit_of,
     queues_of,
     time_ms,
 )
-from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost
+from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_delay, check_reason, check_received
+from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost, lost_queues
 from penstock.client.positions import Position, PullLimits, chosen_tags, not_held
 from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
 from penstock.client.subscription import LOOK_S, Subscription, Topics
@@ -34,7 +37,9 @@ from penstock.client.terms import terms_of
 from penstock.errors import InvalidRequest, NoRoute, PenstockError
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.received import MessageQueue, ReceivedMessage
+from penstock.protocol.requests.retries import SentBack
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
+from topicmap.queues import retry_topic
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +60,8 @@ class Consumer(OnlyBlocking):
         room: str = "",
         queues: Iterable[MessageQueue] = (),
         force: bool = False,
+        attempts_max: int = ATTEMPTS_MAX,
+        retry_delays_s: Iterable[float] | None = None,
         session_s: float = SESSION_S,
         batch_max: int = 500,
         prefetch_bytes: int = 4 * 1024 * 1024,
@@ -62,7 +69,8 @@ class Consumer(OnlyBlocking):
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
-        self._subscription = Subscription(topics, start)
+        check_text("group", group, hint="the group comes first: Consumer(group, topics)")
+        self._subscription = Subscription(topics, start, retry_topic(group))
         self.topics = self._subscription.topics
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
@@ -74,7 +82,9 @@ class Consumer(OnlyBlocking):
         limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
         self._pulls = Pulls(self._exchange, limits, self._clock, self._rng, is_member=True)
         terms = terms_of(filter, strategy, room, queues, force)
-        self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", self._subscription, session_s, terms)
+        attempts = attempts_of(attempts_max, retry_delays_s)
+        name = f"member-{self._rng.getrandbits(64):016x}"
+        self._who = Membership(group, name, self._subscription, session_s, terms, attempts)
         self._members: dict[str, Member] = {}
         self._look_again = 0.0
         self._open = False
@@ -154,6 +164,25 @@ class Consumer(OnlyBlocking):
                 self._repeat(partial(member.commit, mine, forward=forward))
         brokers = {member.broker for member in self._members.values()}
         fenced_if_lost(self._who.group, [queue.name for queue in places if queue.broker not in brokers])
+
+    def nack(self, message: ReceivedMessage, after_s: float | None = None, *, reason: str = "") -> SentBack:
+        """Gives a message back, durably: it comes again later, or is a dead letter. Args, answer and errors are those
+        of ``penstock.Consumer.nack``."""
+        self._check_open()
+        check_received(message)
+        if after_s is not None:
+            check_delay("after_s", after_s)
+        check_reason(reason)
+        member = self._member_of(message.queue)
+        sent: list[SentBack] = []
+        self._repeat(lambda: sent.append(member.send_back(message, after_s, reason)))
+        return sent[-1]
+
+    def _member_of(self, queue: MessageQueue) -> Member:
+        for member in self._members.values():
+            if member.broker == queue.broker:
+                return member
+        raise lost_queues(self._who.group, [queue.name])
 
     def pause(self, queues: MessageQueue | Iterable[MessageQueue]) -> None:
         """Hands out nothing of these held queues until ``resume``. Raises ``QueueNotFound``."""
@@ -256,6 +285,8 @@ class Consumer(OnlyBlocking):
                 subscription.found(topic, self._routes.topic(topic))
             except NoRoute as error:
                 subscription.missed(topic, error)
+        with contextlib.suppress(NoRoute):
+            subscription.found_retries(self._routes.topic(subscription.retry_topic))
         subscription.opened(self._clock.wall_ms())
         topics, names = subscription.by_address(wanted)
         for address in self._members.keys() - topics.keys():

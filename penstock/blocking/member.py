@@ -16,9 +16,10 @@ from penstock.client.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership
 from penstock.client.positions import UNSET, Position
 from penstock.client.retry import BackOff
 from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound
-from penstock.protocol.received import queue_named
+from penstock.protocol.received import ReceivedMessage, queue_named
 from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
 from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.retries import SentBack
 from penstock.world import Clock, Rng
 
 
@@ -189,6 +190,18 @@ class Member:
             self._holdings.not_stored(wanted)
             raise
         self._holdings.stored(wanted)
+
+    def send_back(self, message: ReceivedMessage, after_s: float | None, reason: str) -> SentBack:
+        """As penstock/client/membership.py. Raises ``PenstockError``."""
+        who = self.who
+        for _ in range(FENCED_MAX):
+            self._holdings.check_held(who.group, [message.queue.name])
+            named = who.group, who.member, self._holdings.generation
+            try:
+                return self.link.ask(who.attempts.send_back(named, message, after_s, reason), SentBack)
+            except (Fenced, GroupNotFound):
+                self._learn()
+        raise Fenced(f"{self.broker} takes no message back from group {who.group}")
 
     def _learn(self) -> None:
         """After a refused commit: asks what is held now."""

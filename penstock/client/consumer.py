@@ -8,6 +8,7 @@ the group.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -16,9 +17,20 @@ from types import TracebackType
 
 import anyio
 
-from penstock.client.arguments import OnlyAsync, Place, Start, check_queue, check_seconds, commit_of, queues_of, time_ms
+from penstock.client.arguments import (
+    OnlyAsync,
+    Place,
+    Start,
+    check_queue,
+    check_seconds,
+    check_text,
+    commit_of,
+    queues_of,
+    time_ms,
+)
+from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_delay, check_reason, check_received
 from penstock.client.discovery import Discovery
-from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost
+from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost, lost_queues
 from penstock.client.membership import Member
 from penstock.client.positions import PullLimits, chosen_tags, not_held
 from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
@@ -31,7 +43,9 @@ from penstock.errors import InvalidRequest, NoRoute, PenstockError, TimedOut
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.link import Links
 from penstock.protocol.received import MessageQueue, ReceivedMessage
+from penstock.protocol.requests.retries import SentBack
 from penstock.world import Clock, RealClock, Rng, new_rng
+from topicmap.queues import retry_topic
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +70,9 @@ class Consumer(OnlyAsync):
         room: where this member is, for the strategies ``room`` and ``nearest-room``.
         queues: what this member asks for with the strategy ``configured``.
         force: changes filter and strategy for the whole group, where its other members have others.
+        attempts_max: how often a message is tried before it is a dead letter; the group's too.
+        retry_delays_s: how long a message that was given back waits before its second attempt, its third, and so on;
+            the broker's table if left out.
         session_s: how long a member that falls silent keeps its queues.
         batch_max: messages per batch at most.
         prefetch_bytes: what is read ahead, over all queues.
@@ -76,6 +93,8 @@ class Consumer(OnlyAsync):
         room: str = "",
         queues: Iterable[MessageQueue] = (),
         force: bool = False,
+        attempts_max: int = ATTEMPTS_MAX,
+        retry_delays_s: Iterable[float] | None = None,
         session_s: float = SESSION_S,
         batch_max: int = 500,
         prefetch_bytes: int = 4 * 1024 * 1024,
@@ -84,7 +103,8 @@ class Consumer(OnlyAsync):
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
-        self._subscription = Subscription(topics, start)
+        check_text("group", group, hint="the group comes first: Consumer(group, topics)")
+        self._subscription = Subscription(topics, start, retry_topic(group))
         self.topics = self._subscription.topics
         self._servers = servers
         self._links = links
@@ -95,7 +115,9 @@ class Consumer(OnlyAsync):
         self._timeout_s = timeout_s
         self._back_off = BackOff()
         terms = terms_of(filter, strategy, room, queues, force)
-        self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", self._subscription, session_s, terms)
+        attempts = attempts_of(attempts_max, retry_delays_s)
+        name = f"member-{self._rng.getrandbits(64):016x}"
+        self._who = Membership(group, name, self._subscription, session_s, terms, attempts)
         self._members: dict[str, Member] = {}
         self._wires = TaskScope()
         self._tasks = TaskScope()
@@ -195,6 +217,42 @@ class Consumer(OnlyAsync):
                     await self._repeat(partial(member.commit, mine, forward=forward))
         brokers = {member.broker for member in self._members.values()}
         fenced_if_lost(self._who.group, [queue.name for queue in places if queue.broker not in brokers])
+
+    async def nack(self, message: ReceivedMessage, after_s: float | None = None, *, reason: str = "") -> SentBack:
+        """Gives a message back: it comes again, here or at another member, with ``attempts`` one higher, or is a dead
+        letter if this was its last attempt. When this returns that is durable, and a commit may cover the message.
+
+        Args:
+            message: what was handed out and is not committed yet.
+            after_s: how long it waits, 0 to 40 days; by the group's table if left out.
+            reason: what a dead letter says.
+
+        Returns:
+            ``attempt``: how often it was tried; ``due_ms``: when it comes again, 0 for a dead letter.
+
+        Raises:
+            Fenced: its queue was taken away; its new holder gets the message again.
+            PenstockError: the message is not given back, or nothing can be said: then it may come twice.
+        """
+        self._intake()
+        check_received(message)
+        if after_s is not None:
+            check_delay("after_s", after_s)
+        check_reason(reason)
+        sent: list[SentBack] = []
+        member = self._member_of(message.queue)
+
+        async def send() -> None:
+            sent.append(await member.send_back(message, after_s, reason))
+
+        await self._repeat(send)
+        return sent[-1]
+
+    def _member_of(self, queue: MessageQueue) -> Member:
+        for member in self._members.values():
+            if member.broker == queue.broker:
+                return member
+        raise lost_queues(self._who.group, [queue.name])
 
     def pause(self, queues: MessageQueue | Iterable[MessageQueue]) -> None:
         """Hands out nothing of these held queues, and reads nothing ahead, until ``resume``. A member to which one goes
@@ -301,6 +359,8 @@ class Consumer(OnlyAsync):
                 subscription.found(topic, await discovery.brokers(topic))
             except NoRoute as error:
                 subscription.missed(topic, error)
+        with contextlib.suppress(NoRoute):
+            subscription.found_retries(await discovery.brokers(subscription.retry_topic))
         subscription.opened(self._clock.wall_ms())
         topics, names = subscription.by_address(wanted)
         for address in self._members.keys() - topics.keys():

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from penstock.client.arguments import check_seconds, check_text
+from penstock.client.attempts import USUAL, Attempts
 from penstock.client.positions import UNSET, Position
 from penstock.client.subscription import Subscription
 from penstock.client.terms import NO_TERMS, Terms
@@ -39,6 +40,7 @@ class Membership:
     subscription: Subscription
     session_s: float
     terms: Terms = NO_TERMS
+    attempts: Attempts = USUAL
 
     def __post_init__(self) -> None:
         check_text("group", self.group, hint="the group comes first: Consumer(group, topics)")
@@ -111,12 +113,16 @@ class Holdings(Generic[P]):
     def chosen(self, group: str, offsets: Mapping[str, int], *, forward: bool) -> dict[P, int]:
         """What a commit of these offsets would store now; with ``forward`` none that is covered already. Raises
         ``Fenced`` where a queue is not held."""
-        foreign = offsets.keys() - self.held.keys()
+        self.check_held(group, offsets)
+        wanted = {self.held[queue]: offset for queue, offset in offsets.items()}
+        return {one: offset for one, offset in wanted.items() if not (forward and offset <= one.covered)}
+
+    def check_held(self, group: str, queues: Iterable[str]) -> None:
+        """Raises ``Fenced`` where a queue is not held."""
+        foreign = frozenset(queues) - self.held.keys()
         if foreign:
             self._lost = [queue for queue in self._lost if queue not in foreign]
             fenced_if_lost(group, foreign)
-        wanted = {self.held[queue]: offset for queue, offset in offsets.items()}
-        return {one: offset for one, offset in wanted.items() if not (forward and offset <= one.covered)}
 
     def storing(self, wanted: dict[P, int]) -> tuple[QueueOffset, ...]:
         """These offsets are on their way; ends with ``stored`` or ``not_stored``."""
@@ -140,7 +146,10 @@ def fenced_if_lost(group: str, lost: Iterable[str]) -> None:
     """Raises ``Fenced`` if queues were lost."""
     queues = sorted(set(lost))
     if queues:
-        message = f"this member of group {group} lost {', '.join(queues)} before the commit"
-        raise Fenced(
-            message, hint="what was handed out of them and not committed is delivered again, here or elsewhere"
-        )
+        raise lost_queues(group, queues)
+
+
+def lost_queues(group: str, queues: Iterable[str]) -> Fenced:
+    """The error for queues that were taken away with messages handed out and not committed."""
+    message = f"this member of group {group} lost {', '.join(queues)} before the commit"
+    return Fenced(message, hint="what was handed out of them and not committed is delivered again, here or elsewhere")

@@ -18,8 +18,9 @@ from penstock.client.retry import BackOff
 from penstock.client.wire_link import ask, call
 from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound
 from penstock.protocol.link import Link
-from penstock.protocol.received import queue_named
+from penstock.protocol.received import ReceivedMessage, queue_named
 from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
+from penstock.protocol.requests.retries import SentBack
 from penstock.world import Rng
 
 
@@ -179,6 +180,18 @@ class Member:
             self._holdings.not_stored(wanted)
             raise
         self._holdings.stored(wanted)
+
+    async def send_back(self, message: ReceivedMessage, after_s: float | None, reason: str) -> SentBack:
+        """Gives a message of a held queue back; it may be passed when this returns. Raises ``PenstockError``."""
+        who = self.who
+        for _ in range(FENCED_MAX):
+            self._holdings.check_held(who.group, [message.queue.name])
+            named = who.group, who.member, self._holdings.generation
+            try:
+                return await ask(self._link, who.attempts.send_back(named, message, after_s, reason), SentBack)
+            except (Fenced, GroupNotFound):
+                await self._learn()
+        raise Fenced(f"{self.broker} takes no message back from group {who.group}")
 
     async def _learn(self) -> None:
         """After a refused commit: asks what is held now."""

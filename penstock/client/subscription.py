@@ -1,7 +1,8 @@
 """Which topics a consumer reads, and where it begins in each of them. Pure.
 
 Topics are named, or all that match a pattern, also those that are made later. A topic that is not there yet is waited
-for; what is stored in it from then on counts as new, also where the consumer finds the topic a moment later.
+for; what is stored in it from then on counts as new, also where the consumer finds the topic a moment later. The
+group's retry topic is read wherever the others are, and where it is left alone, from its first message on.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ class Subscription:
     Attributes:
         topics: those that are named; none where a pattern chooses.
         pattern: what a topic's whole name must match, as it is stored or as people read it.
+        retry_topic: where messages come again that the group gave back; empty for none.
     """
 
-    def __init__(self, topics: Topics, start: Start = "latest") -> None:
+    def __init__(self, topics: Topics, start: Start = "latest", retry_topic: str = "") -> None:
+        self.retry_topic = retry_topic
         self.pattern = topics if isinstance(topics, re.Pattern) else None
         if self.pattern is not None and not isinstance(self.pattern.pattern, str):
             raise InvalidRequest("a pattern of topics is one of str, not of bytes")
@@ -45,6 +48,7 @@ class Subscription:
         self.start: Beginning = beginning_of(start)
         self._routes: dict[str, tuple[BrokerRoute, ...]] = {}
         self._absent: set[str] = set()
+        self._retry_routes: tuple[BrokerRoute, ...] = ()
         self._opened_ms = 0
         self._at_open: frozenset[str] | None = None
 
@@ -60,6 +64,10 @@ class Subscription:
         """These brokers have a topic."""
         self._routes[topic] = tuple(routes)
         self._absent.discard(topic)
+
+    def found_retries(self, routes: Sequence[BrokerRoute]) -> None:
+        """These brokers have messages that the group gave back."""
+        self._retry_routes = tuple(routes)
 
     def missed(self, topic: str, error: NoRoute) -> None:
         """No live broker has a topic just now. Where one had it, the member stays there; else it is waited for."""
@@ -87,10 +95,18 @@ class Subscription:
             for route in self._routes.get(topic, ()):
                 here.setdefault(route.address, []).append(topic)
                 names[route.address] = route.broker
+        if self.retry_topic:
+            for route in self._retry_routes:
+                here.setdefault(route.address, [])
+                names[route.address] = route.broker
+            for some in here.values():
+                some.append(self.retry_topic)
         return here, names
 
     def start_of(self, topic: str) -> Beginning:
         """Where to begin in a topic's queues of which the group never committed an offset."""
+        if topic == self.retry_topic:
+            return "earliest"
         if self.start != "latest" or self._at_open is None or topic in self._at_open:
             return self.start
         return max(0, self._opened_ms - CLOCKS_APART_MS)

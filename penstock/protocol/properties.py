@@ -13,6 +13,12 @@ KEYS_BASE64: Final = "KEYS_BASE64"
 """In place of ``KEYS``, a key that is no text for a property: base64."""
 TAGS: Final = "TAGS"
 UNIQUE_KEY: Final = "UNIQ_KEY"
+ORIGIN_TOPIC: Final = "ORIGIN_TOPIC"
+"""Of a retry and a dead letter: the topic that it was in first."""
+ORIGIN_NAME: Final = "ORIGIN_NAME"
+"""The MQTT topic name that it had there."""
+REASON: Final = "REASON"
+"""Why it was given back."""
 
 
 def decode_properties(raw: bytes) -> dict[str, str]:

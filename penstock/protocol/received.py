@@ -16,12 +16,14 @@ from penstock.protocol.properties import (
     KEYS,
     KEYS_BASE64,
     MQTT_TOPIC,
+    ORIGIN_NAME,
+    ORIGIN_TOPIC,
     TAGS,
     UNIQUE_KEY,
     decode_properties,
     read_key,
 )
-from topicmap.queues import parse_topic_queue, topic_queue
+from topicmap.queues import RETRY_PREFIX, parse_topic_queue, topic_queue
 
 
 class MessageQueue(NamedTuple):
@@ -54,8 +56,9 @@ def queue_named(broker: str, name: str) -> MessageQueue:
 
 
 class _Read(NamedTuple):
-    """What Penstock's own properties say, and the others."""
+    """What Penstock's own properties say, and the others. ``topic``: of a retry, the one that it was in first."""
 
+    topic: str
     mqtt_topic: str
     key: str | bytes
     tag: str
@@ -73,6 +76,8 @@ class ReceivedMessage:
 
     Attributes:
         queue, offset: where it is stored.
+        topic: the topic that it is stored in; of a message that was given back, the one that it came from.
+        attempts: how often it was tried before and given back.
         body: payload.
         key: its key, a ``str`` where that is UTF-8, else bytes; empty where it was sent without one.
         tag: the word that consumers can filter by; empty for none.
@@ -103,22 +108,24 @@ class ReceivedMessage:
         tail = self._tail
         properties = decode_properties(tail[4 + int.from_bytes(tail[:2], "big") :])
         take = properties.pop
-        mqtt_topic, key, packed = take(MQTT_TOPIC, ""), take(KEYS, ""), ""
+        topic, mqtt_topic, key, packed = self.queue.topic, take(MQTT_TOPIC, ""), take(KEYS, ""), ""
+        if topic.startswith(RETRY_PREFIX):
+            topic, mqtt_topic = take(ORIGIN_TOPIC, topic), take(ORIGIN_NAME, "")
         if not key and KEYS_BASE64 in properties:
             packed = take(KEYS_BASE64)
         tag, unique_id, full_key = take(TAGS, ""), take(UNIQUE_KEY, ""), read_key(packed) if packed else key
-        self._read = _Read(mqtt_topic, full_key, tag, unique_id, MappingProxyType(properties))
+        self._read = _Read(topic, mqtt_topic, full_key, tag, unique_id, MappingProxyType(properties))
         return self._read
 
     @property
     def topic(self) -> str:
-        """The topic that it is stored in."""
-        return self.queue.topic
+        topic = self.queue.topic
+        return self._own().topic if topic.startswith(RETRY_PREFIX) else topic
 
     @property
     def name(self) -> str:
         """The MQTT topic name under which devices see this message."""
-        return self._own().mqtt_topic or self.queue.topic
+        return self._own().mqtt_topic or self.topic
 
     @property
     def mqtt_topic(self) -> str:
@@ -153,6 +160,10 @@ class ReceivedMessage:
     @property
     def retain(self) -> bool:
         return bool(self._head[_FLAG_END - 1] & 0b100)
+
+    @property
+    def attempts(self) -> int:
+        return int.from_bytes(self._head[72:76], "big")
 
     @property
     def position(self) -> int:

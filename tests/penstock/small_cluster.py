@@ -25,7 +25,16 @@ from penstock.errors import (
     TopicNotFound,
 )
 from penstock.protocol.link import Link, OnResult
-from penstock.protocol.message import ANY_QUEUE, ENTRY, FRAME_HEAD_BYTES, OFFSETS, OFFSETS_AT, STORED_AT, decode_message
+from penstock.protocol.message import (
+    ANY_QUEUE,
+    ATTEMPTS_AT,
+    ENTRY,
+    FRAME_HEAD_BYTES,
+    OFFSETS,
+    OFFSETS_AT,
+    STORED_AT,
+    decode_message,
+)
 from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
 from penstock.protocol.requests.messages import (
     Append,
@@ -42,6 +51,7 @@ from penstock.protocol.requests.messages import (
     SeekTime,
 )
 from penstock.protocol.requests.request import Done, Request, Result
+from penstock.protocol.requests.retries import SendBack, SentBack
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
 from penstock.protocol.requests.topics import Bounds, DeleteTopic, DescribeTopic, TopicDetail
 from penstock.protocol.runs import Run, decode_runs, record_of
@@ -86,6 +96,7 @@ class SmallBroker:
         self.first: dict[str, int] = defaultdict(int)
         self.groups: dict[str, SmallGroup] = defaultdict(SmallGroup)
         self.asked: list[Request] = []
+        self.given_back: list[SendBack] = []
         self.refuse: Callable[[Request], PenstockError | None] = lambda request: None
         self.silent: Callable[[Request], bool] = lambda request: False
         self.refuse_record: Callable[[bytes], PenstockError | None] = lambda body: None
@@ -139,7 +150,28 @@ class SmallBroker:
             return self._seek_time(request)
         if isinstance(request, JoinGroup | WatchGroup | LeaveGroup | CommitOffsets):
             return self._group(request, on_result)
+        if isinstance(request, SendBack):
+            return self._send_back(request)
         return self._cluster.handle(request)
+
+    def _send_back(self, request: SendBack) -> Result:
+        """A message comes again at once, whatever its delay is to be."""
+        group = self.groups[request.group]
+        if request.generation != group.generation or request.queue not in group.held[request.member]:
+            raise Fenced(f"generation {request.generation}, now {group.generation}")
+        record = bytearray(self.queues[request.queue][request.offset])
+        attempt = int.from_bytes(record[ATTEMPTS_AT : ATTEMPTS_AT + 4], "big") + 1
+        name = f"%DLQ%{request.group}:0" if attempt >= request.attempts_max else f"%RETRY%{request.group}:0"
+        is_new = name not in self.queues
+        queue = self.queues.setdefault(name, [])
+        record[ATTEMPTS_AT : ATTEMPTS_AT + 4] = attempt.to_bytes(4, "big")
+        OFFSETS.pack_into(record, OFFSETS_AT, len(queue), 0)
+        queue.append(bytes(record))
+        self.given_back.append(request)
+        if is_new:
+            self.rebalance(group)
+        self._wake_pulls()
+        return SentBack(attempt, 0 if attempt >= request.attempts_max else 1)
 
     def create(self, topic: str) -> None:
         for number in range(QUEUES):

@@ -232,3 +232,27 @@ def test_filters_and_strategies_are_the_same_in_blocking(real_cluster: Any) -> N
             blocking.Consumer("g", "orders", servers=servers),
         ):
             pass
+
+
+def test_what_is_given_back_comes_again_under_its_topic_and_ends_as_a_dead_letter(run: Run, real_cluster: Any) -> None:
+    told: list[tuple[bytes, str, str, int]] = []
+
+    async def test() -> None:
+        async with Producer(servers=real_cluster.servers) as producer:
+            await producer.send("orders", b"bad", mqtt_topic="orders/7", tag="paid")
+        with anyio.fail_after(PATIENCE_S):
+            async with Consumer(
+                "g", "orders", servers=real_cluster.servers, start="earliest", tags="paid", attempts_max=3
+            ) as consumer:
+                async for message in consumer.messages():
+                    told.append((message.body, message.topic, message.name, message.attempts))
+                    sent = await consumer.nack(message, 0, reason=f"attempt {message.attempts}")
+                    await consumer.commit()
+                    if not sent.due_ms:
+                        break
+        async with Reader("%DLQ%g", servers=real_cluster.servers, until_end=True) as letters:
+            found = [message async for message in letters.messages()]
+        assert [(one.body, one.properties["REASON"]) for one in found] == [(b"bad", "attempt 2")]
+
+    run(test)
+    assert told == [(b"bad", "orders", "orders/7", attempts) for attempts in range(3)]

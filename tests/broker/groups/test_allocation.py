@@ -126,6 +126,12 @@ def test_of_several_that_ask_for_a_queue_the_first_by_name_holds_it_and_the_rest
     assert dealt("configured", members, t=3, u=1) == {"a": "t:1", "b": "t:0"}
 
 
+def test_retries_are_dealt_evenly_where_queues_are_asked_for_by_name() -> None:
+    members = {name: Claim(frozenset(["t", "%RETRY%g"]), queues=frozenset([f"t:{at}"])) for at, name in enumerate("ab")}
+    held = allocate("configured", members, {"t": 3, "%RETRY%g": 1}, Place("x"))
+    assert sorted([*held["a"], *held["b"]]) == ["%RETRY%g:0", "t:0", "t:1"]
+
+
 def test_the_nearest_room_is_the_own_one_and_else_any() -> None:
     members = {"a": claim("t", "north"), "b": claim("t", "south")}
     assert dealt("nearest-room", members, Place("x", "north"), t=2) == {"a": "t:0 t:1", "b": ""}

@@ -311,3 +311,17 @@ def test_wrong_arguments_and_an_async_with_are_refused_at_once() -> None:
     for use, told in zip(wrong, ["group is a str", "at least 0 s", "batch_max", "opened by `with`"], strict=True):
         with pytest.raises(InvalidRequest, match=told):
             use()
+
+
+def test_a_message_that_is_given_back_comes_again_with_its_attempts(cluster: SmallCluster) -> None:
+    put(cluster.brokers[0], *numbered(2))
+    with consumer(cluster, retry_delays_s=[2]) as c:
+        for message in c.poll(5):
+            assert c.nack(message, reason="later").attempt == 1
+        c.commit()
+        again = c.poll(5)
+        while len(again) < 2:
+            again += c.poll(5)
+        assert [(one.body, one.attempts) for one in again] == [(b"0", 1), (b"1", 1)]
+        all_refuse([lambda: c.nack(b"0")], "nack takes a received message")  # type: ignore[arg-type]
+    assert [(one.delay_ms, one.reason) for one in cluster.brokers[0].given_back] == [(2000, "later")] * 2

@@ -25,7 +25,7 @@ from penstock.errors import (
     TimedOut,
     Unavailable,
 )
-from penstock.protocol.message import Message, encode_message
+from penstock.protocol.message import Message, encode_message, record_body
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, LeaveGroup
 from penstock.protocol.requests.messages import Append, Pull, QueryBounds
@@ -718,7 +718,7 @@ async def test_a_member_that_joins_again_at_another_log_says_so_before_it_reads(
             on_result(GroupNotFound(name))
         with pytest.raises(LogReplaced, match="had log log-1 and has log log-2 now"):
             await anext(c)
-        assert topics == ("orders",)
+        assert topics == ("orders", "%RETRY%g")
 
 
 async def test_a_first_attempt_that_finds_no_server_says_so_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
@@ -755,3 +755,49 @@ def test_wrong_arguments_are_refused_at_once(make: Callable[[], Any], told: str)
 def test_a_plain_with_says_what_is_right() -> None:
     with pytest.raises(InvalidRequest, match="a Consumer is opened by `async with`"):
         consumer(SmallCluster()).__enter__()
+
+
+def test_a_message_that_is_given_back_comes_again_and_is_a_dead_letter_at_its_last_attempt(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], *numbered(3))
+
+    async def test() -> None:
+        async with consumer(cluster, start="latest", attempts_max=3) as c:
+            first, again = [], []
+            put(cluster.brokers[0], b"a", b"b")
+            while len(first) < 2:
+                first += await anext(c)
+            for message in first:  # the first one makes the retry topic, which changes the generation
+                await c.nack(message, 0.25, reason="not now")
+            await c.commit()
+            while len(again) < 2:
+                again += await anext(c)
+            assert [(one.body, one.attempts, one.queue.topic) for one in again] == [
+                (b"a", 1, "%RETRY%g"),
+                (b"b", 1, "%RETRY%g"),
+            ]
+            [third] = [await c.nack(again[0]) for _ in range(1)]
+            [message] = await anext(c)
+            assert (third.attempt, (await c.nack(message)).due_ms) == (2, 0)
+
+    run(test)
+    asked = [(one.offset, one.delay_ms, one.attempts_max, one.reason) for one in cluster.brokers[0].given_back]
+    assert asked == [(3, 250, 3, "not now"), (4, 250, 3, "not now"), (0, -1, 3, ""), (2, -1, 3, "")]
+    assert [record_body(one) for one in cluster.brokers[0].queues["%DLQ%g:0"]] == [b"a"]
+
+
+def test_a_message_of_a_queue_that_went_elsewhere_is_not_given_back(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], *numbered(1))
+
+    async def test() -> None:
+        async with consumer(cluster) as c:
+            [message] = await anext(c)
+            c._members["127.0.0.1:10911"]._holdings.drop_all()
+            with pytest.raises(Fenced, match="lost orders:0"):
+                await c.nack(message)
+            with pytest.raises(InvalidRequest, match="at most 3456000 s"):
+                await c.nack(message, 1e9)
+
+    run(test)
+    assert cluster.brokers[0].given_back == []

@@ -49,3 +49,13 @@ def test_a_topic_that_nobody_has_for_a_while_stays_where_it_was() -> None:
     subscription.missed("t", NoRoute("its broker is away"))
     assert subscription.by_address(["t", "u"]) == ({"h:1": ["t"]}, {"h:1": "b"})
     assert not subscription.waits
+
+
+def test_retries_are_read_wherever_the_topics_are_and_where_they_are_left_alone() -> None:
+    subscription = Subscription(["t"], retry_topic="%RETRY%g")
+    subscription.found("t", [ROUTE])
+    assert subscription.by_address(["t"])[0] == {"h:1": ["t", "%RETRY%g"]}
+    subscription.found_retries([BrokerRoute("c", "h:2", 1)])
+    assert subscription.by_address(["t"]) == ({"h:1": ["t", "%RETRY%g"], "h:2": ["%RETRY%g"]}, {"h:1": "b", "h:2": "c"})
+    subscription.opened(OPENED_MS)
+    assert (subscription.start_of("t"), subscription.start_of("%RETRY%g")) == ("latest", "earliest")

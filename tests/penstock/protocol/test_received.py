@@ -10,6 +10,7 @@ import pytest
 
 from penstock.errors import InvalidMessage
 from penstock.protocol.message import (
+    ATTEMPTS_AT,
     OFFSETS,
     OFFSETS_AT,
     STORED,
@@ -51,6 +52,18 @@ def test_messages_of_a_pull_share_their_queue() -> None:
 def test_a_message_has_the_topic_of_its_queue_and_its_own_name() -> None:
     assert (received(Message("orders", b"")).topic, received(Message("orders", b"")).name) == ("orders", "orders")
     assert received(Message("orders", b"", mqtt_topic="orders/7")).name == "orders/7"
+
+
+def test_a_message_that_was_given_back_has_the_topic_and_name_that_it_came_from() -> None:
+    origin = {"p": "v", "ORIGIN_TOPIC": "orders", "ORIGIN_NAME": "orders/7", "ORIGIN_OFFSET": "3", "REASON": "no"}
+    record = bytearray(encode_message(Message("orders", b"b", properties=origin)))
+    record[ATTEMPTS_AT : ATTEMPTS_AT + 4] = (2).to_bytes(4, "big")
+    retry = decode_message(bytes(record), MessageQueue("broker-1", "%RETRY%g", 0))
+    assert (retry.topic, retry.name, retry.mqtt_topic, retry.attempts) == ("orders", "orders/7", "orders/7", 2)
+    assert dict(retry.properties) == {"p": "v", "ORIGIN_OFFSET": "3", "REASON": "no"}
+    letter = decode_message(bytes(record), MessageQueue("broker-1", "%DLQ%g", 0))
+    assert (letter.topic, letter.name, letter.properties["ORIGIN_TOPIC"]) == ("%DLQ%g", "%DLQ%g", "orders")
+    assert received(Message("orders", b"")).attempts == 0
 
 
 @pytest.mark.parametrize("key", ["d7", "ü", b"\xff\x00", ""])
