@@ -1,17 +1,19 @@
 """Consumer groups: who is a member, and which queues each member holds.
 
-The broker assigns its own queues, by the group's strategy (``allocation``). Every change of members, subscriptions,
-terms or queue counts begins a new generation; commits carry their generation and are fenced. Members live in memory,
-offsets in the log. Pure.
+The broker deals its own queues, by the group's strategy (``allocation``). Every change of members, subscriptions,
+terms, queue counts or holders begins a new generation; commits carry their generation and are fenced. A queue of an
+ordered group, and of a member that asks for it, is handed over in two steps: it stays its holder's until that one has
+acknowledged the generation that takes it away, or its session has ended. Members live in memory, offsets in the log.
+Pure.
 
 Invariants: a queue has at most one holder; generations only grow, and no generation of one life of the broker is one of
-another (the caller says where they begin); all members of a group have the same terms: its filter and its strategy.
+another (the caller says where they begin); all members of a group have the same terms.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -19,13 +21,16 @@ from broker.groups.allocation import Claim, Place, allocate
 from broker.kernel.theme import Wakers
 from penstock.errors import Fenced, GroupNotFound, InvalidRequest
 from penstock.protocol.requests.groups import MemberInfo
+from topicmap.queues import topic_queue
 
 
 class Terms(NamedTuple):
-    """What all members of a group agree on: the filter of its messages, and how its queues are dealt."""
+    """What all members of a group agree on: the filter of its messages, how its queues are dealt, and, where it is
+    ordered, how long a member's session is (0: it is not ordered)."""
 
     filter: str = ""
     strategy: str = "average"
+    ordered_s: float = 0.0
 
 
 USUAL: Final = Terms()
@@ -33,26 +38,55 @@ USUAL: Final = Terms()
 
 @dataclass(slots=True)
 class Member:
-    """One consumer of a group."""
+    """One consumer of a group.
+
+    Attributes:
+        lets_go: its queues are handed over in two steps, also where the group is not ordered.
+        dealt: the queues that it is to have.
+        held: the queues that it holds, each with the generation in which it got it.
+        leaving: those held that are dealt to others, each with the generation that says so.
+        changed: the generation in which ``queues`` or ``pending`` last changed.
+    """
 
     claim: Claim
     session_s: float
     deadline: float
-    queues: tuple[str, ...] = ()
+    lets_go: bool = False
+    dealt: tuple[str, ...] = ()
+    held: dict[str, int] = field(default_factory=dict)
+    leaving: dict[str, int] = field(default_factory=dict)
+    changed: int = 0
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Dealt to it and held by it."""
+        return tuple([queue for queue in self.dealt if queue in self.held])
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """Dealt to it, while somebody else holds them."""
+        return tuple([queue for queue in self.dealt if queue not in self.held])
 
 
 @dataclass(slots=True)
 class Group:
-    """Members by id, the generation of their assignment, and their terms."""
+    """Members by id, the generation of their assignment, and their terms.
+
+    Attributes:
+        holders: who holds each queue.
+        awaited_until: until then, members of an earlier life of the broker may hold the queues that have no holder.
+    """
 
     generation: int
     terms: Terms
     members: dict[str, Member] = field(default_factory=dict)
+    holders: dict[str, str] = field(default_factory=dict)
+    awaited_until: float = 0.0
 
 
-def group_waker(group: str) -> str:
-    """What stirs when a group begins a new generation; no queue has such a name."""
-    return f"group {group}"
+def member_waker(group: str, member: str) -> str:
+    """What stirs when a member has a new assignment, or is none any more; no queue has such a name."""
+    return f"member {group} {member}"
 
 
 class Groups:
@@ -62,15 +96,27 @@ class Groups:
         queue_count: number of queues of a topic, 0 while it does not exist.
         first_generation: generations begin above this.
         place: this broker, which decides who holds the odd queue.
-        wakers: those of groups with a new generation stir.
+        wakers: those of members with a new assignment stir.
+        was_read: whether a group may have had members before this life of the broker.
+        began: when this life began.
     """
 
-    def __init__(self, queue_count: Callable[[str], int], first_generation: int, place: Place, wakers: Wakers) -> None:
+    def __init__(
+        self,
+        queue_count: Callable[[str], int],
+        first_generation: int,
+        place: Place,
+        wakers: Wakers,
+        was_read: Callable[[str], bool] = lambda name: False,
+        began: float = 0.0,
+    ) -> None:
         self._queue_count = queue_count
         self._place = place
         self._groups: dict[str, Group] = {}
         self._generation = first_generation
         self._wakers = wakers
+        self._was_read = was_read
+        self._began = began
         self._next_deadline = math.inf  # no session ends before this
 
     def __contains__(self, name: str) -> bool:
@@ -98,29 +144,49 @@ class Groups:
         terms: Terms = USUAL,
         *,
         force: bool = False,
+        lets_go: bool = False,
+        holding: Iterable[str] = (),
     ) -> Group:
         """Enters a group or renews a membership; a new member, another claim or other terms begin a generation.
 
+        ``holding``: what it held in an earlier life of the broker; it goes on with that, or is to let go of it.
         Raises ``InvalidRequest`` if other members have other terms; with ``force`` they get the new ones."""
         group = self._groups.get(name)
         if group is not None and group.terms != terms and not force and group.members.keys() - {member}:
             raise _disagreement(name, group.terms, terms)
         if group is None:
             group = self._groups[name] = Group(self._generation, terms)
+            if terms.ordered_s and now < self._began + terms.ordered_s and self._was_read(name):
+                group.awaited_until = self._began + terms.ordered_s
         known = group.members.get(member)
-        is_same = known is not None and known.claim == claim and group.terms == terms
-        group.members[member] = Member(claim, session_s, now + session_s, known.queues if known else ())
-        group.terms = terms
-        self._next_deadline = min(self._next_deadline, now + session_s)
+        is_same = known is not None and known.claim == claim and known.lets_go == lets_go and group.terms == terms
+        if known is None:
+            known = group.members[member] = Member(claim, session_s, now + session_s)
+            self._go_on(group, member, holding)
+        known.claim, known.session_s, known.lets_go = claim, session_s, lets_go
+        known.deadline = now + session_s
+        self._next_deadline = min(self._next_deadline, known.deadline, group.awaited_until or math.inf)
         if not is_same:
-            self._rebalance(name, group)
+            is_new = group.terms != terms
+            group.terms = terms
+            self._rebalance(name, group, tell_all=is_new)
         return group
+
+    def _go_on(self, group: Group, member: str, holding: Iterable[str]) -> None:
+        """What a member held in an earlier life of the broker is its own, while that is waited for."""
+        known = group.members[member]
+        if group.awaited_until:
+            there = {topic_queue(one, number) for one in known.claim.topics for number in range(self._queue_count(one))}
+            for queue in there.intersection(holding):
+                if queue not in group.holders:
+                    group.holders[queue] = member
+                    known.held[queue] = self._generation + 1
 
     def leave(self, name: str, member: str) -> None:
         """Leaves a group; leaving twice is fine."""
         group = self._groups.get(name)
-        if group is not None and group.members.pop(member, None) is not None:
-            self._rebalance(name, group)
+        if group is not None and member in group.members:
+            self._remove(name, group, [member])
 
     def of_member(self, name: str, member: str) -> Group:
         """The group of a member. Raises ``Fenced`` if it is no member any more."""
@@ -129,34 +195,46 @@ class Groups:
             raise Fenced(f"{member} is not a member of group {name} any more", hint="join again")
         return group
 
-    def touch(self, name: str, member: str, now: float) -> Group:
-        """A member's sign of life. Raises ``Fenced`` if it is no member any more."""
+    def touch(self, name: str, member: str, generation: int, now: float) -> Group:
+        """A member's sign of life, which tells the generation that it has carried out: it has let go of all that this
+        one took away. Raises ``Fenced`` if it is no member any more."""
         group = self.of_member(name, member)
         known = group.members[member]
         known.deadline = now + known.session_s
+        if known.leaving and generation <= group.generation:
+            gone = [queue for queue, said in known.leaving.items() if said <= generation]
+            for queue in gone:
+                _release(group, known, queue)
+            if gone:
+                self._generation += 1
+                group.generation = self._generation
+                self._hand_over(name, group, {one: (two.queues, two.pending) for one, two in group.members.items()})
         return group
 
     def check_commit(self, name: str, member: str, generation: int, queues: Sequence[str]) -> None:
-        """Raises ``Fenced`` unless the member may commit these queues; an empty member stands for a tool."""
+        """Raises ``Fenced`` unless the member holds these queues and has held them since its generation at least; an
+        empty member stands for a tool."""
         group = self._groups.get(name)
         if not member:
             if group is not None:
                 raise Fenced(f"group {name} has members; its offsets are theirs", hint="stop its consumers first")
             return
         known = group.members.get(member) if group else None
-        if group is None or known is None or group.generation != generation:
+        if group is None or known is None or generation > group.generation:
             raise Fenced(f"{member} commits for generation {generation} of group {name}, which is over")
-        held = frozenset(known.queues)
-        foreign = [queue for queue in queues if queue not in held]
+        foreign = [queue for queue in queues if known.held.get(queue, math.inf) > generation]
         if foreign:
-            raise Fenced(f"{member} does not hold {', '.join(foreign[:3])}")
+            raise Fenced(f"{member} does not hold {', '.join(foreign[:3])} since generation {generation}")
 
     def members(self, name: str) -> tuple[int, tuple[MemberInfo, ...]]:
         """Generation and members of a group. Raises ``GroupNotFound`` if it has none."""
         group = self._groups.get(name)
         if group is None:
             raise GroupNotFound(f"group {name} has no members")
-        return group.generation, tuple(MemberInfo(member, one.queues) for member, one in sorted(group.members.items()))
+        rows = [
+            MemberInfo(member, one.queues + tuple(one.leaving), one.pending) for member, one in group.members.items()
+        ]
+        return group.generation, tuple(sorted(rows))
 
     def terms_of(self, name: str) -> Terms | None:
         """The terms of a group; ``None`` if it has no members."""
@@ -170,29 +248,72 @@ class Groups:
                 self._rebalance(name, group)
 
     def expire(self, now: float) -> None:
-        """Drops the members that have been silent for too long."""
+        """Drops the members that have been silent for too long, and waits no longer for those of an earlier life."""
         if now < self._next_deadline:
             return
         self._next_deadline = math.inf
         for name, group in list(self._groups.items()):
+            is_over = 0.0 < group.awaited_until <= now
+            if is_over:
+                group.awaited_until = 0.0
             silent = [member for member, one in group.members.items() if one.deadline <= now]
-            for member in silent:
-                del group.members[member]
-            if silent:
-                self._rebalance(name, group)
-            self._next_deadline = min([self._next_deadline, *(one.deadline for one in group.members.values())])
+            if silent or is_over:
+                self._remove(name, group, silent)
+            deadlines = [one.deadline for one in group.members.values()]
+            self._next_deadline = min([self._next_deadline, group.awaited_until or math.inf, *deadlines])
 
-    def _rebalance(self, name: str, group: Group) -> None:
+    def _remove(self, name: str, group: Group, members: Collection[str]) -> None:
+        for member in members:
+            known = group.members.pop(member)
+            for queue in known.held:
+                del group.holders[queue]
+            self._wakers[member_waker(name, member)] = None
+        self._rebalance(name, group)
+
+    # -- who holds what
+
+    def _rebalance(self, name: str, group: Group, *, tell_all: bool = False) -> None:
+        """Deals the queues anew. ``tell_all``: also members whose queues stay the same."""
         self._generation += 1
         group.generation = self._generation
-        self._wakers[group_waker(name)] = None
         if not group.members:
             del self._groups[name]
             return
         claims = {member: one.claim for member, one in group.members.items()}
         counts = {topic: self._queue_count(topic) for claim in claims.values() for topic in claim.topics}
+        before = {} if tell_all else {member: (one.queues, one.pending) for member, one in group.members.items()}
         for member, queues in allocate(group.terms.strategy, claims, counts, self._place).items():
-            group.members[member].queues = tuple(queues)
+            known = group.members[member]
+            known.dealt = tuple(queues)
+            self._take_away(group, known)
+        self._hand_over(name, group, before)
+
+    def _take_away(self, group: Group, known: Member) -> None:
+        """What is dealt to others leaves its holder: at once, or once it has let go."""
+        dealt = frozenset(known.dealt)
+        for queue in list(known.held):
+            if queue in dealt:
+                known.leaving.pop(queue, None)
+            elif group.terms.ordered_s or known.lets_go:
+                known.leaving.setdefault(queue, group.generation)
+            else:
+                _release(group, known, queue)
+
+    def _hand_over(self, name: str, group: Group, before: dict[str, tuple[tuple[str, ...], tuple[str, ...]]]) -> None:
+        """Gives what nobody holds to whom it is dealt; wakes the members that have something else than ``before``."""
+        for member, known in group.members.items():
+            for queue in known.dealt:
+                if queue not in group.holders and not group.awaited_until:
+                    group.holders[queue] = member
+                    known.held[queue] = group.generation
+            if before.get(member) != (known.queues, known.pending):
+                known.changed = group.generation
+                self._wakers[member_waker(name, member)] = None
+
+
+def _release(group: Group, known: Member, queue: str) -> None:
+    del group.holders[queue], known.held[queue]
+    known.leaving.pop(queue, None)
 
 
 def _disagreement(name: str, old: Terms, new: Terms) -> InvalidRequest:
@@ -202,5 +323,8 @@ def _disagreement(name: str, old: Terms, new: Terms) -> InvalidRequest:
         return InvalidRequest(
             f"group {name} deals its queues by {old.strategy}, this member asks for {new.strategy}", hint=hint
         )
+    if old.ordered_s != new.ordered_s:
+        has, asks = (f"ordered with sessions of {s:g} s" if s else "not ordered" for s in (old[2], new[2]))
+        return InvalidRequest(f"group {name} is {has}, this member is {asks}", hint=hint)
     has, asks = (f"the filter {one.filter!r}" if one.filter else "no filter" for one in (old, new))
     return InvalidRequest(f"group {name} has {has}, this member {asks}", hint=hint)

@@ -9,7 +9,7 @@ from typing import Final
 from broker.groups import fold as offsets
 from broker.groups.allocation import Claim, Place
 from broker.groups.holders import HOLDS, Holders
-from broker.groups.members import Group, Groups, Terms, group_waker
+from broker.groups.members import Group, Groups, Terms, member_waker
 from broker.kernel.fold import fact_record, in_parts
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
@@ -67,7 +67,8 @@ class GroupRequests:
         self._store = store
         self._count_queues = topics.queue_count
         place = Place(settings.name, settings.room)
-        self.groups = Groups(topics.queue_count, epoch.first_generation, place, wakers)
+        first, was_read = epoch.first_generation, self._offsets.__contains__
+        self.groups = Groups(topics.queue_count, first, place, wakers, was_read, now)
         self._epoch = epoch
         self._holders = Holders(state.offsets.held(), now)
 
@@ -92,9 +93,16 @@ class GroupRequests:
         if request.filter:
             selector_of(request.filter)
         claim = Claim(frozenset(request.topics), request.room, frozenset(request.queues))
-        terms = Terms(request.filter, request.strategy)
         group = self.groups.join(
-            request.group, request.member, claim, request.session_s, now, terms, force=request.force
+            request.group,
+            request.member,
+            claim,
+            request.session_s,
+            now,
+            Terms(request.filter, request.strategy, request.session_s if request.ordered else 0.0),
+            force=request.force,
+            lets_go=request.lets_go,
+            holding=request.holding,
         )
         return Now(self._assignment(request.group, request.member, group))
 
@@ -115,10 +123,10 @@ class GroupRequests:
 
     @handles(WatchGroup)
     def watch(self, request: WatchGroup, now: float, now_ms: int) -> Outcome:
-        """A sign of life; answered when the generation changes, or after half a session at the latest: who waits longer
-        than a session would be taken for dead."""
-        group = self.groups.touch(request.group, request.member, now)
-        if group.generation != request.generation or request.wait_s <= 0:
+        """A sign of life; answered when the member's assignment changes, or after half a session at the latest: who
+        waits longer than a session would be taken for dead."""
+        group = self.groups.touch(request.group, request.member, request.generation, now)
+        if request.wait_s <= 0 or self._is_news(request, group):
             return Now(self._assignment(request.group, request.member, group))
 
         def again(last: bool) -> Result | None:
@@ -126,18 +134,21 @@ class GroupRequests:
                 current = self.groups.of_member(request.group, request.member)
             except PenstockError as error:
                 return error.as_result()
-            if current.generation == request.generation and not last:
+            if not (last or self._is_news(request, current)):
                 return None
             return self._assignment(request.group, request.member, current)
 
-        session_s = group.members[request.member].session_s
-        return Parked((group_waker(request.group),), now + min(request.wait_s, WAIT_S_MAX, session_s / 2), again)
+        waker, session_s = member_waker(request.group, request.member), group.members[request.member].session_s
+        return Parked((waker,), now + min(request.wait_s, WAIT_S_MAX, session_s / 2), again)
+
+    def _is_news(self, request: WatchGroup, group: Group) -> bool:
+        """Whether a member knows another assignment than its own; a generation of the future is one of another life."""
+        return not group.members[request.member].changed <= request.generation <= group.generation
 
     def _assignment(self, name: str, member: str, group: Group) -> Assignment:
-        committed = self._offsets.of(name)
-        queues = group.members[member].queues
-        rows = tuple(QueueOffset(one, committed.get(one, UNCOMMITTED)) for one in queues)
-        return Assignment(group.generation, rows, self._identity.log_id, group.terms.filter)
+        committed, known = self._offsets.of(name), group.members[member]
+        rows = tuple(QueueOffset(one, committed.get(one, UNCOMMITTED)) for one in known.queues)
+        return Assignment(group.generation, rows, self._identity.log_id, group.terms.filter, known.pending)
 
     @handles(LeaveGroup)
     def leave(self, request: LeaveGroup, now: float, now_ms: int) -> Outcome:
@@ -259,12 +270,12 @@ class GroupRequests:
             if not committed:
                 raise GroupNotFound(f"there is no group {request.group}") from None
             generation, members = 0, ()
-        filter, strategy = self.groups.terms_of(request.group) or ("", "")
+        filter, strategy, ordered_s = self.groups.terms_of(request.group) or ("", "", 0.0)
         for member in members:
             for queue in member.queues:
                 committed.setdefault(queue, UNCOMMITTED)
         lags, holders = tuple(self._lags(committed)), self._holders.names(request.group)
-        return Now(GroupDetail(request.group, generation, members, lags, holders, filter, strategy))
+        return Now(GroupDetail(request.group, generation, members, lags, holders, filter, strategy, ordered_s > 0))
 
     def _lags(self, committed: Mapping[str, int]) -> Iterator[GroupLag]:
         for queue, offset in sorted(committed.items()):

@@ -31,10 +31,12 @@ class Progress(NamedTuple):
 
 
 class MemberInfo(NamedTuple):
-    """A consumer group's member and the queues that it holds."""
+    """A consumer group's member and the queues that it holds. ``pending``: those that are dealt to it while somebody
+    else holds them."""
 
     member: str
     queues: tuple[str, ...]
+    pending: tuple[str, ...] = ()
 
 
 class GroupLag(NamedTuple):
@@ -49,12 +51,13 @@ class GroupLag(NamedTuple):
 class Assignment(Reply):
     """The queues that a member holds in this generation, with the offsets to start from (-1: never committed).
     ``log_id``: the log in which these are; empty where the broker does not tell. ``filter``: the group's, with which
-    its members pull."""
+    its members pull. ``pending``: queues that it gets once their holders have let go of them."""
 
     generation: int
     queues: tuple[QueueOffset, ...]
     log_id: str = ""
     filter: str = ""
+    pending: tuple[str, ...] = ()
 
 
 @value
@@ -62,9 +65,12 @@ class JoinGroup(Request):
     """Enters a group, or changes what is subscribed. The member is dropped ``session_s`` seconds after its last
     word.
 
-    ``filter`` and ``strategy`` are the group's: a member with others than the rest is ``InvalidRequest``, unless
-    ``force`` changes them for all. ``filter``: a selector; empty for all messages. ``strategy``: how queues are dealt,
-    one of ``STRATEGIES``. ``room``: where the member is. ``queues``: those that it asks for by name (``configured``).
+    ``filter``, ``strategy`` and ``ordered`` are the group's: a member with others than the rest is ``InvalidRequest``,
+    unless ``force`` changes them for all. ``filter``: a selector; empty for all messages. ``strategy``: how queues are
+    dealt, one of ``STRATEGIES``. ``ordered``: queues are handed over in two steps (``WatchGroup``); all members have
+    the same ``session_s``. ``room``: where the member is. ``queues``: those that it asks for by name (``configured``).
+    ``lets_go``: its own queues are handed over in two steps. ``holding``: queues of an ordered group that it held when
+    it lost the broker; one that began anew leaves them to it.
     """
 
     code: ClassVar[int] = 70
@@ -78,12 +84,16 @@ class JoinGroup(Request):
     room: str = ""
     queues: tuple[str, ...] = ()
     force: bool = False
+    ordered: bool = False
+    lets_go: bool = False
+    holding: tuple[str, ...] = ()
 
 
 @value
 class WatchGroup(Request):
-    """Heartbeat and long poll in one: answers at once when the group's generation is not ``generation``, else waits
-    up to ``wait_s``."""
+    """Heartbeat and long poll in one: answers at once when what the member holds or awaits has changed since
+    ``generation``, else waits up to ``wait_s``. Where queues are handed over in two steps, the member has let go of
+    all that it held before ``generation`` and does not hold in it; until it says so it may commit."""
 
     code: ClassVar[int] = 71
     reply: ClassVar[type[Reply]] = Assignment
@@ -103,8 +113,8 @@ class LeaveGroup(Request):
 
 @value
 class CommitOffsets(Request):
-    """Stores positions of a group, durably. With a member, it must hold those queues in that generation (else
-    ``Fenced``); with member "" it is a tool's reset, allowed while the group has no members."""
+    """Stores positions of a group, durably. With a member, it must hold those queues, since that generation at least
+    (else ``Fenced``); with member "" it is a tool's reset, allowed while the group has no members."""
 
     code: ClassVar[int] = 73
     reply: ClassVar[type[Reply]] = Done
@@ -144,8 +154,8 @@ class ListGroups(Request):
 
 @value
 class GroupDetail(Reply):
-    """``holders``: gateways that hold its position for subscriptions. ``filter``, ``strategy``: those of its members;
-    empty where it has none."""
+    """``holders``: gateways that hold its position for subscriptions. ``filter``, ``strategy``, ``ordered``: those of
+    its members; empty where it has none."""
 
     group: str
     generation: int
@@ -154,6 +164,7 @@ class GroupDetail(Reply):
     holders: tuple[str, ...] = ()
     filter: str = ""
     strategy: str = ""
+    ordered: bool = False
 
 
 @value
