@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.client.producer import Producer as Producer
     from penstock.client.reader import Reader as Reader
     from penstock.client.sending import Receipt as Receipt
+    from penstock.client.ways import DelayedReceipt as DelayedReceipt
     from penstock.errors import PenstockError as PenstockError
     from penstock.errors import SendManyError as SendManyError
     from penstock.protocol.message import Message as Message
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "Admin": "penstock.client.admin",
     "Consumer": "penstock.client.consumer",
+    "DelayedReceipt": "penstock.client.ways",
     "Message": "penstock.protocol.message",
     "MessageQueue": "penstock.protocol.received",
     "PenstockError": "penstock.errors",
@@ -41,6 +43,7 @@ _HOMES: Final = {
 __all__ = [
     "Admin",
     "Consumer",
+    "DelayedReceipt",
     "Message",
     "MessageQueue",
     "PenstockError",

@@ -7,23 +7,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
-from typing import overload
+from typing import TypeVar, Unpack, overload
 
 from penstock.blocking.routes import Routes
-from penstock.client import preparation, sending
+from penstock.client import preparation, sending, ways
 from penstock.client.arguments import OnlyBlocking, check_seconds
-from penstock.client.retry import TIMEOUT_S, BackOff, Telling
+from penstock.client.delays import Delay, Due, due_of
+from penstock.client.preparation import Fields
+from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
 from penstock.client.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Receipt, settled
-from penstock.errors import InvalidRequest, PenstockError, TimedOut, Unavailable
+from penstock.client.ways import DelayedReceipt, Later, Selector, Way
+from penstock.errors import InvalidRequest, PenstockError, TimedOut, TimerNotFound, Unavailable
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.message import Message
-from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.request import Done, Reply, Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.requests.timers import CancelTimer
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 from topicmap.queues import TopicMap
 
 _log = logging.getLogger(__name__)
+_R = TypeVar("_R", bound=Reply)
 
 
 class Producer(OnlyBlocking):
@@ -62,7 +68,9 @@ class Producer(OnlyBlocking):
         self._routes.close()
 
     @overload
-    def send(self, message: Message, /, *, timeout_s: float | None = None) -> Receipt: ...
+    def send(
+        self, message: Message, /, *, queue: Selector | None = None, timeout_s: float | None = None
+    ) -> Receipt: ...
 
     @overload
     def send(
@@ -71,14 +79,33 @@ class Producer(OnlyBlocking):
         body: bytes,
         /,
         *,
-        key: str | bytes = "",
-        tag: str = "",
-        properties: Mapping[str, str] | None = None,
-        mqtt_topic: str = "",
-        qos: int = 1,
-        retain: bool = False,
+        queue: Selector | None = None,
         timeout_s: float | None = None,
+        **fields: Unpack[Fields],
     ) -> Receipt: ...
+
+    @overload
+    def send(self, message: Message, /, *, delay: Delay, timeout_s: float | None = None) -> DelayedReceipt: ...
+
+    @overload
+    def send(self, message: Message, /, *, at: datetime | int, timeout_s: float | None = None) -> DelayedReceipt: ...
+
+    @overload
+    def send(
+        self, topic: str, body: bytes, /, *, delay: Delay, timeout_s: float | None = None, **fields: Unpack[Fields]
+    ) -> DelayedReceipt: ...
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        body: bytes,
+        /,
+        *,
+        at: datetime | int,
+        timeout_s: float | None = None,
+        **fields: Unpack[Fields],
+    ) -> DelayedReceipt: ...
 
     def send(
         self,
@@ -92,34 +119,70 @@ class Producer(OnlyBlocking):
         mqtt_topic: str = "",
         qos: int = 1,
         retain: bool = False,
+        queue: Selector | None = None,
+        delay: Delay | None = None,
+        at: datetime | int | None = None,
         timeout_s: float | None = None,
-    ) -> Receipt:
-        """Stores one message and returns when its topic's level is reached. Raises as ``penstock.Producer.send``."""
+    ) -> Receipt | DelayedReceipt:
+        """Stores one message and returns when its topic's level is reached. As ``penstock.Producer.send``."""
         given = preparation.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain)
-        [one] = self._send_all([given], timeout_s)
+        [one], way = self._send_all([given], queue, due_of(delay, at), timeout_s)
         if one.queue is None:
             raise sending.final_error(one)
-        return one.receipt(0)
+        return ways.delayed_receipt(one) if isinstance(way, Later) else one.receipt(0)
 
-    def send_many(self, messages: Sequence[Message], *, timeout_s: float | None = None) -> Sequence[Receipt]:
-        """Stores messages and returns their receipts in order. Raises as ``penstock.Producer.send_many``."""
-        return sending.receipts(self._send_all(messages, timeout_s))
+    @overload
+    def send_many(
+        self, messages: Sequence[Message], *, queue: Selector | None = None, timeout_s: float | None = None
+    ) -> Sequence[Receipt]: ...
+
+    @overload
+    def send_many(
+        self, messages: Sequence[Message], *, delay: Delay, timeout_s: float | None = None
+    ) -> Sequence[DelayedReceipt]: ...
+
+    @overload
+    def send_many(
+        self, messages: Sequence[Message], *, at: datetime | int, timeout_s: float | None = None
+    ) -> Sequence[DelayedReceipt]: ...
+
+    def send_many(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: Selector | None = None,
+        delay: Delay | None = None,
+        at: datetime | int | None = None,
+        timeout_s: float | None = None,
+    ) -> Sequence[Receipt] | Sequence[DelayedReceipt]:
+        """Stores messages and returns their receipts in order. As ``penstock.Producer.send_many``."""
+        return ways.receipts(*self._send_all(messages, queue, due_of(delay, at), timeout_s))
+
+    def cancel(self, receipt: DelayedReceipt, *, timeout_s: float | None = None) -> None:
+        """Takes a delayed message back. Raises as ``penstock.Producer.cancel``."""
+        try:
+            self._ask_broker(receipt.broker, CancelTimer(receipt.timer, receipt.due_ms), Done, timeout_s)
+        except TimerNotFound as error:
+            if not error.unknown:  # else an attempt before has cancelled it
+                raise
 
     # -- attempts
 
-    def _send_all(self, messages: Sequence[Message], timeout_s: float | None) -> list[Outgoing]:
+    def _send_all(
+        self, messages: Sequence[Message], queue: Selector | None, due: Due | None, timeout_s: float | None
+    ) -> tuple[list[Outgoing], Way]:
         """Attempts until each message is stored, has an error that no repetition mends, or no time."""
         if timeout_s is not None:
             check_seconds("timeout_s", timeout_s)
         outgoing = self._preparation.runs(messages, self._clock.wall_ms())
-        if not self._open:
-            raise InvalidRequest("this producer is not open", hint="use it inside `with Producer(...) as p:`")
+        self._check_open()
+        way = ways.prepare(outgoing, messages, queue, due)
         began = self._clock.monotonic()
         deadline = began + (self.timeout_s if timeout_s is None else timeout_s)
-        waiting, repetition, telling = outgoing, 0, Telling(_log, began)
+        waiting, repetition, telling = settled(outgoing), 0, Telling(_log, began)
         while waiting:
-            self._try(waiting, deadline)
-            waiting, repetition = sending.once_more(settled(waiting)), repetition + 1
+            self._try(waiting, deadline, way)
+            waiting, repetition = way.again(settled(waiting)), repetition + 1
             wait_s = self._back_off.wait_s(repetition, self._rng)
             goes_on = self._clock.monotonic() + wait_s
             if goes_on >= deadline:
@@ -127,9 +190,9 @@ class Producer(OnlyBlocking):
             if waiting:
                 telling.note(sending.final_error(waiting[0]), goes_on, deadline)
                 pause(wait_s)
-        return settled(outgoing)
+        return settled(outgoing), way
 
-    def _try(self, waiting: list[Outgoing], deadline: float) -> None:
+    def _try(self, waiting: list[Outgoing], deadline: float, way: Way) -> None:
         """One attempt for all: each gets a place or an error."""
         by_broker: dict[BrokerRoute, list[Outgoing]] = {}
         now = self._clock.monotonic()
@@ -137,20 +200,23 @@ class Producer(OnlyBlocking):
         self._turn += 1
         for one in waiting:
             try:
-                broker = sending.choose(one.key, self._brokers(one.topic), self._turn, avoid)
+                if one.chosen is None:
+                    broker = sending.choose(one.key, self._brokers(one.topic), self._turn, avoid)
+                else:
+                    broker = ways.broker_of_chosen(one, self._brokers(one.topic))
             except PenstockError as error:
                 one.fail(error)
             else:
                 by_broker.setdefault(broker, []).append(one)
         for broker, mine in by_broker.items():
-            self._append(broker, mine, deadline)
+            self._store(broker, mine, deadline, way)
 
-    def _append(self, broker: BrokerRoute, mine: list[Outgoing], deadline: float) -> None:
-        batches = list(sending.batches(mine))
+    def _store(self, broker: BrokerRoute, mine: list[Outgoing], deadline: float, way: Way) -> None:
+        batches = list(sending.batches(mine, way.fits))
         results: Sequence[Result]
         try:
             left = max(0.0, deadline - self._clock.monotonic())
-            results = self._routes.link(broker.address).call_many([sending.append_of(one) for one in batches], left)
+            results = self._routes.link(broker.address).call_many([way.request(one) for one in batches], left)
         except PenstockError as error:
             results = [error] * len(batches)
             if isinstance(error, Unavailable | TimedOut):
@@ -158,7 +224,28 @@ class Producer(OnlyBlocking):
                 for one in mine:
                     self._known.pop(one.topic, None)
         for batch, result in zip(batches, results, strict=True):
-            sending.settle(batch, broker.broker, result)
+            way.settle(batch, broker.broker, result)
+
+    def _ask_broker(self, name: str, request: Request, kind: type[_R], timeout_s: float | None) -> _R:
+        """As ``penstock.Producer._ask_broker``."""
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        check_seconds("timeout_s", limit_s)
+        self._check_open()
+        deadline, attempt, unknown = self._clock.monotonic() + limit_s, 0, False
+        while True:
+            try:
+                link = self._routes.link(ways.address_of(name, self._routes.brokers()))
+                return link.ask(request, kind, max(0.0, deadline - self._clock.monotonic()))
+            except PenstockError as error:
+                unknown = unknown or error.unknown
+                wait_s = self._back_off.wait_s(attempt := attempt + 1, self._rng)
+                if not worth_another_try(error, self._clock.monotonic() + wait_s, deadline):
+                    raise sending.known_or_not(error, unknown) from None
+            pause(wait_s)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise InvalidRequest("this producer is not open", hint="use it inside `with Producer(...) as p:`")
 
     def _brokers(self, topic: str) -> tuple[BrokerRoute, ...]:
         now = self._clock.monotonic()

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any, BinaryIO
 
 import click
@@ -13,6 +14,7 @@ import click
 from penstock.blocking import Producer
 from penstock.cli.display import json_option, print_json
 from penstock.client.sending import Receipt
+from penstock.client.ways import DelayedReceipt
 from penstock.protocol.message import Message
 from penstock.protocol.topic_names import topic_of
 from topicmap.names import InvalidName
@@ -28,6 +30,8 @@ LINES_PER_BATCH = 1000
 @click.option("-t", "--tag", default="", help="One word that consumers can choose by.")
 @click.option("-p", "--property", "pairs", multiple=True, metavar="NAME=VALUE", help="A property; may be repeated.")
 @click.option("--mqtt-topic", default="", metavar="NAME", help="MQTT name under which devices get it.")
+@click.option("--delay", metavar="TIME", help="Deliver it this much later: 5s, 10m, 2h.")
+@click.option("--at", metavar="TIME", help="Deliver it at this time: 2026-12-01T08:00 is local, ...Z is UTC.")
 @click.option("--lines", is_flag=True, help="Each line of standard input is a message.")
 @json_option
 @click.pass_obj
@@ -39,22 +43,29 @@ def produce(
     tag: str,
     pairs: tuple[str, ...],
     mqtt_topic: str,
+    delay: str | None,
+    at: str | None,
     lines: bool,
     as_json: bool,
 ) -> None:
     """Store messages in TOPIC and print where they are.
 
-    Without a BODY all of standard input is one message.
+    Without a BODY all of standard input is one message. A delayed message is printed with its timer, for
+    `penstock timer cancel`.
 
     \b
     Examples:
       penstock produce orders '{"id": 1}' -k customer-7
       penstock produce orders --lines < orders.ndjson
       penstock produce plant 22.5 --mqtt-topic plant/d7/setpoint
+      penstock produce orders 'remind me' --delay 5s
     """
     if lines and bodies:
         raise click.UsageError("--lines reads standard input; give no BODY")
+    if delay and at:
+        raise click.UsageError("--delay and --at both say when; give one of them")
     properties = dict(_pair(pair) for pair in pairs)
+    due = None if at is None else _time(at)
     if as_json:  # then stderr is for the error
         logging.getLogger(Producer.__module__).setLevel(logging.ERROR)
     elif mqtt_topic:
@@ -64,9 +75,20 @@ def produce(
             messages = [
                 Message(topic, body, key=key, tag=tag, properties=properties, mqtt_topic=mqtt_topic) for body in batch
             ]
-            receipts = producer.send_many(messages) if len(messages) != 1 else [producer.send(messages[0])]
-            for receipt in receipts:
+            for receipt in _stored(producer, messages, delay, due):
                 _show(receipt, as_json)
+
+
+def _stored(
+    producer: Producer, messages: Sequence[Message], delay: str | None, at: datetime | None
+) -> Sequence[Receipt | DelayedReceipt]:
+    """Stores messages; a single one fails with its own error."""
+    alone = len(messages) == 1
+    if delay is not None:
+        return [producer.send(messages[0], delay=delay)] if alone else producer.send_many(messages, delay=delay)
+    if at is not None:
+        return [producer.send(messages[0], at=at)] if alone else producer.send_many(messages, at=at)
+    return [producer.send(messages[0])] if alone else producer.send_many(messages)
 
 
 def _warn_of_another_topic(topic: str, mqtt_topic: str) -> None:
@@ -104,9 +126,31 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _show(receipt: Receipt, as_json: bool) -> None:
-    if as_json:
+def _time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        hint = "write 2026-12-01T08:00, or with a time zone 2026-12-01T08:00+01:00"
+        raise click.BadParameter(f"{text!r} is no time: {hint}", param_hint="--at") from None
+    return time.astimezone()  # without a time zone it is local
+
+
+def _show(receipt: Receipt | DelayedReceipt, as_json: bool) -> None:
+    if isinstance(receipt, DelayedReceipt):
         row: dict[str, Any] = {
+            "id": receipt.id,
+            "topic": receipt.topic,
+            "timer": receipt.name,
+            "broker": receipt.broker,
+            "due": datetime.fromtimestamp(receipt.due_ms / 1000).astimezone().isoformat(timespec="milliseconds"),
+            "status": receipt.status,
+        }
+        if as_json:
+            print_json(row)
+        else:
+            click.echo(f"{receipt.id}  {receipt.topic} timer {receipt.name}  {receipt.broker}  due {row['due']}")
+    elif as_json:
+        row = {
             "id": receipt.id,
             "topic": receipt.queue.topic,
             "queue": receipt.queue.number,

@@ -7,7 +7,7 @@ each is its body and its place in a run. Ids are given here and stay the same in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict
 
 from penstock.client.sending import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Outgoing
 from penstock.errors import InvalidMessage, InvalidRequest, TooLarge
@@ -19,6 +19,17 @@ from topicmap.queues import TopicMap
 KNOWN_MAX: Final = 4096
 KNOWN_BYTES_MAX: Final = 1024
 """So many different kinds of messages are remembered, with tails of at most so many bytes."""
+
+
+class Fields(TypedDict, total=False):
+    """What ``send`` takes beside a topic and a body: fields of a ``Message``."""
+
+    key: str | bytes
+    tag: str
+    properties: Mapping[str, str] | None
+    mqtt_topic: str
+    qos: int
+    retain: bool
 
 
 def as_message(

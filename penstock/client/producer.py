@@ -8,32 +8,39 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Final, overload
+from typing import Final, TypeVar, Unpack, overload
 
 import anyio
 import anyio.lowlevel
 
-from penstock.client import preparation, sending
+from penstock.client import preparation, sending, ways
 from penstock.client.arguments import OnlyAsync, check_seconds
+from penstock.client.delays import Delay, due_of
 from penstock.client.discovery import Discovery
-from penstock.client.retry import TIMEOUT_S, BackOff, Telling
+from penstock.client.preparation import Fields
+from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
 from penstock.client.sending import AVOID_S, Outgoing, Receipt, settled
 from penstock.client.task_scope import TaskScope
-from penstock.client.wire_link import WireLinks
-from penstock.errors import InvalidRequest, NoRoute, PenstockError, TimedOut, Unavailable
+from penstock.client.ways import ASLEEP, AT_ONCE, DelayedReceipt, Selector, Way
+from penstock.client.wire_link import WireLinks, ask
+from penstock.errors import InvalidRequest, NoRoute, PenstockError, TimedOut, TimerNotFound, Unavailable
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.link import Links
 from penstock.protocol.message import Message
-from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.request import Done, Reply, Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.requests.timers import CancelTimer
 from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import TopicMap
 
 _log = logging.getLogger(__name__)
 
 PENDING_MAX: Final = 10_000
+
+_R = TypeVar("_R", bound=Reply)
 
 
 class _Round:
@@ -44,9 +51,10 @@ class _Round:
     in the loop's time. ``watched``: the quick ones without a result, in the order of their deadlines.
     """
 
-    __slots__ = ("_watched", "bytes", "count", "done", "is_quick", "outgoing", "until")
+    __slots__ = ("_watched", "bytes", "count", "done", "is_quick", "outgoing", "until", "way")
 
-    def __init__(self, watched: dict[_Round, None], until: float | None) -> None:
+    def __init__(self, watched: dict[_Round, None], until: float | None, way: Way) -> None:
+        self.way = way
         self.outgoing: list[Outgoing] = []
         self.bytes = self.count = 0
         self.done = anyio.Event()
@@ -57,7 +65,7 @@ class _Round:
             watched[self] = None
 
     def settle(self, broker: str, result: Result) -> None:
-        sending.settle(self.outgoing, broker, result)
+        self.way.settle(self.outgoing, broker, result)
         self._watched.pop(self, None)
         self.done.set()
 
@@ -72,15 +80,20 @@ class _Lanes:
         self._watched: dict[_Round, None] = {}
         self._some = anyio.Event()  # set when there is something to watch
 
-    def hand_over(self, broker: BrokerRoute, one: Outgoing, quick_s: float | None = None) -> _Round:
+    def hand_over(self, broker: BrokerRoute, one: Outgoing, quick_s: float | None = None, way: Way = AT_ONCE) -> _Round:
         """Has ``one`` sent with this round's requests, which leave when every task that can run has run. ``quick_s``:
         the producer's own time limit for a single message."""
         if not self._open:
             self._tasks.start_soon(self._flush)
         rounds = self._open.setdefault(broker, [])
         last = rounds[-1] if rounds else None
-        if last is None or last.is_quick != (quick_s is not None) or not sending.fits(last.bytes, last.count, one):
-            last = _Round(self._watched, None if quick_s is None else anyio.current_time() + quick_s)
+        if (
+            last is None
+            or last.is_quick != (quick_s is not None)
+            or last.way is not way
+            or not way.fits(last.bytes, last.count, one)
+        ):
+            last = _Round(self._watched, None if quick_s is None else anyio.current_time() + quick_s, way)
             rounds.append(last)
             if last.is_quick:
                 self._some.set()
@@ -115,7 +128,7 @@ class _Lanes:
         for broker, rounds in lanes.items():
             link = self._discovery.link(broker.address)
             for one in rounds:
-                link.submit(sending.append_of(one.outgoing), partial(one.settle, broker.broker))
+                link.submit(one.way.request(one.outgoing), partial(one.settle, broker.broker))
             link.flush()
 
 
@@ -190,7 +203,9 @@ class Producer(OnlyAsync):
                 lanes.close()
 
     @overload
-    async def send(self, message: Message, /, *, timeout_s: float | None = None) -> Receipt: ...
+    async def send(
+        self, message: Message, /, *, queue: Selector | None = None, timeout_s: float | None = None
+    ) -> Receipt: ...
 
     @overload
     async def send(
@@ -199,14 +214,35 @@ class Producer(OnlyAsync):
         body: bytes,
         /,
         *,
-        key: str | bytes = "",
-        tag: str = "",
-        properties: Mapping[str, str] | None = None,
-        mqtt_topic: str = "",
-        qos: int = 1,
-        retain: bool = False,
+        queue: Selector | None = None,
         timeout_s: float | None = None,
+        **fields: Unpack[Fields],
     ) -> Receipt: ...
+
+    @overload
+    async def send(self, message: Message, /, *, delay: Delay, timeout_s: float | None = None) -> DelayedReceipt: ...
+
+    @overload
+    async def send(
+        self, message: Message, /, *, at: datetime | int, timeout_s: float | None = None
+    ) -> DelayedReceipt: ...
+
+    @overload
+    async def send(
+        self, topic: str, body: bytes, /, *, delay: Delay, timeout_s: float | None = None, **fields: Unpack[Fields]
+    ) -> DelayedReceipt: ...
+
+    @overload
+    async def send(
+        self,
+        topic: str,
+        body: bytes,
+        /,
+        *,
+        at: datetime | int,
+        timeout_s: float | None = None,
+        **fields: Unpack[Fields],
+    ) -> DelayedReceipt: ...
 
     async def send(
         self,
@@ -220,9 +256,20 @@ class Producer(OnlyAsync):
         mqtt_topic: str = "",
         qos: int = 1,
         retain: bool = False,
+        queue: Selector | None = None,
+        delay: Delay | None = None,
+        at: datetime | int | None = None,
         timeout_s: float | None = None,
-    ) -> Receipt:
+    ) -> Receipt | DelayedReceipt:
         """Stores one message and returns when its topic's level is reached.
+
+        Args:
+            queue: the queue for it, or a function that chooses one: it is given all queues of the topic and the
+                message, and called once. Without it the key decides.
+            delay: how long it sleeps in the broker before it is delivered, at most 40 days: seconds, a ``timedelta``,
+                or RocketMQ's levels and other words like them: ``"30s"``, ``"10m"``, ``"2h"``.
+            at: when it is delivered: a ``datetime`` with a time zone, or milliseconds since 1970.
+            timeout_s: deadline over all attempts; without it the producer's.
 
         Raises:
             TooLarge, InvalidMessage, InvalidTopic, InvalidRequest: it was not sent.
@@ -231,15 +278,39 @@ class Producer(OnlyAsync):
         given = preparation.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain)
         [one] = self._preparation.runs((given,), self._clock.wall_ms())
         self._opened()
-        if timeout_s is not None or not await self._send_quickly(one):
-            await self._send_all([one], self.timeout_s if timeout_s is None else timeout_s)
+        way = ways.prepare([one], [given], queue, due_of(delay, at))
+        if timeout_s is not None or way is not AT_ONCE or not await self._send_quickly(one):
+            await self._send_all([one], self.timeout_s if timeout_s is None else timeout_s, way=way)
         if one.queue is None:
             raise sending.final_error(one)
-        return one.receipt(0)
+        return one.receipt(0) if one.queue.number != ASLEEP else ways.delayed_receipt(one)
 
-    async def send_many(self, messages: Sequence[Message], *, timeout_s: float | None = None) -> Sequence[Receipt]:
+    @overload
+    async def send_many(
+        self, messages: Sequence[Message], *, queue: Selector | None = None, timeout_s: float | None = None
+    ) -> Sequence[Receipt]: ...
+
+    @overload
+    async def send_many(
+        self, messages: Sequence[Message], *, delay: Delay, timeout_s: float | None = None
+    ) -> Sequence[DelayedReceipt]: ...
+
+    @overload
+    async def send_many(
+        self, messages: Sequence[Message], *, at: datetime | int, timeout_s: float | None = None
+    ) -> Sequence[DelayedReceipt]: ...
+
+    async def send_many(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: Selector | None = None,
+        delay: Delay | None = None,
+        at: datetime | int | None = None,
+        timeout_s: float | None = None,
+    ) -> Sequence[Receipt] | Sequence[DelayedReceipt]:
         """Stores messages, each on its own, and returns their receipts in order. Neighbours that differ in their bodies
-        alone, which have one size, cost the least; without a key they go to one queue together.
+        alone, which have one size, cost the least; without a key they go to one queue together. Args as for ``send``.
 
         Raises:
             TooLarge, InvalidMessage, InvalidTopic: one of them is illegal and nothing was sent.
@@ -247,8 +318,23 @@ class Producer(OnlyAsync):
         """
         outgoing = self._preparation.runs(messages, self._clock.wall_ms())
         self._opened()
+        way = ways.prepare(outgoing, messages, queue, due_of(delay, at))
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        return sending.receipts(await self._send_all(outgoing, limit_s))
+        return ways.receipts(await self._send_all(outgoing, limit_s, way=way), way)
+
+    async def cancel(self, receipt: DelayedReceipt, *, timeout_s: float | None = None) -> None:
+        """Takes a delayed message back.
+
+        Raises:
+            TimerFired: it was delivered already.
+            TimerNotFound: there is no such message; it may have been cancelled before.
+            PenstockError: the broker could not be asked; ``unknown``: the message may be cancelled all the same.
+        """
+        try:
+            await self._ask_broker(receipt.broker, CancelTimer(receipt.timer, receipt.due_ms), Done, timeout_s)
+        except TimerNotFound as error:
+            if not error.unknown:  # else an attempt before has cancelled it
+                raise
 
     # -- attempts
 
@@ -287,11 +373,13 @@ class Producer(OnlyAsync):
             await self._send_all([one], left_s, 1)
         return True
 
-    async def _send_all(self, outgoing: list[Outgoing], limit_s: float, repetition: int = 0) -> list[Outgoing]:
+    async def _send_all(
+        self, outgoing: list[Outgoing], limit_s: float, repetition: int = 0, way: Way = AT_ONCE
+    ) -> list[Outgoing]:
         """Attempts until each message is stored, has an error that no repetition mends, or no time. ``repetition``: how
         many attempts there were."""
         check_seconds("timeout_s", limit_s)
-        waiting, began = outgoing, self._clock.monotonic()
+        waiting, began = settled(outgoing), self._clock.monotonic()
         telling = Telling(_log, began)
         self._under_way += 1
         try:
@@ -299,8 +387,8 @@ class Producer(OnlyAsync):
                 if repetition:
                     await anyio.sleep(self._back_off.wait_s(repetition, self._rng))
                 while waiting and (repetition == 0 or self._discovery is not None):  # else it was closed meanwhile
-                    await self._try(waiting)
-                    waiting, repetition = sending.once_more(settled(waiting)), repetition + 1
+                    await self._try(waiting, way)
+                    waiting, repetition = way.again(settled(waiting)), repetition + 1
                     if waiting:
                         wait_s = self._back_off.wait_s(repetition, self._rng)
                         goes_on = self._clock.monotonic() + wait_s
@@ -316,13 +404,13 @@ class Producer(OnlyAsync):
                 self._note_failure(one)
         return outgoing
 
-    async def _try(self, waiting: list[Outgoing]) -> None:
+    async def _try(self, waiting: list[Outgoing], way: Way) -> None:
         """One attempt for all: each gets a place or an error."""
         count = sum([one.count for one in waiting])
         await self._take_room(count)
         try:
             routed = await self._route(waiting)
-            for round_ in dict.fromkeys([self._hand_over(one) for one in routed]):
+            for round_ in dict.fromkeys([self._hand_over(one, way) for one in routed]):
                 await round_.done.wait()
         finally:
             self._pending -= count
@@ -342,16 +430,37 @@ class Producer(OnlyAsync):
             one.broker = None
             try:
                 brokers = discovery.known(one.topic) or await discovery.brokers(one.topic, create=True)
-                one.broker = sending.choose(one.key, brokers, self._turn, self._avoid)
+                if one.chosen is None:
+                    one.broker = sending.choose(one.key, brokers, self._turn, self._avoid)
+                else:
+                    one.broker = ways.broker_of_chosen(one, brokers)
             except PenstockError as error:
                 one.fail(error)
         return [one for one in waiting if one.broker is not None]
 
-    def _hand_over(self, one: Outgoing) -> _Round:
+    def _hand_over(self, one: Outgoing, way: Way) -> _Round:
         _discovery, lanes = self._opened()
         assert one.broker is not None
         one.error, one.on_way = None, True
-        return lanes.hand_over(one.broker, one)
+        return lanes.hand_over(one.broker, one, None, way)
+
+    async def _ask_broker(self, name: str, request: Request, kind: type[_R], timeout_s: float | None) -> _R:
+        """What a broker answers, asked until the deadline. An error is ``unknown`` if any attempt may have done what
+        was asked."""
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        check_seconds("timeout_s", limit_s)
+        deadline, attempt, unknown = self._clock.monotonic() + limit_s, 0, False
+        while True:
+            try:
+                discovery, _lanes = self._opened()
+                address = ways.address_of(name, await discovery.all_brokers())
+                return await ask(discovery.link(address), request, kind, deadline - self._clock.monotonic())
+            except PenstockError as error:
+                unknown = unknown or error.unknown
+                wait_s = self._back_off.wait_s(attempt := attempt + 1, self._rng)
+                if not worth_another_try(error, self._clock.monotonic() + wait_s, deadline):
+                    raise sending.known_or_not(error, unknown) from None
+            await anyio.sleep(wait_s)
 
     def _opened(self) -> tuple[Discovery, _Lanes]:
         if self._discovery is None or self._lanes is None:

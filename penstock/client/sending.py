@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, overload
 
@@ -58,6 +58,10 @@ class Receipt:
         return self.queue.topic
 
 
+Chosen = MessageQueue | Callable[[Sequence[MessageQueue]], MessageQueue]
+"""A queue to send to, or what chooses it among all queues of the topic that take messages."""
+
+
 class Outgoing:
     """Messages on their way, which are stored together or not at all.
 
@@ -68,12 +72,16 @@ class Outgoing:
         queue, offset, level: where the first one is stored and what all have reached; no queue: they are not stored.
         error: why not, in the latest attempt. ``unknown``: whether any attempt may have stored them.
         broker: to whom the latest attempt went. ``on_way``: handed over in it, without a result yet.
+        chosen: the queue that a program has chosen, or what chooses it at the first attempt.
+        due_ms: of a delayed message, when it is due: as it is asked for, then as the broker has it.
         parts: what stands for it since its messages had different fates.
     """
 
     __slots__ = (
         "at",
         "broker",
+        "chosen",
+        "due_ms",
         "error",
         "key",
         "level",
@@ -98,6 +106,8 @@ class Outgoing:
         self.unknown = False
         self.broker: BrokerRoute | None = None
         self.on_way = False
+        self.chosen: Chosen | None = None
+        self.due_ms = 0
         self.parts: list[Outgoing] = []
 
     @property
@@ -124,14 +134,18 @@ class Outgoing:
         ]
         for part in self.parts:
             part.unknown, part.broker, part.on_way = self.unknown, self.broker, self.on_way
+            part.chosen, part.due_ms = self.chosen, self.due_ms
         return self.parts
 
     def receipt(self, number: int) -> Receipt:
         """The receipt of a message, all being stored."""
         assert self.queue is not None
+        return Receipt(self.id_of(number), self.queue, self.offset + number, self.level)
+
+    def id_of(self, number: int) -> str:
+        """The unique id of a message."""
         tail = self.run.tail_of(number)
-        own_id = tail[tail.rindex(_ID) + len(_ID) :].decode()  # the last property
-        return Receipt(own_id, self.queue, self.offset + number, self.level)
+        return tail[tail.rindex(_ID) + len(_ID) :].decode()  # the last property
 
 
 def settled(outgoing: Sequence[Outgoing]) -> list[Outgoing]:
@@ -229,11 +243,13 @@ def fits(batch_bytes: int, batch_count: int, one: Outgoing) -> bool:
     )
 
 
-def batches(outgoing: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
+def batches(
+    outgoing: Sequence[Outgoing], has_room: Callable[[int, int, Outgoing], bool] = fits
+) -> Iterator[Sequence[Outgoing]]:
     """Cuts messages into pieces that fit one request, in order."""
     start = size = count = 0
     for at, one in enumerate(outgoing):
-        if not fits(size, count, one):
+        if not has_room(size, count, one):
             yield outgoing[start:at]
             start, size, count = at, 0, 0
         size += one.run.size
@@ -315,24 +331,26 @@ def once_more(outgoing: Sequence[Outgoing]) -> list[Outgoing]:
 
 def receipts(outgoing: Sequence[Outgoing]) -> Receipts:
     """The receipts, in order. Raises ``SendManyError`` if a message has none."""
-    if any([one.queue is None for one in outgoing]):
-        raise _failure(outgoing)
+    check_all(outgoing, Outgoing.receipt)
     return Receipts(outgoing)
 
 
-def _failure(outgoing: Sequence[Outgoing]) -> SendManyError:
+def check_all(outgoing: Sequence[Outgoing], receipt_of: Callable[[Outgoing, int], object]) -> None:
+    """Raises ``SendManyError`` unless all messages are stored; ``receipt_of`` makes the receipts of those that are."""
+    if all([one.queue is not None for one in outgoing]):
+        return
     failures: dict[int, PenstockError] = {}
-    given: list[Receipt | None] = []
+    given: list[object | None] = []
     for one in outgoing:
         if one.queue is None:
             error = final_error(one)
             failures.update(dict.fromkeys(range(one.at, one.at + one.count), error))
             given += [None] * one.count
         else:
-            given += [one.receipt(number) for number in range(one.count)]
+            given += [receipt_of(one, number) for number in range(one.count)]
     unknown = sum(error.unknown for error in failures.values())
     first = next(iter(failures.values()))
-    return SendManyError(
+    raise SendManyError(
         f"{len(failures)} of {len(given)} messages have no receipt ({unknown} may be stored); first: {first}",
         tuple(given),
         failures,
@@ -342,8 +360,12 @@ def _failure(outgoing: Sequence[Outgoing]) -> SendManyError:
 def final_error(one: Outgoing) -> PenstockError:
     """The error of messages without a receipt; ``unknown`` if any attempt may have stored them."""
     assert one.error is not None
-    if one.unknown and not one.error.unknown:
-        error = type(one.error)(one.error.message, hint=one.error.hint)
+    return known_or_not(one.error, one.unknown)
+
+
+def known_or_not(error: PenstockError, unknown: bool) -> PenstockError:
+    """An error that says ``unknown`` where an attempt before may have done what was asked."""
+    if unknown and not error.unknown:
+        error = type(error)(error.message, hint=error.hint)
         error.unknown = True
-        return error
-    return one.error
+    return error

@@ -67,10 +67,14 @@ def records_of(run: Run) -> list[bytes]:
 
 def records_in(request: Append | AppendRuns) -> list[bytes]:
     """The records that a request stands for."""
-    body = bytes(request.body)
     if isinstance(request, AppendRuns):
-        return [record for run in decode_runs(body) for record in records_of(run)]
-    records: list[bytes] = []
+        return [record for run in decode_runs(bytes(request.body)) for record in records_of(run)]
+    return cut_records(request.body)
+
+
+def cut_records(body: bytes | memoryview) -> list[bytes]:
+    """The records that stand end to end."""
+    body, records = bytes(body), list[bytes]()
     while body:
         size = int.from_bytes(body[:4], "big")
         records.append(body[:size])
@@ -100,6 +104,7 @@ class SmallBroker:
         self.refuse: Callable[[Request], PenstockError | None] = lambda request: None
         self.silent: Callable[[Request], bool] = lambda request: False
         self.refuse_record: Callable[[bytes], PenstockError | None] = lambda body: None
+        self.answers: dict[type[Request], Callable[[Any], Result]] = {}
         self.creates = True
         self.log_id = "log-1"
         self.now_ms = 0  # what is stored now was stored then
@@ -136,6 +141,8 @@ class SmallBroker:
     # -- requests
 
     def _handle(self, request: Request, on_result: OnResult) -> Result | None:
+        if type(request) in self.answers:
+            return self.answers[type(request)](request)
         if isinstance(request, Append | AppendRuns):
             return self._append(request)
         if isinstance(request, Pull):

@@ -51,6 +51,7 @@ def test_every_block_of_the_guide_runs(real_cluster: Any) -> None:
     assert "1001 messages until now" in said
     assert "telemetry has it" in said
     assert "5 of 10 are wanted" in said
+    assert "taken back" in said
     assert "billing" in said
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from click.testing import Result
@@ -92,3 +93,26 @@ def test_a_name_that_belongs_to_another_topic_is_warned_of_and_stored(penstock: 
     )
     assert [message["mqtt_topic"] for message in stored(rows, "orders")] == ["plant/d7/state"]
     assert penstock("produce", "plant", "x", "--mqtt-topic", "plant/d7/state").stderr == ""
+
+
+def test_a_delayed_message_is_shown_with_its_timer_which_cancels_it(penstock: Penstock, rows: Rows) -> None:
+    [receipt] = rows("produce", "orders", "x", "--delay", "2h")
+    [listed] = rows("timer", "list")
+    assert [receipt[name] for name in ("timer", "due", "broker")] == [
+        listed[name] for name in ("timer", "due", "broker")
+    ]
+    shown = penstock("produce", "orders", "y", "z", "--at", "2199-01-01").stderr
+    assert "at most 40 days" in shown
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="milliseconds")
+    shown = penstock("produce", "orders", "y", "z", "--at", tomorrow).stdout.splitlines()
+    assert [datetime.fromisoformat(line.rpartition(" due ")[2]) for line in shown] == [
+        datetime.fromisoformat(tomorrow)
+    ] * 2
+    assert penstock("timer", "cancel", receipt["timer"]).exit_code == 0
+    assert len(rows("timer", "list")) == 2
+    assert stored(rows, "orders") == []
+
+
+def test_a_time_that_is_none_is_wrong_use(penstock: Penstock) -> None:
+    for given in (["--delay", "5s", "--at", "2027-01-01"], ["--at", "soon"], ["--delay", "soon"], ["--delay", "41d"]):
+        assert penstock("produce", "orders", "x", *given).exit_code == 2

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
+from unittest.mock import ANY
 
 import anyio
 import pytest
@@ -15,20 +18,25 @@ import trio.testing
 
 from penstock.client.producer import Producer
 from penstock.client.sending import Receipt
+from penstock.client.ways import DelayedReceipt
 from penstock.errors import (
     Busy,
     InvalidMessage,
     InvalidRequest,
+    NoRoute,
     PenstockError,
     SendManyError,
     TimedOut,
+    TimerFired,
+    TimerNotFound,
     TooLarge,
     Unavailable,
 )
 from penstock.protocol.message import Message, decode_message
 from penstock.protocol.received import MessageQueue
-from penstock.protocol.requests.messages import AppendRuns
-from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.messages import Append, AppendRuns
+from penstock.protocol.requests.request import Done, Request
+from penstock.protocol.requests.timers import CancelTimer, SetTimers, TimerSet, TimersSet
 from penstock.protocol.runs import decode_runs
 from penstock.world import RealClock
 from tests.penstock.small_cluster import SmallBroker, SmallCluster, records_of
@@ -53,6 +61,10 @@ def unreachable_when_written(*, unknown: bool) -> Callable[[Request], PenstockEr
         return error
 
     return refuse
+
+
+def unreachable_when_stored(request: Request) -> PenstockError | None:
+    return Unavailable("lost") if isinstance(request, Append) else None
 
 
 def test_a_message_is_stored_and_its_receipt_says_where(run: Run) -> None:
@@ -491,3 +503,81 @@ async def test_a_producer_that_closes_with_an_error_leaves_no_sender_waiting() -
                 await trio.testing.wait_all_tasks_blocked()
                 raise KeyError("mine")
     assert [error.unknown for error in failures] == [True]
+
+
+def delays(broker: SmallBroker, *errors: PenstockError) -> None:
+    """Has a broker set timers, and answer each ``CancelTimer`` with the next error, then ``Done``."""
+    timers, answers = itertools.count(40), iter(errors)
+    broker.answers[SetTimers] = lambda request: TimersSet(
+        tuple([TimerSet(next(timers), 9000 + ms) for ms in request.due_ms])
+    )
+    broker.answers[CancelTimer] = lambda request: next(answers, Done())
+
+
+def test_a_delayed_message_has_a_receipt_with_its_timer_and_concurrent_ones_leave_together(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    delays(cluster.brokers[0])
+
+    async def test() -> None:
+        async with producer(cluster) as p:
+            receipt = await p.send("orders", b"x", key="k", delay=5)
+            assert receipt == DelayedReceipt(receipt.id, "broker-0", 40, 14_000, "orders")
+            many = await p.send_many([Message("orders", b"x")] * 3, at=1_800_000_000_000)
+            assert [one.timer for one in many] == [41, 42, 43]
+            async with anyio.create_task_group() as tasks:
+                for ms in (1, 2):
+                    tasks.start_soon(partial(p.send, "orders", b"x", delay=f"{ms}ms"))
+
+    run(test)
+    asked = [request for request in cluster.brokers[0].asked if isinstance(request, SetTimers)]
+    assert [(one.due_ms, one.from_now) for one in asked] == [
+        ((5000,), True),
+        ((1_800_000_000_000,) * 3, False),
+        ((1, 2), True),
+    ]
+    assert appends(cluster.brokers[0]) == []
+
+
+async def test_a_cancel_tells_fired_from_unknown_and_knows_what_it_has_done_itself() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    lost = Unavailable("lost")
+    lost.unknown = True
+    gone = TimerNotFound("gone")
+    delays(
+        cluster.brokers[0], TimerFired("too late"), gone, Unavailable("later"), gone, lost, gone, lost, TimerFired("")
+    )
+    async with producer(cluster, clock=TrioClock()) as p:
+        receipt = await p.send("orders", b"x", delay="1h")
+        with pytest.raises(TimerFired, match="too late"):
+            await p.cancel(receipt)
+        for _ in range(2):
+            with pytest.raises(TimerNotFound):
+                await p.cancel(receipt)
+        await p.cancel(receipt)  # the attempt whose answer was lost has cancelled it
+        with pytest.raises(TimerFired):
+            await p.cancel(receipt)
+        cluster.live = []
+        began = trio.current_time()
+        with pytest.raises(NoRoute) as caught:
+            await p.cancel(receipt, timeout_s=7)
+        assert not caught.value.unknown
+        assert 4 < trio.current_time() - began <= 7
+
+
+def test_a_queue_is_given_or_chosen_and_its_broker_is_not_left(run: Run) -> None:
+    cluster = SmallCluster(brokers=2, topics=["orders"])
+
+    async def test() -> None:
+        async with producer(cluster) as p:
+            queue = MessageQueue("broker-1", "orders", 3)
+            for offset in range(3):
+                assert (await p.send("orders", b"x", queue=queue)) == Receipt(ANY, queue, offset, "disk")
+            many = [Message("orders", b"%d" % at) for at in range(16)]
+            receipts = await p.send_many(many, queue=lambda queues, message: queues[int(message.body) % 8])
+            assert [one.queue.name for one in receipts] == [f"orders:{at % 4}" for at in range(8)] * 2
+            cluster.brokers[1].refuse = unreachable_when_stored
+            with pytest.raises(Unavailable):
+                await p.send("orders", b"x", queue=queue, timeout_s=0.2)
+
+    run(test)
+    assert len(cluster.stored("orders")) == 19

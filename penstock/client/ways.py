@@ -1,0 +1,238 @@
+"""The ways in which a producer has messages stored: at once, in a queue that it chooses, later, or as halves.
+
+A way makes the request for a batch and gives each of its messages what the answer says of it. Producers drive all ways
+alike, with one deadline over the attempts. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from penstock import errors
+from penstock.client import sending
+from penstock.client.delays import Due
+from penstock.client.sending import Outgoing, Receipt
+from penstock.errors import InternalError, InvalidRequest, NoRoute, PenstockError
+from penstock.protocol.message import Message
+from penstock.protocol.received import MessageQueue
+from penstock.protocol.requests.messages import Append, Appended, PlacedRun, Refused
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.requests.timers import SetTimers, TimersSet
+from penstock.protocol.runs import record_of
+
+RECORDS_MAX: Final = 1024
+"""Whole records in a request."""
+ASLEEP: Final = -1
+"""In place of a queue's number, of messages that are in none yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedReceipt:
+    """A message that is stored and delivered later. ``Producer.cancel`` takes it back.
+
+    Attributes:
+        id: its unique id, made by the producer.
+        broker, timer, due_ms: together they name the timer: broker, its number there, and when it is due, in
+            milliseconds since 1970.
+        topic: the topic that it is delivered in.
+        status: always ``"ok"``: a message that was not stored, or may not have been, is an error.
+    """
+
+    id: str
+    broker: str
+    timer: int
+    due_ms: int
+    topic: str
+    status: Literal["ok"] = "ok"
+
+    @property
+    def name(self) -> str:
+        """The timer as ``penstock timer`` names it."""
+        return f"{self.timer}@{self.due_ms}"
+
+
+Selector = MessageQueue | Callable[[Sequence[MessageQueue], Message], MessageQueue]
+"""A queue to send to, or what chooses it for a message among all queues of its topic that take messages."""
+
+
+class Way:
+    """How messages are stored: at once, in queues that the brokers choose."""
+
+    def request(self, batch: Sequence[Outgoing]) -> Request:
+        """What stores a batch."""
+        return sending.append_of(batch)
+
+    def settle(self, batch: Sequence[Outgoing], broker: str, result: Result) -> None:
+        """Gives each message of a batch its place or error."""
+        sending.settle(batch, broker, result)
+
+    def fits(self, batch_bytes: int, batch_count: int, one: Outgoing) -> bool:
+        """Whether one more goes into a request that has so many bytes of records and so many messages."""
+        return sending.fits(batch_bytes, batch_count, one)
+
+    def again(self, outgoing: Sequence[Outgoing]) -> list[Outgoing]:
+        """Those that failed in a way that another attempt may mend."""
+        return sending.once_more(outgoing)
+
+
+class _Records(Way):
+    """Ways whose requests have whole records, each of its own: runs are to be split before (``singles``)."""
+
+    def fits(self, batch_bytes: int, batch_count: int, one: Outgoing) -> bool:
+        return batch_count < RECORDS_MAX and sending.fits(batch_bytes, batch_count, one)
+
+
+class InQueue(_Records):
+    """At once, in queues that were chosen."""
+
+    def request(self, batch: Sequence[Outgoing]) -> Request:
+        return Append(len(batch), True, _body(batch))
+
+    def settle(self, batch: Sequence[Outgoing], broker: str, result: Result) -> None:
+        if isinstance(result, Appended) and len(result.placed) == len(batch):
+            refused = {one.at for one in result.refused}
+            rows = [PlacedRun(at, *one) for at, one in enumerate(result.placed) if at not in refused]
+            result = Appended(result.level, (), result.refused, tuple(rows))
+        sending.settle(batch, broker, result)
+
+
+class Later(_Records):
+    """As delayed messages. ``from_now``: their ``due_ms`` is how long from now, else when."""
+
+    def __init__(self, *, from_now: bool) -> None:
+        self._from_now = from_now
+
+    def request(self, batch: Sequence[Outgoing]) -> Request:
+        return SetTimers(tuple([one.due_ms for one in batch]), self._from_now, _body(batch))
+
+    def settle(self, batch: Sequence[Outgoing], broker: str, result: Result) -> None:
+        ids = [one.id for one in result.timers] if isinstance(result, TimersSet) else []
+        refused = result.refused if isinstance(result, TimersSet) else ()
+        for at in asleep(batch, broker, result, ids, refused):
+            assert isinstance(result, TimersSet)
+            batch[at].due_ms = result.timers[at].due_ms
+
+
+AT_ONCE: Final = Way()
+IN_QUEUE: Final = InQueue()
+IN_A_WHILE: Final = Later(from_now=True)
+AT_A_TIME: Final = Later(from_now=False)
+
+
+def asleep(
+    batch: Sequence[Outgoing], broker: str, result: Result, ids: Sequence[int], refused: Sequence[Refused]
+) -> Iterator[int]:
+    """Gives each message of a batch the id under which it sleeps, or its error; yields the places of those that sleep.
+    An id is in ``offset``."""
+    if not isinstance(result, PenstockError) and len(ids) != len(batch):
+        result = InternalError("the broker's answer does not fit the batch")
+        result.unknown = True
+    if isinstance(result, PenstockError):
+        for one in batch:
+            one.fail(result)
+        return
+    told = {one.at: errors.from_wire(one.code, one.message) for one in refused}
+    for at, one in enumerate(batch):
+        if at in told:
+            one.fail(told[at])
+        else:
+            one.stored(MessageQueue(broker, one.topic, ASLEEP), ids[at], "")
+            yield at
+
+
+def singles(outgoing: Sequence[Outgoing]) -> list[Outgoing]:
+    """The same messages, each on its way by itself."""
+    return [part for one in outgoing for part in (one.split() if one.count > 1 else [one])]
+
+
+def prepare(outgoing: list[Outgoing], messages: Sequence[Message], queue: Selector | None, due: Due | None) -> Way:
+    """Notes on messages which queue was chosen for them, or when they are due; the way in which they are stored.
+    Raises ``InvalidRequest``."""
+    if queue is None and due is None:
+        return AT_ONCE
+    if queue is not None and due is not None:
+        raise InvalidRequest("a delayed message has no queue before it is delivered", hint="give it a key")
+    if queue is not None and not isinstance(queue, MessageQueue) and not callable(queue):
+        raise InvalidRequest(f"queue is a MessageQueue or a function that chooses one, not {queue!r}")
+    for one in singles(outgoing):
+        if due is not None:
+            one.due_ms = due.ms
+        elif queue is not None:
+            one.chosen = queue if isinstance(queue, MessageQueue) else _Choice(queue, messages[one.at])
+    if due is None:
+        return IN_QUEUE
+    return IN_A_WHILE if due.from_now else AT_A_TIME
+
+
+class _Choice:
+    """A selector with its message."""
+
+    __slots__ = ("_message", "_selector")
+
+    def __init__(self, selector: Callable[[Sequence[MessageQueue], Message], MessageQueue], message: Message) -> None:
+        self._selector = selector
+        self._message = message
+
+    def __call__(self, queues: Sequence[MessageQueue]) -> MessageQueue:
+        return self._selector(queues, self._message)
+
+
+def address_of(broker: str, brokers: Sequence[BrokerRoute]) -> str:
+    """Where a broker is. Raises ``NoRoute``."""
+    for route in brokers:
+        if route.broker == broker:
+            return route.address
+    raise NoRoute(f"{broker} is away")
+
+
+def delayed_receipt(one: Outgoing, number: int = 0) -> DelayedReceipt:
+    """The receipt of a message that sleeps until it is due."""
+    assert one.queue is not None
+    return DelayedReceipt(one.id_of(number), one.queue.broker, one.offset, one.due_ms, one.topic)
+
+
+def receipts(outgoing: Sequence[Outgoing], way: Way) -> Sequence[Receipt] | list[DelayedReceipt]:
+    """The receipts, in order. Raises ``SendManyError`` if a message has none."""
+    if not isinstance(way, Later):
+        return sending.receipts(outgoing)
+    sending.check_all(outgoing, delayed_receipt)
+    return [delayed_receipt(one) for one in outgoing]
+
+
+def broker_of_chosen(one: Outgoing, brokers: Sequence[BrokerRoute]) -> BrokerRoute:
+    """The broker of the queue that was chosen for a message; a selector chooses once, at the first attempt.
+
+    Raises:
+        NoRoute: that broker takes no messages just now.
+        InvalidRequest: what was chosen is no queue of the topic.
+    """
+    writable = sorted([route for route in brokers if route.writable], key=lambda route: route.broker)
+    chosen = one.chosen
+    if not isinstance(chosen, MessageQueue):
+        assert chosen is not None
+        queues = [MessageQueue(route.broker, one.topic, number) for route in writable for number in range(route.queues)]
+        if not queues:
+            raise NoRoute("no broker takes messages for this topic just now")
+        try:
+            chosen = chosen(queues)
+        except Exception as error:
+            raise InvalidRequest(f"the selector of queues raised {error!r}") from error
+        if chosen not in queues:
+            raise InvalidRequest(
+                f"the selector chose {chosen!r}, which is none of the {len(queues)} queues it was given"
+            )
+        one.chosen = chosen
+    if chosen.topic != one.topic:
+        raise InvalidRequest(f"{chosen} is no queue of topic {one.topic}")
+    one.run.queue_id = chosen.number
+    for route in writable:
+        if route.broker == chosen.broker:
+            return route
+    raise NoRoute(f"{chosen.broker} takes no messages for topic {one.topic} just now")
+
+
+def _body(batch: Sequence[Outgoing]) -> bytes:
+    return b"".join([record_of(one.run) for one in batch])
