@@ -60,6 +60,7 @@ REMEMBERED_BYTES_MAX: Final = 1024
 """Longer tails are not remembered: together with the number it bounds the memory to 8 MiB."""
 
 _ROUND_ROBIN: Final = -1
+_SPECIAL: Final = FLAG_WOKEN | FLAG_ONCE | FLAG_RETAIN
 _NOT_YOURS: Final = "only the broker says of a message that it was delayed"
 _UNIQUE: Final = UNIQUE_KEY.encode() + b"\x01"
 _EXCHANGE: Final = MQTT_ID.encode() + b"\x01"
@@ -144,24 +145,26 @@ class Acceptance:
                     tail = self._tail_that_counts(raw, count, now_ms)
                 else:
                     tail = self._tails.get(raw) or self._learn(raw, now_ms)
-                if run.queue_id != ANY_QUEUE and run.queue_id >= tail.queues:
+                is_free = run.queue_id == ANY_QUEUE
+                if not is_free and run.queue_id >= tail.queues:
                     raise InvalidRequest(f"topic {tail.topic} has {tail.queues} queues, no queue {run.queue_id}")
-                if flag & FLAG_WOKEN:
-                    raise InvalidMessage(_NOT_YOURS)
-                if flag & FLAG_ONCE:  # such a message is of one exchange: the others of its run are the same
-                    begun = begun or set()
-                    again = count if self._is_repeated(tail, begun) else count - 1
-                    repeated += again
-                    bodies = bodies[: count - again]
-                    if bodies and again:
-                        run = run.of(bodies)
-                if flag & FLAG_RETAIN and bodies:
-                    if room is None:
-                        room = RetainedRoom(self._retained, self._settings, lasts_from_ms(run.born_ms, now_ms))
-                    size_of_one = FRAME_HEAD_BYTES + BODY_AT + body_bytes + len(raw)
-                    room.take(tail.name, size_of_one if body_bytes else 0)
+                if flag & _SPECIAL:
+                    if flag & FLAG_WOKEN:
+                        raise InvalidMessage(_NOT_YOURS)
+                    if flag & FLAG_ONCE:  # such a message is of one exchange: the others of its run are the same
+                        begun = begun or set()
+                        again = count if self._is_repeated(tail, begun) else count - 1
+                        repeated += again
+                        bodies = bodies[: count - again]
+                        if bodies and again:
+                            run = run.of(bodies)
+                    if flag & FLAG_RETAIN and bodies:
+                        if room is None:
+                            room = RetainedRoom(self._retained, self._settings, lasts_from_ms(run.born_ms, now_ms))
+                        size_of_one = FRAME_HEAD_BYTES + BODY_AT + body_bytes + len(raw)
+                        room.take(tail.name, size_of_one if body_bytes else 0)
                 if bodies:
-                    if run.queue_id == ANY_QUEUE:
+                    if is_free:
                         run.queue_id = tail.key_queue if tail.key_queue >= 0 else next(self._round_robin) % tail.queues
                     taken.append(run)
                     destinations.append(tail)

@@ -78,10 +78,8 @@ class Layout:
         self.length = length = _length(body_bytes, tail_bytes)
         self._epoch = epoch
         self._counts = counts
-        low_bytes = _LOW_BYTES if counts else 0
-        self._pack: Callable[..., bytes] = struct.Struct(
-            f">28sI8sQQ52s{body_bytes}s{tail_bytes - low_bytes}s{low_bytes}s"
-        ).pack
+        ends = f"{tail_bytes - _LOW_BYTES}s{_LOW_BYTES}s" if counts else f"{tail_bytes}s"
+        self._pack: Callable[..., bytes] = struct.Struct(f">28sI8sQQ52s{body_bytes}s{ends}").pack
         self._begin = _BEGIN.pack(FRAME_MAGIC, length, epoch)
         self._record = _PAIR.pack(length - FRAME_HEAD_BYTES, RECORD_MAGIC)
         self._place = _PAIR.pack(queue_id, flag)
@@ -108,30 +106,44 @@ class Layout:
             self._watermark, self._born_ms, self._stored_ms = watermark, run.born_ms, run.stored_ms
             self._lead = self._begin + _WATERMARK.pack(watermark) + self._record
             self._rest = _TIMES.pack(self._system_flag, run.born_ms, self._born_host, run.stored_ms) + self._end
+        if self._counts:
+            return self._frames_that_count(run, pieces)
         pack, lead, place, rest, tail = self._pack, self._lead, self._place, self._rest, run.tail
         offset, position, length, entry_end = run.offset, run.position, self.length, self._entry_end
-        bodies, low, end = run.bodies, -1, b""
-        if self._counts:
-            end = tail[-_LOW_BYTES:]
-            low, tail = int(end, 16), tail[:-_LOW_BYTES]
+        bodies = run.bodies
         if len(bodies) == 1:
-            frame = pack(lead, crc32(bodies[0]) & _BODY_SUM_MASK, place, offset, position, rest, bodies[0], tail, end)
+            frame = pack(lead, crc32(bodies[0]) & _BODY_SUM_MASK, place, offset, position, rest, bodies[0], tail)
             pieces.append(crc32c(frame).to_bytes(4, "big"))
             pieces.append(frame)
             return position.to_bytes(8, "big") + entry_end
         places: list[bytes] = []
         for body in bodies:
+            frame = pack(lead, crc32(body) & _BODY_SUM_MASK, place, offset, position, rest, body, tail)
+            pieces.append(crc32c(frame).to_bytes(4, "big"))
+            pieces.append(frame)
+            places.append(position.to_bytes(8, "big"))
+            offset += 1
+            position += length
+        return entry_end.join(places) + entry_end
+
+    def _frames_that_count(self, run: Run, pieces: list[bytes]) -> bytes:
+        """The same where ids count."""
+        pack, lead, place, rest, entry_end = self._pack, self._lead, self._place, self._rest, self._entry_end
+        offset, position, length = run.offset, run.position, self.length
+        tail, low = run.tail[:-_LOW_BYTES], int(run.tail[-_LOW_BYTES:], 16)
+        end = run.tail[-_LOW_BYTES:]
+        places: list[bytes] = []
+        for body in run.bodies:
             frame = pack(lead, crc32(body) & _BODY_SUM_MASK, place, offset, position, rest, body, tail, end)
             pieces.append(crc32c(frame).to_bytes(4, "big"))
             pieces.append(frame)
             places.append(position.to_bytes(8, "big"))
             offset += 1
             position += length
-            if low >= 0:
-                low += 1
-                if low == 256:
-                    tail, low = counted(run.tail, offset - run.offset)[:-_LOW_BYTES], 0
-                end = LOW[low]
+            low += 1
+            if low == 256:
+                tail, low = counted(run.tail, offset - run.offset)[:-_LOW_BYTES], 0
+            end = LOW[low]
         return entry_end.join(places) + entry_end
 
 
@@ -159,7 +171,7 @@ def layout_of(run: Run, epoch: int, tag: int) -> Layout:
 
 def frame_bytes(run: Run) -> int:
     """The size of each frame of a run."""
-    return _length(len(run.bodies[0]), len(run.tail))
+    return FRAME_HEAD_BYTES + BODY_AT + len(run.bodies[0]) + len(run.tail)
 
 
 def _length(body_bytes: int, tail_bytes: int) -> int:

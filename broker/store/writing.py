@@ -67,7 +67,6 @@ class Writing:
         self._nowhere = Queue("", 0)  # that of facts: they are in none
         self._replayed: dict[bytes, Destination] = {}  # of a replay, by tail
         self._counting: dict[bytes, Destination] = {}  # the same of tails with ids that count, by what is before these
-        self._changes = folds.changes
         self.epoch = 1  # what is written before the first epoch begins
         self.ends_with_seal = False
         self.grows_to = 0  # light queues have given out offsets up to there: nothing else is stored before the log is
@@ -106,26 +105,7 @@ class Writing:
                 queue.ahead = 0
         log.last_ms = now_ms
         self.ends_with_seal = False
-        is_light = False
-        self._changes = self._folds.changes
-        for number, run in enumerate(runs):
-            destination, position = destinations[number], run.position
-            self._take_in(
-                destination,
-                queues[number],
-                run.flag,
-                run.queue_id,
-                run.tail,
-                position,
-                run.step,
-                len(run.bodies),
-                entries[number],
-                frames,
-                position - first,
-            )
-            if destination.light:
-                is_light = True
-        if is_light:  # gateways read by light queues
+        if self._take_in(runs, destinations, queues, entries, frames, first):  # gateways read by light queues
             log.fresh.keep(runs)
 
     def _lay_out(
@@ -205,76 +185,60 @@ class Writing:
 
     def _take_in(
         self,
-        destination: Destination,
-        queue: Queue,
-        flag: int,
-        queue_id: int,
-        tail: bytes,
-        position: int,
-        step: int,
-        count: int,
-        entries: bytes,
-        data: bytes,
-        at: int,
-    ) -> None:
-        """Queues, keys and folds take in messages of the log by what the folds know at that point: so many, which have
-        a destination and the same place in all queues. ``queue``: their topic queue. ``tail``: of the first one, which
-        stands at ``position`` and, as a frame, at ``at`` of ``data``; the next one ``step`` bytes behind it."""
-        if destination.is_system:
-            self._take_in_facts(destination, flag, queue_id, tail, position, step, count, data, at)
-            return
-        index = self._index
-        if destination.light_as_of != self._changes:
-            light_queues = self._folds.queues_of(destination.topic, destination.properties)
-            destination.light = [index.ensure(key, position) for key in light_queues]
-            destination.light_as_of = self._changes
-        at_once = destination.level is _CACHE
-        index.add(queue, entries, at_once)
-        for light in destination.light:
-            index.add(light, entries, at_once)
-        if destination.keys:
-            self._keys.add_rows([key_row(key, position, step, count) for key in destination.keys])
-        if destination.id_at >= 0:
-            self._keys.add_rows(_id_rows(destination.id_hash, tail, position, step, count))
-        if flag & _FOLDED:
-            self._fold(destination, flag, queue_id, tail, position, step, count, data, at)
+        runs: list[Run],
+        destinations: list[Destination],
+        queues: list[Queue],
+        entries: list[bytes],
+        frames: bytes,
+        first: int,
+    ) -> bool:
+        """Queues, keys and folds take in runs of the log, each by what the folds know at that point; the messages of
+        one have the same place in all of them. ``queues``: their topic queues. ``frames``: the log from position
+        ``first`` on, where it holds facts and what else folds take in. Returns whether a light queue has any of
+        them."""
+        index, changes, is_light = self._index, self._folds.changes, False
+        rows: list[bytes] = []
+        for number, run in enumerate(runs):
+            destination, entry = destinations[number], entries[number]
+            if destination.is_system:
+                self._take_in_fact(destination, run, frames, run.position - first)
+                changes = self._folds.changes
+                continue
+            if destination.light_as_of != changes:
+                light_queues = self._folds.queues_of(destination.topic, destination.properties)
+                destination.light = [index.ensure(key, run.position) for key in light_queues]
+                destination.light_as_of = changes
+            at_once = destination.level is _CACHE
+            index.add(queues[number], entry, at_once)
+            for light in destination.light:
+                index.add(light, entry, at_once)
+                is_light = True
+            for key in destination.keys:
+                rows.append(key_row(key, run.position, run.step, len(run.bodies)))
+            if destination.id_at >= 0:
+                rows += _id_rows(destination.id_hash, run.tail, run.position, run.step, len(run.bodies))
+            if run.flag & _FOLDED:
+                self._fold(destination, run, frames, run.position - first)
+                changes = self._folds.changes
+        if rows:
+            self._keys.add_rows(rows)
+        return is_light
 
-    def _take_in_facts(
-        self,
-        destination: Destination,
-        flag: int,
-        queue_id: int,
-        tail: bytes,
-        position: int,
-        step: int,
-        count: int,
-        data: bytes,
-        at: int,
-    ) -> None:
+    def _take_in_fact(self, destination: Destination, run: Run, frames: bytes, at: int) -> None:
         if destination.topic == KEYFRAME_TOPIC:
-            self._sealing.keyframes.take(memoryview(data)[at + FRAME_HEAD_BYTES : at + step], position)
+            frame = memoryview(frames)[at : at + run.step]
+            self._sealing.keyframes.take(frame[FRAME_HEAD_BYTES:], run.position)
         elif destination.topic != SEAL_TOPIC:
-            self._fold(destination, flag, queue_id, tail, position, step, count, data, at)
+            self._fold(destination, run, frames, at)
 
-    def _fold(
-        self,
-        destination: Destination,
-        flag: int,
-        queue_id: int,
-        tail: bytes,
-        position: int,
-        step: int,
-        count: int,
-        data: bytes,
-        at: int,
-    ) -> None:
-        """Folds take in messages, one after the other."""
-        topic, index = destination.topic, self._index
-        for number in range(count):
-            frame = data[at : at + step]
-            own = counted(tail, number) if number and destination.id_at >= 0 else tail
+    def _fold(self, destination: Destination, run: Run, frames: bytes, at: int) -> None:
+        """Folds take in the messages of a run, one after the other; its frames are at ``at``."""
+        topic, index, position, step = destination.topic, self._index, run.position, run.step
+        for number in range(len(run.bodies)):
+            frame = frames[at : at + step]
+            own = counted(run.tail, number) if number and destination.id_at >= 0 else run.tail
             properties = destination.properties_of(own)
-            stored = Stored(position, step, topic, queue_id, flag, properties, stored_ms_of(frame), frame)
+            stored = Stored(position, step, topic, run.queue_id, run.flag, properties, stored_ms_of(frame), frame)
             change = self._folds.apply(stored)
             for key in change.opened:
                 index.ensure(key, position)
@@ -284,7 +248,6 @@ class Writing:
                 self._make(made)
             position += step
             at += step
-        self._changes = self._folds.changes
 
     def _lead_to(self, destination: Destination, queue_id: int, first_max: int = _ANY) -> Queue:
         """The topic queue of messages, to which their destination does not lead yet."""
@@ -325,7 +288,6 @@ class Writing:
         """Recovery hands over a run of the log: good frames one behind the other, the first at ``position``. Neighbours
         that differ as the messages of a run do are taken in together, as they were when they were stored."""
         log, last_ms, folded = self._log, self._log.last_ms, _FOLDED
-        self._changes = self._folds.changes
         to: Destination | None = None
         tail, queue_id, flag, first, step, offset, count, number = b"", 0, 0, position, 0, 0, 0, -1
         for frame in frames:
@@ -397,7 +359,9 @@ class Writing:
             entries = entries_of(position, step, count, to.tag)
         elif to.topic == SEAL_TOPIC:
             self._note_passed(frame)
-        self._take_in(to, queue, flag, queue_id, tail, position, step, count, entries, frame, 0)
+        run = Run(tail, flag, 0, [b""] * count)  # its bodies are in the log, and looked at by nobody
+        run.placed(position, step, queue_id, offset, 0)
+        self._take_in([run], [to], [queue], [entries], frame, position)
 
     def end_replay(self) -> None:
         """Forgets what only a replay needs."""
