@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.filters import fold as filters
+from broker.kernel.deadlines import Deadlines
 from broker.kernel.fold import fact_record, in_parts
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome
@@ -59,8 +60,9 @@ class FilterRequests:
         self._retained = state.retained
         self._store = store
         self._settings = settings
-        leased = [owner for owner in self._filters.owners if not owner.startswith(filters.LASTING)]
-        self._leases = {owner: now + settings.owner_lease_s for owner in leased}
+        self._leases: Deadlines[str] = Deadlines()
+        for owner in self._filters.owners:
+            self._renew(owner, now, settings.owner_lease_s)
 
     @handles(OpenFilters)
     def open(self, request: OpenFilters, now: float, now_ms: int) -> Outcome:
@@ -156,14 +158,13 @@ class FilterRequests:
 
     def _renew(self, owner: str, now: float, lease_s: float) -> None:
         if not owner.startswith(filters.LASTING):
-            self._leases[owner] = now + lease_s
+            self._leases.set(owner, now + lease_s)
 
     def tick(self, now: float, now_ms: int, age_ms: int) -> None:
         """Closes the filters of owners that have been silent for too long."""
-        for owner in [owner for owner, deadline in self._leases.items() if deadline <= now]:
+        for owner in self._leases.due(now):
             for record in self._facts(filters.CLOSE, owner, self._filters.held_by(owner)):
                 self._store.append([record], now_ms)  # one by one: all together may not fit a segment
-            del self._leases[owner]
 
     @handles(FetchRetained)
     def fetch_retained(self, request: FetchRetained, now: float, now_ms: int) -> Outcome:

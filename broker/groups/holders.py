@@ -10,10 +10,10 @@ those of its earlier life (``unheard``) before it moves anything. Pure: ``now`` 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from broker.kernel.deadlines import NEVER, Deadlines
 from penstock.protocol.requests.groups import Progress
 
 HOLDS: Final = -1
@@ -25,10 +25,9 @@ UNHEARD_S: Final = 15.0
 class Holder:
     """One gateway with subscriptions of one name. ``floors``: all before them is acknowledged, by queue."""
 
-    __slots__ = ("deadline", "floors", "is_unheard")
+    __slots__ = ("floors", "is_unheard")
 
-    def __init__(self, deadline: float, *, is_unheard: bool = False) -> None:
-        self.deadline = deadline
+    def __init__(self, *, is_unheard: bool = False) -> None:
         self.floors: dict[str, int] = {}
         self.is_unheard = is_unheard
 
@@ -37,9 +36,11 @@ class Holders:
     """Those of all groups. ``earlier``: groups and the names of their holders, as the log has them at ``now``."""
 
     def __init__(self, earlier: Iterable[tuple[str, Iterable[str]]], now: float) -> None:
-        deadline = now + UNHEARD_S
-        self._groups = {group: {name: Holder(deadline, is_unheard=True) for name in names} for group, names in earlier}
-        self._next_deadline = deadline if self._groups else math.inf
+        self._groups = {group: {name: Holder(is_unheard=True) for name in names} for group, names in earlier}
+        self._leases: Deadlines[tuple[str, str]] = Deadlines()  # group, name -> when it ends
+        for group, held in self._groups.items():
+            for name in held:
+                self._leases.set((group, name), now + UNHEARD_S)
 
     def __contains__(self, group: str) -> bool:
         return group in self._groups
@@ -62,10 +63,10 @@ class Holders:
     ) -> None:
         """Takes in how far a holder has come, all of it; it is one from now on for ``lease_s``. ``set_backs``: how
         often the group's position was set back, by queue."""
-        held = self._groups.setdefault(group, {}).setdefault(name, Holder(now))
+        held = self._groups.setdefault(group, {}).setdefault(name, Holder())
         held.is_unheard = False
-        held.deadline = max(held.deadline, now + lease_s)
-        self._next_deadline = min(self._next_deadline, held.deadline)
+        until = self._leases.get((group, name))
+        self._leases.set((group, name), now + lease_s if until == NEVER else max(until, now + lease_s))
         held.floors = {
             queue: offset for queue, offset, known in progress if offset == HOLDS or known >= set_backs.get(queue, 0)
         }
@@ -84,10 +85,12 @@ class Holders:
     def leave(self, group: str, name: str) -> None:
         """A holder has said its last word. While others are waited for, that word waits with them."""
         held = self._groups.get(group, {})
-        waited_for = [one.deadline for one in held.values() if one.is_unheard]
+        waited_for = [self._leases.get((group, one)) for one in held if held[one].is_unheard]
         if name in held and waited_for:
-            held[name].deadline = max(waited_for)
-        elif held.pop(name, None) is not None and not held:
+            self._leases.set((group, name), max(waited_for))
+            return
+        self._drop(group, [name])
+        if group in self._groups and not held:
             del self._groups[group]
 
     def set_back(self, group: str, queues: Iterable[str]) -> None:
@@ -106,17 +109,23 @@ class Holders:
     def expire(self, now: float) -> Iterator[str]:
         """Drops holders whose lease has ended and tells their groups. Each is told twice: when nobody is waited for any
         more, so that what the others have said counts, and when all that are silent are gone."""
-        if now < self._next_deadline:
-            return
-        next_deadline = math.inf
-        for group, held in list(self._groups.items()):
-            silent = [name for name, one in held.items() if one.deadline <= now]
-            for names in ([name for name in silent if held[name].is_unheard], silent):
-                if names and not held.keys().isdisjoint(names):
-                    for name in names:
-                        held.pop(name, None)
+        for group, first in self._leases.due(now):  # it stays due where telling of it fails
+            held = self._groups.get(group, {})
+            silent = [name for name in held if self._leases.get((group, name)) <= now]
+            unheard = [name for name in silent if held[name].is_unheard]
+            others = [name for name in silent if not held[name].is_unheard]
+            for names in (unheard, others):
+                if names:
+                    self._drop(group, names, but=first)
                     yield group
+            if not silent:
+                yield group
             if not held:
-                del self._groups[group]
-            next_deadline = min([next_deadline, *(one.deadline for one in held.values())])
-        self._next_deadline = next_deadline  # not before all are seen: what is told may fail
+                self._groups.pop(group, None)
+
+    def _drop(self, group: str, names: Iterable[str], but: str = "") -> None:
+        """They hold nothing any more; ``but``: one whose lease stays."""
+        for name in names:
+            self._groups.get(group, {}).pop(name, None)
+            if name != but:
+                self._leases.cancel((group, name))

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from broker.groups.allocation import Claim, Place, allocate
+from broker.kernel.deadlines import Deadlines
 from broker.kernel.theme import Wakers
 from penstock.errors import Fenced, GroupNotFound, InvalidRequest
 from penstock.protocol.requests.groups import MemberInfo
@@ -50,7 +51,6 @@ class Member:
 
     claim: Claim
     session_s: float
-    deadline: float
     lets_go: bool = False
     dealt: tuple[str, ...] = ()
     held: dict[str, int] = field(default_factory=dict)
@@ -117,7 +117,8 @@ class Groups:
         self._wakers = wakers
         self._was_read = was_read
         self._began = began
-        self._next_deadline = math.inf  # no session ends before this
+        self._ends: Deadlines[tuple[str, str]] = Deadlines()  # when a session does: group and member
+        self._awaited: Deadlines[str] = Deadlines()  # until when members of an earlier life are: groups
 
     def __contains__(self, name: str) -> bool:
         return name in self._groups
@@ -158,14 +159,14 @@ class Groups:
             group = self._groups[name] = Group(self._generation, terms)
             if terms.ordered_s and now < self._began + terms.ordered_s and self._was_read(name):
                 group.awaited_until = self._began + terms.ordered_s
+                self._awaited.set(name, group.awaited_until)
         known = group.members.get(member)
         is_same = known is not None and known.claim == claim and known.lets_go == lets_go and group.terms == terms
         if known is None:
-            known = group.members[member] = Member(claim, session_s, now + session_s)
+            known = group.members[member] = Member(claim, session_s)
             self._go_on(group, member, holding)
         known.claim, known.session_s, known.lets_go = claim, session_s, lets_go
-        known.deadline = now + session_s
-        self._next_deadline = min(self._next_deadline, known.deadline, group.awaited_until or math.inf)
+        self._ends.set((name, member), now + session_s)
         if not is_same:
             is_new = group.terms != terms
             group.terms = terms
@@ -200,7 +201,7 @@ class Groups:
         one took away. Raises ``Fenced`` if it is no member any more."""
         group = self.of_member(name, member)
         known = group.members[member]
-        known.deadline = now + known.session_s
+        self._ends.set((name, member), now + known.session_s)
         if known.leaving and generation <= group.generation:
             gone = [queue for queue, said in known.leaving.items() if said <= generation]
             for queue in gone:
@@ -249,22 +250,21 @@ class Groups:
 
     def expire(self, now: float) -> None:
         """Drops the members that have been silent for too long, and waits no longer for those of an earlier life."""
-        if now < self._next_deadline:
-            return
-        self._next_deadline = math.inf
-        for name, group in list(self._groups.items()):
-            is_over = 0.0 < group.awaited_until <= now
-            if is_over:
+        changed: dict[str, list[str]] = {}
+        for name in self._awaited.due(now):
+            group = self._groups.get(name)
+            if group is not None and group.awaited_until:
                 group.awaited_until = 0.0
-            silent = [member for member, one in group.members.items() if one.deadline <= now]
-            if silent or is_over:
-                self._remove(name, group, silent)
-            deadlines = [one.deadline for one in group.members.values()]
-            self._next_deadline = min([self._next_deadline, group.awaited_until or math.inf, *deadlines])
+                changed[name] = []
+        for name, member in self._ends.due(now):
+            changed.setdefault(name, []).append(member)
+        for name, silent in changed.items():
+            self._remove(name, self._groups[name], silent)
 
     def _remove(self, name: str, group: Group, members: Collection[str]) -> None:
         for member in members:
             known = group.members.pop(member)
+            self._ends.cancel((name, member))
             for queue in known.held:
                 del group.holders[queue]
             self._wakers[member_waker(name, member)] = None

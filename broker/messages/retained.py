@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
+from broker.kernel.deadlines import Deadlines
 from broker.kernel.frozen import Table
 from broker.store.frames import born_ms_of, stored_ms_of, unpack_frame
 from broker.store.records import NO_CHANGE, Change, Stored
@@ -39,7 +39,6 @@ from topicmap.names import first_match
 
 _BODY_LENGTH_AT: Final = FRAME_HEAD_BYTES + BODY_AT - 4
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
-_SPARE: Final = 64
 FEW: Final = 64
 """So many new names are put in their places one by one; more of them are merged."""
 
@@ -61,8 +60,7 @@ class Retained:
         self._names: list[str] = []  # in order; names that are not in ``_frames`` any more are passed over
         self._new: dict[str, None] = {}  # names of ``_frames`` that are not in ``_names``
         self._gone: set[str] = set()  # names of ``_names`` that are not in ``_frames``; only ever looked up
-        self._expires: dict[str, int] = {}  # name -> when, of those that do
-        self._due: list[tuple[int, str]] = []  # a heap of the same, perhaps with some that have gone or were replaced
+        self._expires: Deadlines[str] = Deadlines()  # by store time
         self._in_topics: dict[bytes, int] = {}  # topic -> how many of the messages are its
         self.bytes = 0
         self.changed_at = 0
@@ -120,42 +118,26 @@ class Retained:
         if before:
             self._count(before, -1)
         self.changed_at = position
-        self._expires.pop(name, None)
         if expires_ms != NEVER:
-            self._expires[name] = expires_ms
-            heappush(self._due, (expires_ms, name))
-            if len(self._due) > 2 * len(self._expires) + _SPARE:
-                self._line_up()
-
-    def _line_up(self) -> None:
-        self._due = [(expires_ms, name) for name, expires_ms in self._expires.items()]
-        heapify(self._due)
+            self._expires.set(name, expires_ms)
+        else:
+            self._expires.cancel(name)
 
     def expire(self, now_ms: int, position: int) -> None:
         """It is that time by the record before ``position``: what has expired goes."""
-        while self._due and self._due[0][0] <= now_ms:
-            expires_ms, name = heappop(self._due)
-            if self._expires.get(name) == expires_ms:
-                self.remove(name, position)
+        for name in self._expires.due(now_ms):
+            self.remove(name, position)
 
     def expired_by(self, now_ms: int) -> dict[str, int]:
         """What has expired by then and is still here: the names, and the bytes of their frames."""
-        found: dict[str, int] = {}
-        places = [0]
-        for place in places:  # of a heap only those branches whose beginning is due
-            if place < len(self._due) and self._due[place][0] <= now_ms:
-                expires_ms, name = self._due[place]
-                if self._expires.get(name) == expires_ms:
-                    found[name] = self.size_of(name)
-                places += (2 * place + 1, 2 * place + 2)
-        return found
+        return {name: self.size_of(name) for name in self._expires.passed(now_ms)}
 
     def remove(self, name: str, position: int) -> None:
         """There is no retained message of that name any more, says the record before ``position``."""
         frame = self._frames.pop(name, None)
         if frame is None:
             return
-        self._expires.pop(name, None)
+        self._expires.cancel(name)
         self._count(frame, -1)
         self.bytes -= len(frame)
         self.changed_at = position
@@ -213,13 +195,12 @@ class Retained:
     def restore(self, snapshot: list[Any] | None) -> None:
         self._frames = Table((name, frame) for name, frame in snapshot or ())
         self._names, self._new, self._gone = sorted(self._frames), {}, set()
-        self._expires, self._in_topics = {}, {}
+        self._expires, self._in_topics = Deadlines(), {}
         for name, frame in self._frames.items():
             self._count(frame, 1)
             expires_ms = _expires_ms(frame) if _MQTT_PROPERTIES in frame else NEVER
             if expires_ms != NEVER:
-                self._expires[name] = expires_ms
-        self._line_up()
+                self._expires.set(name, expires_ms)
         self.bytes = sum(map(len, self._frames.values()))
         self.changed_at = 0
 

@@ -9,41 +9,31 @@ answers do not all have it at once. Pure: ``now`` is an argument.
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
-from typing import Final
 
 from mypy_extensions import mypyc_attr
 
+from broker.kernel.deadlines import Deadline, DeadlineHeap
 from broker.kernel.outcomes import Parked
 from penstock.errors import PenstockError
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.request import Result
 
-SPARE_DEADLINES: Final = 1024
-"""Deadlines of answered requests are swept out when they outnumber the live ones by more than this."""
-
 
 @mypyc_attr(acyclic=True)
-class Waiting:
+class Waiting(Deadline):
     """One parked request; ``answered`` ones are skipped wherever they still stand. An idle device has one of these for
     as long as it is connected, so it holds what it needs and no more, and the garbage collector does not look at it
     (compiled): whoever holds one lets go of it by himself."""
 
-    __slots__ = ("_wakers", "answered", "deadline", "on_result", "retry", "session")
+    __slots__ = ("_wakers", "answered", "on_result", "retry", "session")
 
     def __init__(self, outcome: Parked, on_result: OnResult, session: int) -> None:
+        super().__init__(outcome.deadline)
         self._wakers: tuple[str, ...] | str = outcome.wakers if len(outcome.wakers) != 1 else outcome.wakers[0]
         self.retry: Callable[[bool], Result | None] = outcome.retry
-        self.deadline = outcome.deadline
         self.on_result = on_result
         self.session = session
         self.answered = False
-
-    def __lt__(self, other: Waiting) -> bool:
-        return self.deadline < other.deadline
-
-    def __hash__(self) -> int:  # compiled, who can be compared has none otherwise
-        return id(self) >> 4
 
     @property
     def wakers(self) -> tuple[str, ...]:
@@ -58,7 +48,7 @@ class ParkedRequests:
         self._by_waker: dict[str, Waiting | dict[Waiting, None]] = {}  # nearly all have one
         self._by_session: dict[int, dict[Waiting, None]] = {}
         self._held: dict[int, dict[Waiting, bool]] = {}  # session -> what has stirred meanwhile, and if it is the last
-        self._deadlines: list[Waiting] = []  # a heap
+        self._deadlines: DeadlineHeap[Waiting] = DeadlineHeap()
         self._count = 0
 
     def __len__(self) -> int:
@@ -79,7 +69,7 @@ class ParkedRequests:
                 self._by_waker[waker] = {found: None, waiting: None}
         self._by_session.setdefault(session, {})[waiting] = None
         self._count += 1
-        heappush(self._deadlines, waiting)
+        self._deadlines.arm(waiting)
 
     def wake(self, wakers: list[str]) -> None:
         """Asks the requests of these wakers again, and answers those that have something to say."""
@@ -93,10 +83,8 @@ class ParkedRequests:
 
     def expire(self, now: float) -> None:
         """Answers the requests whose deadline has passed."""
-        while self._deadlines and self._deadlines[0].deadline <= now:
-            waiting = heappop(self._deadlines)
-            if not waiting.answered:
-                self._try(waiting, last=True)
+        for waiting in self._deadlines.due(now):
+            self._try(waiting, last=True)
 
     def hold(self, session: int) -> None:
         """The requests of this session wait on, whatever stirs, until they are released."""
@@ -152,9 +140,7 @@ class ParkedRequests:
         del of_session[waiting]
         if not of_session:
             del self._by_session[waiting.session]
-        if len(self._deadlines) > 2 * self._count + SPARE_DEADLINES:
-            self._deadlines = [one for one in self._deadlines if not one.answered]
-            heapify(self._deadlines)
+        self._deadlines.cancel(waiting)
 
 
 def _nobody(_: object) -> None:

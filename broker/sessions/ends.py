@@ -8,18 +8,16 @@ Also a client whose owner has just died is gone, though no record says so yet.
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Final
 
+from broker.kernel.deadlines import Deadlines
 from broker.sessions.fold import Sessions
 from penstock.protocol.requests.sessions import NEVER_ENDS
 
 LEAP_S: Final = 60.0
 """Ages that go forward by so much more than the monotonic clock have waited for the clock since the start."""
-SPARE_ENDS: Final = 1024
-"""Ends of sessions whose clients came back are swept out when they outnumber the sessions by more than this."""
 
 
 class SessionEnds:
@@ -31,8 +29,9 @@ class SessionEnds:
         self._before = dict(sessions.gone())  # client -> when it went, of those that have been gone since before
         self._gone = {client: now - max(0, age_ms - gone_ms) / 1000 for client, gone_ms in self._before.items()}
         self._judged, self._age_ms = now, age_ms
-        self._ends: list[tuple[float, str]] = []
-        self._sweep()
+        self._ends: Deadlines[str] = Deadlines()
+        for client in self._gone:
+            self.watch(client)
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -45,6 +44,7 @@ class SessionEnds:
         """The client is there, or its session is over."""
         self._gone.pop(client, None)
         self._before.pop(client, None)
+        self._ends.cancel(client)
 
     def judge(self, now: float, age_ms: int) -> None:
         """It is that time by the ages. Once they have waited for a clock that was far ahead at the start, the time that
@@ -77,19 +77,8 @@ class SessionEnds:
 
     def watch(self, client: str) -> None:
         """Nobody has the session any more: it is told when it is over."""
-        end = self._end_of(client)
-        if end < math.inf:
-            heapq.heappush(self._ends, (end, client))
-            if len(self._ends) > 2 * len(self._sessions) + SPARE_ENDS:
-                self._sweep()
+        self._ends.set(client, self._end_of(client))
 
-    def _sweep(self) -> None:
-        ends = [(self._end_of(client), client) for client in self._gone]
-        self._ends = [row for row in ends if row[0] < math.inf]
-        heapq.heapify(self._ends)
-
-    def due(self, now: float) -> Iterator[str]:
+    def due(self, now: float) -> Iterable[str]:
         """Clients whose sessions may be over. One is told until the next is asked for."""
-        while self._ends and self._ends[0][0] <= now:
-            yield self._ends[0][1]
-            heapq.heappop(self._ends)
+        return self._ends.due(now)

@@ -25,6 +25,7 @@ from dataclasses import replace
 from typing import Final
 
 from broker.kernel.checks import CLIENT_BYTES_MAX, check_text
+from broker.kernel.deadlines import Deadlines
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
@@ -97,7 +98,9 @@ class SessionRequests:
         self._settings = settings
         self._gateways = gateways
         self._questions = questions
-        self._leases = {owner: now + settings.owner_lease_s for owner in self._sessions.owners + self._lives.owners}
+        self._leases: Deadlines[str] = Deadlines()
+        for owner in self._sessions.owners + self._lives.owners:
+            self._leases.set(owner, now + settings.owner_lease_s)
         self._calls = OwnerCalls(wakers)
         self._ownerless: dict[str, int] = {}  # client -> epoch that a dead owner had
         self._duties: dict[str, int] = {}  # those among them that somebody must see to
@@ -118,7 +121,7 @@ class SessionRequests:
         check_text("a client id", request.client, CLIENT_BYTES_MAX)
         if not 0 <= request.expiry_s <= NEVER_ENDS:
             raise InvalidRequest(f"an expiry is from 0 to {NEVER_ENDS} s, not {request.expiry_s}")
-        self._leases.setdefault(request.owner, now + self._settings.owner_lease_s)
+        self._heard(request.owner, now)
         entry = self._sessions.get(request.client)
         if request.claim and (entry is None or self._duties.get(request.client) != entry.epoch):
             raise Fenced("nobody has to see to this session")
@@ -150,7 +153,12 @@ class SessionRequests:
     def _has_living_owner(self, client: str, entry: Entry, now: float) -> bool:
         if not entry.owner or self._is_orphaned(client, entry):
             return False
-        return self._leases.get(entry.owner, now) > now
+        return entry.owner in self._leases and self._leases.get(entry.owner) > now
+
+    def _heard(self, owner: str, now: float) -> None:
+        """Whoever says something lives, if no lease of its says so."""
+        if owner not in self._leases:
+            self._leases.set(owner, now + self._settings.owner_lease_s)
 
     def _is_orphaned(self, client: str, entry: Entry) -> bool:
         """Whether the owner was taken for dead, began anew or has called the session lost, and has not shown since that
@@ -280,7 +288,7 @@ class SessionRequests:
     def _revive(self, owner: str, save: SessionSave, now: float) -> None:
         """Its owner was not dead, and may yet die: nobody else need see to the session until then, and the client is
         there if it was before."""
-        self._leases.setdefault(owner, now + self._settings.owner_lease_s)
+        self._heard(owner, now)
         self._ownerless.pop(save.client, None)
         self._duties.pop(save.client, None)
         entry = self._sessions.get(save.client)
@@ -323,7 +331,7 @@ class SessionRequests:
         is_over = request.life in self._lives.over
         begins = not is_over and request.life not in ("", self._lives.of(request.owner))
         self._gateways.heard(request.owner, now)
-        self._leases[request.owner] = now + request.lease_s  # also where the log has no room: whoever asks lives
+        self._leases.set(request.owner, now + request.lease_s)  # also where the log has no room: whoever asks lives
         if begins:
             beginning = Lives.beginning(request.owner, request.life, request.fresh)
             self._store.append([fact_record(lives.TOPIC, beginning)], now_ms)
@@ -413,12 +421,11 @@ class SessionRequests:
     def tick(self, now: float, now_ms: int, age_ms: int) -> None:
         """Owners that fell silent, and sessions whose time is over. May raise ``StorageFull``."""
         self._ends.judge(now, age_ms)
-        silent = [owner for owner, deadline in self._leases.items() if deadline <= now]
+        silent = self._leases.passed(now)
         ends = [record for owner in silent for record in self._end_of_life(owner)]
         if ends:
             self._store.append_facts(ends, now_ms)
-        for owner in silent:
-            del self._leases[owner]
+        for owner in self._leases.due(now):
             self._bury(owner, now)
             self._lapsed.add(owner)
         self._lapsed = {owner for owner in self._lapsed if self._sessions.of(owner)}

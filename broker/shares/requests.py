@@ -17,6 +17,7 @@ from itertools import accumulate
 from typing import Final
 
 from broker.filters import fold as filters
+from broker.kernel.deadlines import Deadlines
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
@@ -74,7 +75,7 @@ class ShareRequests:
         self._store = store
         self._settings = settings
         self._leases: dict[str, ShareLeases] = {}
-        self._takers: dict[str, float] = {}  # taker -> when its lease ends
+        self._takers: Deadlines[str] = Deadlines()  # when the lease of each ends
         self._wakers = wakers
         self._now_ms = 0
         self._shares.take_ended()  # in the replay: those of these names that there are have begun since
@@ -162,7 +163,7 @@ class ShareRequests:
     def _renew(self, taker: str, now: float) -> None:
         if not 0 < len(taker.encode("utf-8", "replace")) <= TAKER_BYTES_MAX:
             raise InvalidRequest(f"a taker's name has 1 to {TAKER_BYTES_MAX} bytes")
-        self._takers[taker] = now + self._settings.share_lease_s
+        self._takers.set(taker, now + self._settings.share_lease_s)
 
     # ------------------------------------------------------------ messages
 
@@ -289,9 +290,7 @@ class ShareRequests:
         if self._resuming and now >= self._resume_until:
             self._wakers.update(dict.fromkeys(map(share_waker, self._resuming)))
             self._resuming = {}
-        silent = [taker for taker, ends in self._takers.items() if ends <= now]
-        for taker in silent:
-            del self._takers[taker]
+        for taker in self._takers.due(now):
             for share, leases in self._leases.items():
                 if leases.give_back(taker, leases.leased_to(taker)):
                     self._wakers[share_waker(share)] = None

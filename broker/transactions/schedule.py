@@ -6,15 +6,15 @@ fifth either way so that halves that began together are not checked together.
 
 from __future__ import annotations
 
-import heapq
 import zlib
 from typing import Final
+
+from broker.kernel.deadlines import Deadlines
 
 CHECK_AFTER_MAX_S: Final = 600.0
 JITTER: Final = 0.2
 RAMP_S: Final = 60.0
 """What is due at a start is spread over this time."""
-SPARE: Final = 1024
 
 
 class Schedule:
@@ -22,9 +22,10 @@ class Schedule:
 
     def __init__(self, first_s: float) -> None:
         self._first_s = first_s
-        self._due_s: dict[int, tuple[float, str]] = {}
-        self._heap: list[tuple[float, int]] = []
+        self._groups: dict[int, str] = {}
+        self._due: Deadlines[int] = Deadlines()
         self._ready: dict[str, dict[int, None]] = {}
+        self._ready_since: Deadlines[int] = Deadlines()
 
     def delay_s(self, id: int, rounds: int) -> float:
         """How long after its last round a half is due again."""
@@ -34,33 +35,31 @@ class Schedule:
     def put(self, id: int, group: str, due_s: float) -> None:
         """A half is due at a time; it is due then only."""
         self._unready(id)
-        self._due_s[id] = (due_s, group)
-        heapq.heappush(self._heap, (due_s, id))
-        if len(self._heap) > 2 * len(self._due_s) + SPARE:
-            self._heap = [(due, id) for id, (due, _) in self._due_s.items()]
-            heapq.heapify(self._heap)
+        self._groups[id] = group
+        self._due.set(id, due_s)
 
     def drop(self, id: int) -> None:
         """A half is not due any more."""
         self._unready(id)
-        self._due_s.pop(id, None)
+        self._due.cancel(id)
+        self._groups.pop(id, None)
 
     def _unready(self, id: int) -> None:
-        known = self._due_s.get(id)
-        if known is not None and (ready := self._ready.get(known[1])):
-            ready.pop(id, None)
-            if not ready:
-                del self._ready[known[1]]
+        if id in self._ready_since:
+            self._ready_since.cancel(id)
+            group = self._groups[id]
+            del self._ready[group][id]
+            if not self._ready[group]:
+                del self._ready[group]
 
     def advance(self, now: float) -> list[tuple[int, str]]:
         """Halves that have come due since the last call, with their groups."""
         due: list[tuple[int, str]] = []
-        while self._heap and self._heap[0][0] <= now:
-            due_s, id = heapq.heappop(self._heap)
-            known = self._due_s.get(id)
-            if known is not None and known[0] == due_s:
-                self._ready.setdefault(known[1], {})[id] = None
-                due.append((id, known[1]))
+        for id in self._due.due(now):
+            group = self._groups[id]
+            self._ready.setdefault(group, {})[id] = None
+            self._ready_since.set(id, self._due.get(id))
+            due.append((id, group))
         return due
 
     def ready(self, group: str) -> list[int]:
@@ -69,5 +68,5 @@ class Schedule:
 
     def overdue(self, since: float, count_max: int) -> list[int]:
         """Halves that were due before a time and that no producer has taken, the longest first."""
-        late = [id for ready in self._ready.values() for id in ready if self._due_s[id][0] <= since]
-        return sorted(late, key=lambda id: (self._due_s[id], id))[:count_max]
+        late = self._ready_since.passed(since)
+        return sorted(late, key=lambda id: (self._ready_since.get(id), id))[:count_max]

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import sys
 
+from broker.kernel.deadlines import SPARE
 from broker.kernel.outcomes import Parked
-from broker.net.parked import SPARE_DEADLINES, ParkedRequests
+from broker.net.parked import ParkedRequests
 from penstock.protocol.requests.request import Done, Result
 
 
@@ -87,21 +88,21 @@ def test_a_request_that_an_answer_of_the_same_round_dropped_is_not_answered() ->
 def test_answered_requests_leave_nothing_behind() -> None:
     door = Door()
     door.open = True
-    for number in range(5 * SPARE_DEADLINES):
+    for number in range(5 * SPARE):
         door.park("a", f"q{number}", deadline=1e9, session=number)
         door.requests.wake([f"q{number}"])
     assert len(door.requests) == 0
-    assert len(door.requests._deadlines) <= SPARE_DEADLINES + 1
+    assert len(door.requests._deadlines._heap) <= SPARE + 1
     assert (door.requests._by_waker, door.requests._by_session) == ({}, {})
 
 
 def test_many_that_are_answered_at_once_go_at_once() -> None:
     """Whoever stays in the heap until the next request comes is looked at by the garbage collector, thrice."""
     door = Door()
-    for number in range(5 * SPARE_DEADLINES):
+    for number in range(5 * SPARE):
         door.park("a", f"q{number}", deadline=1e9, session=1)
     door.requests.drop_session(1)
-    assert len(door.requests._deadlines) <= SPARE_DEADLINES
+    assert len(door.requests._deadlines._heap) <= SPARE
 
 
 def test_what_an_answered_request_holds_does_not_wait_for_its_deadline() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.sessions.ends import SPARE_ENDS, SessionEnds
+from broker.sessions.ends import SessionEnds
 from broker.sessions.fold import Sessions
 from penstock.protocol.requests.sessions import NEVER_ENDS, NO_WILL, RELEASED, SessionSave
 from tests.broker.facts import take
@@ -40,7 +40,7 @@ def test_a_client_has_been_gone_since_it_was_first_said_and_not_at_all_when_it_i
     assert (ends.absence_s("c", 30.0), ends.is_over("c", 70.0)) == (20, True)
     ends.back("c")
     assert (ends.absence_s("c", 30.0), ends.is_over("c", 70.0)) == (0, False)
-    assert list(ends.due(70.0)) == ["c"], "it may be over: who asks looks"
+    assert list(ends.due(70.0)) == []
 
 
 def test_a_session_that_never_ends_is_not_over_and_waits_nowhere() -> None:
@@ -56,12 +56,3 @@ def test_what_is_due_and_could_not_be_seen_to_is_told_again() -> None:
             assert client == "c"
             break
     assert list(ends.due(20.0)) == ["c", "d"]
-
-
-def test_ends_of_clients_that_came_back_are_swept_out() -> None:
-    ends = SessionEnds(kept(0, c=60), 0.0, 1)
-    for at in range(3 * SPARE_ENDS):
-        ends.went("c", float(at))
-        ends.watch("c")
-        ends.back("c")
-    assert len(ends) <= SPARE_ENDS + 2

@@ -42,11 +42,3 @@ def test_it_knows_what_the_model_knows(steps: list[tuple[str, int, int]]) -> Non
         for group in "01":
             ready = {id for id, due_s in due.items() if due_s <= now and f"{id % 2}" == group}
             assert set(schedule.ready(group)) == ready
-
-
-def test_what_was_put_off_again_and_again_takes_no_more_memory() -> None:
-    schedule = Schedule(6.0)
-    for number in range(10_000):
-        schedule.put(1, "g", 100.0 + number)
-    assert len(schedule._heap) < 2_000
-    assert schedule.advance(1e9) == [(1, "g")]
