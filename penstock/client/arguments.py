@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -72,6 +73,12 @@ def check_text(name: str, given: object, hint: str = "") -> None:
         raise InvalidRequest(f"{name} is a str, not {given!r}", hint=hint)
     if not given:
         raise InvalidRequest(f"{name} is empty", hint=hint)
+
+
+def check_handler(given: object) -> None:
+    """Raises ``InvalidRequest`` unless a program gave a function that can be awaited."""
+    if not (inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None))):  # noqa: B004
+        raise InvalidRequest(f"a handler is an async function, not {given!r}", hint="write it as `async def`")
 
 
 def time_ms(name: str, given: object) -> int:

@@ -21,6 +21,8 @@ from penstock.client.arguments import (
     OnlyAsync,
     Place,
     Start,
+    check_count,
+    check_handler,
     check_queue,
     check_seconds,
     check_text,
@@ -30,6 +32,7 @@ from penstock.client.arguments import (
 )
 from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_delay, check_reason, check_received
 from penstock.client.discovery import Discovery
+from penstock.client.handling import FLOW, STOP_S, Handling, Work
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost, lost_queues
 from penstock.client.membership import Member
 from penstock.client.positions import PullLimits, chosen_tags, not_held
@@ -38,6 +41,7 @@ from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
 from penstock.client.subscription import LOOK_S, Subscription, Topics
 from penstock.client.task_scope import TaskScope
 from penstock.client.terms import terms_of
+from penstock.client.unfinished import Flow
 from penstock.client.wire_link import WireLinks
 from penstock.errors import InvalidRequest, NoRoute, PenstockError, TimedOut
 from penstock.protocol.addresses import SERVERS
@@ -122,6 +126,7 @@ class Consumer(OnlyAsync):
         self._wires = TaskScope()
         self._tasks = TaskScope()
         self._committing = anyio.Lock()
+        self._handling: Handling | None = None
         self._opened: tuple[Discovery, Intake] | None = None
 
     async def __aenter__(self) -> Consumer:
@@ -181,6 +186,87 @@ class Consumer(OnlyAsync):
             return [] if batch is None else batch.hand_out()
         return []
 
+    async def handle(
+        self,
+        work: Callable[[ReceivedMessage], Awaitable[object]],
+        *,
+        concurrency: int = 1,
+        messages_max: int = FLOW.messages,
+        bytes_max: int = FLOW.bytes,
+        span_max: int = FLOW.span,
+        stop_s: float = STOP_S,
+    ) -> None:
+        """Has a handler work off all messages until ``stop``, several at a time. It commits by itself, in each queue up
+        to the lowest message that is not finished.
+
+        Args:
+            work: an ``async def`` that takes a message. Where it returns the message is done. Where it raises, the
+                message is given back as by ``nack``, with the exception as the reason; ``Retry`` says when it comes
+                again. A message that the broker cannot take back the handler has again.
+            concurrency: how many messages it is at work on at a time.
+            messages_max: how many it has unfinished at most, with those that wait for it.
+            bytes_max: the same in bytes of bodies.
+            span_max: how far one message may hold up the position of its queue before no more of that queue are begun.
+            stop_s: after ``stop`` the handler has so long for what it is at work on; then it is cancelled there.
+
+        Raises:
+            PenstockError: what no repetition mends, or the last commit: what was finished last may come again.
+        """
+        check_handler(work)
+
+        async def work_one(messages: Sequence[ReceivedMessage]) -> None:
+            await work(messages[0])
+
+        await self._handle(work_one, concurrency, 1, Flow(messages_max, bytes_max, span_max), stop_s)
+
+    async def handle_batches(
+        self,
+        work: Callable[[Sequence[ReceivedMessage]], Awaitable[Iterable[ReceivedMessage] | None]],
+        *,
+        concurrency: int = 1,
+        messages_max: int = FLOW.messages,
+        bytes_max: int = FLOW.bytes,
+        span_max: int = FLOW.span,
+        stop_s: float = STOP_S,
+    ) -> None:
+        """As ``handle``, with a handler that takes messages of one queue, ``batch_max`` at most. It may return those
+        that it did not finish: they are given back. Where it raises, all of them are."""
+        check_handler(work)
+        flow = Flow(messages_max, bytes_max, span_max)
+        await self._handle(work, concurrency, self._limits.batch_max, flow, stop_s)
+
+    async def _handle(self, work: Work, concurrency: int, size: int, flow: Flow, stop_s: float) -> None:
+        check_count("concurrency", concurrency)
+        check_seconds("stop_s", stop_s)
+        intake = self._intake()
+        if self._handling is not None:
+            raise InvalidRequest("this consumer has a handler at work already")
+        self._handling = Handling(intake, self._send_back, self._commit_passed, flow, self._clock, self._rng)
+        try:
+            await self._handling.run(work, concurrency, size, stop_s)
+        finally:
+            self._handling = None
+        await self._repeat(self._commit_passed)
+
+    def stop(self) -> None:
+        """Ends ``handle``: it begins nothing more, and returns when what is at work is finished and committed."""
+        if self._handling is not None:
+            self._handling.stop()
+
+    async def _commit_passed(self) -> None:
+        """Stores what was finished in all queues that are still held. Raises ``PenstockError``."""
+        failure: PenstockError | None = None
+        async with self._committing:
+            for member in list(self._members.values()):
+                try:
+                    await member.commit()
+                except PenstockError as error:
+                    failure = error
+                if lost := member.take_lost():
+                    _log.info("%s went to other members with messages unfinished: they have them again", sorted(lost))
+        if failure is not None:
+            raise failure
+
     # -- positions
 
     @property
@@ -239,6 +325,9 @@ class Consumer(OnlyAsync):
         if after_s is not None:
             check_delay("after_s", after_s)
         check_reason(reason)
+        return await self._send_back(message, after_s, reason)
+
+    async def _send_back(self, message: ReceivedMessage, after_s: float | None, reason: str) -> SentBack:
         sent: list[SentBack] = []
         member = self._member_of(message.queue)
 

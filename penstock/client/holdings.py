@@ -108,7 +108,7 @@ class Holdings(Generic[P]):
 
     def wanted(self) -> dict[P, int]:
         """What a commit would store now."""
-        return {one: one.handed_out for one in self.held.values() if one.handed_out not in (UNSET, one.committed)}
+        return {one: one.passed for one in self.held.values() if one.passed not in (UNSET, one.committed)}
 
     def chosen(self, group: str, offsets: Mapping[str, int], *, forward: bool) -> dict[P, int]:
         """What a commit of these offsets would store now; with ``forward`` none that is covered already. Raises

@@ -1,7 +1,7 @@
 """Where a client stands in a queue, and the batches that it read: what all consumers and readers share. Pure.
 
 Invariants: a batch that was pulled before a ``begin``, or of a position that is no longer ``live``, is void;
-``handed_out`` is what a commit stores, and only what was handed to the program counts.
+a commit stores ``passed``: what was handed to the program, and where a handler works, what it has finished.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from penstock.client.arguments import Place, check_count
+from penstock.client.unfinished import Unfinished
 from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound
 from penstock.protocol.batches import decode_queue
 from penstock.protocol.received import MessageQueue, ReceivedMessage
@@ -55,7 +56,8 @@ class Position:
     Attributes:
         offset: the next to pull.
         begun: where reading began.
-        handed_out: the offset after the last message that was handed out: what a commit stores.
+        handed_out: the offset after the last message that was handed out.
+        unfinished: what a handler is at work on, if one works.
         committed: what the broker has stored, ``UNSET`` if nothing.
         committing: what was last sent to be stored.
         stop_at: the first offset that is not wanted any more, ``UNSET`` for none.
@@ -79,10 +81,12 @@ class Position:
     version: int = 0
     live: bool = True
     paused: bool = False
+    unfinished: Unfinished | None = None
 
     def begin(self, offset: int) -> None:
         """Reading goes on from here; what was pulled so far is void."""
         self.offset = self.begun = self.handed_out = self.covered = offset
+        self.unfinished = None
         self.version += 1
 
     def rewind(self) -> None:
@@ -93,6 +97,11 @@ class Position:
     @property
     def finished(self) -> bool:
         return self.offset >= self.stop_at > UNSET
+
+    @property
+    def passed(self) -> int:
+        """What a commit stores."""
+        return self.handed_out if self.unfinished is None else self.unfinished.floor
 
     @property
     def uncommitted(self) -> bool:
@@ -110,6 +119,8 @@ class Position:
                 messages.pop()
         if not messages and self.handed_out == begin:
             self.handed_out = pulled.next  # nothing in between was wanted
+            if self.unfinished is not None:
+                self.unfinished.take((), pulled.next)
         batches = []
         for at in range(0, len(messages), batch_max):
             some = messages[at : at + batch_max]
@@ -146,6 +157,15 @@ class Batch(NamedTuple):
         """All messages at once."""
         self.position.handed_out = self.after
         return self.messages
+
+    def hand_over(self) -> Unfinished:
+        """All messages at once, to a handler: what it has finished counts."""
+        position = self.position
+        if position.unfinished is None:
+            position.unfinished = Unfinished(position.handed_out)
+        position.handed_out = self.after
+        position.unfinished.take([message.offset for message in self.messages], self.after)
+        return position.unfinished
 
 
 def chosen_tags(tags: str | Iterable[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -80,10 +80,11 @@ class Intake:
 
     # -- the taker's side
 
-    async def take(self) -> Batch | None:
-        """The next batch; ``None`` when every queue was read to its ``stop_at``. Raises what ended the pulling."""
+    async def take(self, fits: Callable[[Batch], bool] | None = None) -> Batch | None:
+        """The next batch; ``None`` when every queue was read to its ``stop_at``. Raises what ended the pulling.
+        ``fits``: which ones are wanted now; ``stir`` has them looked at again."""
         while True:
-            batch = self.take_ready()
+            batch = self.take_ready(fits)
             if batch is not None:
                 if batch.is_first:
                     await anyio.lowlevel.cancel_shielded_checkpoint()  # the next pull leaves before the program goes on
@@ -96,15 +97,27 @@ class Intake:
                 self._changed = anyio.Event()
             await self._changed.wait()
 
-    def take_ready(self) -> Batch | None:
+    def take_ready(self, fits: Callable[[Batch], bool] | None = None) -> Batch | None:
         """A batch that is in store, or ``None``."""
-        while self._ready:
+        left: deque[tuple[Held, Batch]] = deque()
+        found = None
+        while self._ready and found is None:
             held, batch = self._ready.popleft()
-            if not batch.void:
-                if batch.is_first:
-                    held.taken.set()
-                return batch
-        return None
+            if batch.void:
+                continue
+            if fits is not None and (any([held is one for one, _batch in left]) or not fits(batch)):
+                left.append((held, batch))  # and so are those behind it
+                continue
+            if batch.is_first:
+                held.taken.set()
+            found = batch
+        if left:
+            self._ready.extendleft(reversed(left))
+        return found
+
+    def stir(self) -> None:
+        """Has ``take`` look at the batches in store again."""
+        self._changed.set()
 
     # -- queues
 

@@ -1,0 +1,252 @@
+"""Works off a consumer's messages with a program's handler: several at a time, each finished or given back.
+
+What a handler raises gives its message back to the broker; where the broker cannot take it, the handler has it again
+after a while. The group passes what stands before the lowest unfinished message. What is not finished when the work
+ends comes again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from penstock.client.attempts import retry_of
+from penstock.client.positions import Batch, Position
+from penstock.client.pulling import Intake
+from penstock.client.retry import BackOff
+from penstock.client.unfinished import Flow, Unfinished
+from penstock.errors import Fenced, PenstockError
+from penstock.protocol.received import ReceivedMessage
+from penstock.world import Clock, Rng
+
+_log = logging.getLogger(__name__)
+
+COMMIT_S: Final = 0.5
+"""So often what is finished is committed."""
+LAST_COMMIT_S: Final = 2.0
+"""So long the last commit may take when the work is cancelled."""
+STOP_S: Final = 30.0
+"""So long a handler that is stopped has for what it is at work on."""
+FLOW: Final = Flow()
+TURN_S: Final = 0.01
+"""After so long without a pause a handler lets other tasks have a turn."""
+AGAIN: Final = BackOff(first_s=1.0, cap_s=30.0)
+"""The waits before a handler has a message again that the broker could not take back."""
+
+Work = Callable[[Sequence[ReceivedMessage]], Awaitable[Any]]
+"""Works messages off; those that it returns are not done."""
+GiveBack = Callable[[ReceivedMessage, float | None, str], Awaitable[object]]
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """Messages that a handler gets together."""
+
+    position: Position
+    unfinished: Unfinished
+    messages: Sequence[ReceivedMessage]
+    repetition: int = 0
+
+    @property
+    def void(self) -> bool:
+        """Whether the queue went elsewhere, or was sought, since these were handed over."""
+        return not self.position.live or self.position.unfinished is not self.unfinished
+
+
+class Handling:
+    """The work of one handler, as long as ``run`` runs."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        give_back: GiveBack,
+        commit: Callable[[], Awaitable[None]],
+        flow: Flow,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        """``give_back``: has a message come again, durably. ``commit``: stores how far the group has come."""
+        self._intake = intake
+        self._give_back_one = give_back
+        self._commit = commit
+        self._flow = flow
+        self._clock = clock
+        self._rng = rng
+        self._jobs: deque[_Job] = deque()
+        self._positions: set[Position] = set()
+        self._messages = 0
+        self._bytes = 0
+        self._is_full = False
+        self._news = anyio.Event()  # a job, or the end
+        self._stopped = anyio.Event()
+        self._feeding = anyio.CancelScope()
+        self._failure: PenstockError | None = None
+
+    def stop(self) -> None:
+        """Takes no more messages; ``run`` returns when the handler has finished those that it is at work on."""
+        self._stopped.set()
+        self._feeding.cancel()
+        self._news.set()
+
+    async def run(self, work: Work, concurrency: int, size: int, stop_s: float) -> None:
+        """Hands messages to ``work``, ``size`` at a time at most, until ``stop``; then it has ``stop_s`` seconds.
+        Raises what ended the reading. What was finished last is to be committed yet, unless the work was cancelled."""
+        try:
+            async with anyio.create_task_group() as all_tasks:
+                all_tasks.start_soon(self._keep_committing)
+                with anyio.CancelScope() as patience:
+                    async with anyio.create_task_group() as tasks:
+                        for _ in range(concurrency):
+                            tasks.start_soon(self._work_off, work, tasks)
+                        with self._feeding:
+                            await self._feed(size)
+                        patience.deadline = anyio.current_time() + stop_s
+                all_tasks.cancel_scope.cancel()
+        except BaseException:
+            with anyio.move_on_after(LAST_COMMIT_S, shield=True), contextlib.suppress(PenstockError):
+                await self._commit()
+            raise
+        finally:
+            self._drop_rest()
+        if self._failure is not None:
+            raise self._failure
+
+    # -- from the queues to the handler
+
+    async def _feed(self, size: int) -> None:
+        while not self._stopped.is_set():
+            batch = None
+            try:
+                batch = await self._intake.take(self._fits)
+            except PenstockError as error:
+                self._failure = error
+            if batch is None:
+                self.stop()
+                return
+            self._positions.add(batch.position)
+            unfinished, messages = batch.hand_over(), batch.messages
+            self._messages += len(messages)
+            self._bytes += _bytes_of(messages)
+            for at in range(0, len(messages), size):
+                self._jobs.append(_Job(batch.position, unfinished, messages[at : at + size]))
+            self._news.set()
+
+    def _fits(self, batch: Batch) -> bool:
+        """Whether a batch may be taken now; if not, it is asked again when something is finished."""
+        if not self._messages:
+            return True
+        flow, unfinished = self._flow, batch.position.unfinished
+        fits = (
+            self._messages + len(batch.messages) <= flow.messages
+            and self._bytes + _bytes_of(batch.messages) <= flow.bytes
+            and (not unfinished or batch.after - unfinished.floor <= flow.span)
+        )
+        self._is_full = self._is_full or not fits
+        return fits
+
+    def _leave(self, job: _Job, messages: Sequence[ReceivedMessage], *, is_done: bool = True) -> None:
+        """Messages are done or given back; or else their queue went elsewhere."""
+        if is_done:
+            for message in messages:
+                job.unfinished.finish(message.offset)
+        self._messages -= len(messages)
+        self._bytes -= _bytes_of(messages)
+        if self._is_full:
+            self._is_full = False
+            self._intake.stir()
+
+    # -- the handler
+
+    async def _work_off(self, work: Work, tasks: TaskGroup) -> None:
+        turn_ends = self._clock.monotonic() + TURN_S
+        while not self._stopped.is_set():  # what was not begun is left to others
+            if not self._jobs:
+                if self._news.is_set():
+                    self._news = anyio.Event()
+                await self._news.wait()
+                continue
+            job = self._jobs.popleft()
+            if job.void:
+                self._leave(job, job.messages, is_done=False)
+                continue
+            await self._perform(work, job, tasks)
+            if self._clock.monotonic() > turn_ends:
+                await anyio.lowlevel.checkpoint()
+                turn_ends = self._clock.monotonic() + TURN_S
+
+    async def _perform(self, work: Work, job: _Job, tasks: TaskGroup) -> None:
+        try:
+            returned = await work(job.messages)
+        except Exception as error:
+            after_s, reason = retry_of(error)
+            back = job.messages
+            _log.debug("the handler of %s failed", job.position.queue, exc_info=True)
+        else:
+            if not returned:
+                self._leave(job, job.messages)
+                return
+            after_s, reason, back = None, "the handler did not finish it", chosen_of(job.messages, returned)
+        given_back = frozenset(back)
+        self._leave(job, [one for one in job.messages if one not in given_back])
+        rest = [one for one in job.messages if one in given_back]
+        tasks.start_soon(self._give_back, _Job(job.position, job.unfinished, rest, job.repetition), after_s, reason)
+
+    async def _give_back(self, job: _Job, after_s: float | None, reason: str) -> None:
+        """Gives messages back; those that the broker cannot take the handler has again."""
+        left: list[ReceivedMessage] = []
+
+        async def give_back(message: ReceivedMessage) -> None:
+            try:
+                await self._give_back_one(message, after_s, reason)
+            except Fenced:
+                self._leave(job, [message], is_done=False)  # its new holder has it
+            except PenstockError as error:
+                left.append(message)
+                _log.warning("%s: offset %d is tried again here: %s", message.queue, message.offset, error.message)
+            else:
+                self._leave(job, [message])
+
+        async with anyio.create_task_group() as tasks:
+            for message in job.messages:
+                tasks.start_soon(give_back, message)
+        if left:
+            wait_s = AGAIN.wait_s(job.repetition + 1, self._rng)
+            with anyio.move_on_after(wait_s):
+                await self._stopped.wait()
+            self._jobs.append(_Job(job.position, job.unfinished, left, job.repetition + 1))
+            self._news.set()
+
+    # -- commits
+
+    async def _keep_committing(self) -> None:
+        while True:
+            await anyio.sleep(COMMIT_S)
+            with contextlib.suppress(PenstockError):  # the next one stores it
+                await self._commit()
+
+    def _drop_rest(self) -> None:
+        """What was not finished is read again, here or elsewhere."""
+        for position in self._positions:
+            if position.live and position.unfinished:
+                position.begin(position.unfinished.floor)
+            position.unfinished = None
+
+
+def chosen_of(messages: Sequence[ReceivedMessage], returned: object) -> Sequence[ReceivedMessage]:
+    """The messages that a handler returned as not done; all of them where it returned something else."""
+    try:
+        chosen = frozenset(returned)  # type: ignore[call-overload]
+    except TypeError:
+        return messages
+    return [one for one in messages if one in chosen] if chosen <= frozenset(messages) else messages
+
+
+def _bytes_of(messages: Sequence[ReceivedMessage]) -> int:
+    return sum([len(one.body) for one in messages])

@@ -1,0 +1,68 @@
+"""Which messages of a queue a program is at work on, and how far the group may pass. Pure.
+
+Handlers finish messages in any order. The *floor* is the offset of the lowest that is not finished: a commit stores it,
+so that nothing is skipped whatever becomes of the program.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.client.arguments import check_count
+
+
+class Unfinished:
+    """The unfinished messages of one queue.
+
+    Attributes:
+        end: behind the last message that was taken.
+
+    Invariant: every offset from ``floor`` on and before ``end`` that is waited for is finished once, later.
+    """
+
+    def __init__(self, begun: int) -> None:
+        self.end = begun
+        self._taken: deque[int] = deque()
+        self._finished: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._taken) - len(self._finished)
+
+    @property
+    def floor(self) -> int:
+        """All messages before this offset are finished."""
+        return self._taken[0] if self._taken else self.end
+
+    @property
+    def span(self) -> int:
+        """How far apart the lowest unfinished message and the last one are that was taken."""
+        return self.end - self.floor
+
+    def take(self, offsets: Iterable[int], after: int) -> None:
+        """The program has these messages, the next in their order; what else is before ``after`` nobody waits for."""
+        self._taken.extend(offsets)
+        self.end = after
+
+    def finish(self, offset: int) -> None:
+        """One message is done, or given back."""
+        taken, finished = self._taken, self._finished
+        finished.add(offset)
+        while taken and taken[0] in finished:
+            finished.remove(taken.popleft())
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What a handler may have unfinished: so many messages, so many bytes of bodies, and in each queue so many offsets
+    from the lowest on. One batch is taken in any case."""
+
+    messages: int = 1000
+    bytes: int = 64 * 1024 * 1024
+    span: int = 2000
+
+    def __post_init__(self) -> None:
+        check_count("messages_max", self.messages)
+        check_count("bytes_max", self.bytes)
+        check_count("span_max", self.span)
