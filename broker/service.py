@@ -34,6 +34,7 @@ from broker.shares.requests import ShareRequests
 from broker.state import BrokerState
 from broker.store.message_store import MessageStore
 from broker.timers.requests import TimerRequests
+from broker.topics.changes import TopicChanges
 from broker.topics.empty import EmptyTopics
 from broker.topics.requests import TopicRequests
 from broker.transactions.requests import TransactionRequests
@@ -102,9 +103,11 @@ class BrokerService:
         letters = DeadLetters(self.topics)
         timers = TimerRequests(state.timers, store, self._acceptance, letters, settings)
         halves = TransactionRequests(state.halves, store, self._acceptance, settings, now, self._wakers)
+        changes = TopicChanges(state, store, self.topics, members, self._readers, settings)
         self._owner = LogOwner(store, state, (timers.carry, halves.carry))
         themes = (
             self.topics,
+            changes,
             self._messages,
             self._groups,
             filters,

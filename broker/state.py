@@ -21,6 +21,7 @@ from broker.topics.fold import Topics
 from broker.transactions.fold import Halves
 from penstock.protocol.message import mqtt_name
 from penstock.protocol.requests.routes import TopicRoute
+from penstock.protocol.requests.sessions import GATEWAYS_TOPICS
 from penstock.protocol.requests.topics import TopicInfo
 from topicmap.queues import is_own_topic
 
@@ -88,20 +89,30 @@ class BrokerState(FoldRegistry):
         """The queues of all topics."""
         return ((topic.topic, number) for topic in self.topics for number in range(topic.queues))
 
+    def floors(self) -> Iterator[tuple[str, int]]:
+        """The queues of topics that begin at a certain offset."""
+        return self.topics.floors()
+
     def routes(self) -> tuple[int, tuple[TopicRoute, ...]]:
         """Version and topics, as name servers are told."""
-        return self.topics.version, _routes_of(self.topics)
+        return self.topics.version, self._routes_of(self.topics)
 
     def changed_routes(self, since: int) -> tuple[int, tuple[TopicRoute, ...]] | None:
         """The version, and the topics that have changed since an earlier one; those that are gone have 0 queues.
         ``None`` where it is not known which."""
         changed = self.topics.since(since)
-        return None if changed is None else (self.topics.version, _routes_of(changed))
+        return None if changed is None else (self.topics.version, self._routes_of(changed))
 
     def homes(self) -> set[str]:
         """Names of other brokers where sessions are at home that hold something here."""
         return homes_of(self.filters.owners)
 
-
-def _routes_of(topics: Iterable[TopicInfo]) -> tuple[TopicRoute, ...]:
-    return tuple([TopicRoute(topic.topic, topic.queues) for topic in sorted(topics)])
+    def _routes_of(self, topics: Iterable[TopicInfo]) -> tuple[TopicRoute, ...]:
+        """``writable``: whether producers should come; what gateways need for themselves is written all the same."""
+        may_write = self.topics.may_write
+        return tuple(
+            [
+                TopicRoute(one.topic, one.queues, "w" in one.access and (may_write or one.topic in GATEWAYS_TOPICS))
+                for one in sorted(topics)
+            ]
+        )

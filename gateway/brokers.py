@@ -197,6 +197,8 @@ class Brokers(Stage):
         writable = [route for route in result.brokers if route.writable]
         if writable:
             on_found(self._learn(writable))
+        elif result.brokers:  # it is not to be made once more at another
+            on_found(NoRoute(f"no broker takes messages for topic {topic} just now"))
         else:
             self._ask(QueryRoute(""), lambda all_live: self._make(topic, all_live, on_found, ask_to_make))
 

@@ -88,6 +88,9 @@ class NoFolds:
     def topic_queues(self) -> Iterator[tuple[str, int]]:
         return iter(())
 
+    def floors(self) -> Iterator[tuple[str, int]]:
+        return iter(())
+
 
 def in_turns(*works: Callable[[], Any]) -> list[float]:
     """Processor seconds of the best round of each."""

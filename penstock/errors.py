@@ -172,6 +172,13 @@ class BrokerAway(PenstockError):
     retryable = True
 
 
+class NotAllowed(PenstockError):
+    """An operator has taken the permission to read or write this topic, or this broker, away for a while."""
+
+    code = 29
+    retryable = True
+
+
 class GroupNotFound(PenstockError):
     """No consumer group of this name has members or offsets."""
 

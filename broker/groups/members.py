@@ -135,6 +135,14 @@ class Groups:
             topic for group in self._groups.values() for one in group.members.values() for topic in one.claim.topics
         }
 
+    def reading(self, topic: str) -> list[str]:
+        """Groups with members that read a topic."""
+        return [
+            name
+            for name, group in self._groups.items()
+            if any([topic in one.claim.topics for one in group.members.values()])
+        ]
+
     def join(
         self,
         name: str,
@@ -244,9 +252,8 @@ class Groups:
 
     def queues_changed(self, topic: str) -> None:
         """A topic was created or has another number of queues."""
-        for name, group in list(self._groups.items()):
-            if any(topic in member.claim.topics for member in group.members.values()):
-                self._rebalance(name, group)
+        for name in self.reading(topic):
+            self._rebalance(name, self._groups[name])
 
     def expire(self, now: float) -> None:
         """Drops the members that have been silent for too long, and waits no longer for those of an earlier life."""

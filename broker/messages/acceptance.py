@@ -26,6 +26,7 @@ from penstock.errors import (
     InvalidMessage,
     InvalidRequest,
     InvalidTopic,
+    NotAllowed,
     PenstockError,
     TooLarge,
     from_wire,
@@ -72,9 +73,9 @@ Exchange = tuple[str, int, int, int]
 
 class Tail(Destination):
     """What the bytes behind a record's body mean. ``key_queue``: the queue of the key, -1 without one. ``name``: as
-    devices see it. ``queues``: how many the topic has."""
+    devices see it. ``queues``: how many of the topic are written to. ``is_open``: whether clients may write to it."""
 
-    __slots__ = ("exchange", "key_queue", "name", "queues")
+    __slots__ = ("exchange", "is_open", "key_queue", "name", "queues")
 
     def __init__(
         self,
@@ -86,12 +87,14 @@ class Tail(Destination):
         level: Level,
         exchange: Exchange | None,
         id_at: int,
+        is_open: bool,
     ) -> None:
         super().__init__(topic, properties, level, id_at)
         self.name = name
         self.queues = queues
         self.key_queue = key_queue
         self.exchange = exchange
+        self.is_open = is_open
 
 
 Accepted = tuple[list[Run], list[Destination], list[Refused], int, int, Level]
@@ -116,17 +119,18 @@ class Acceptance:
         self._tails.clear()
         self._counting.clear()
 
-    def take_record(self, record: bytes, now_ms: int) -> Incoming:
-        """A whole record that is good, and where it goes. Raises what it is refused with."""
+    def take_record(self, record: bytes, now_ms: int, *, is_promised: bool = False) -> Incoming:
+        """A whole record that is good, and where it goes. Raises what it is refused with. ``is_promised``: it was
+        accepted before, so that permissions do not count."""
         runs, _, bad = runs_of(record, 1)
-        taken, destinations, refused, *_ = self.take(runs, now_ms)
+        taken, destinations, refused, *_ = self.take(runs, now_ms, is_promised)
         for one in (*bad, *refused):
             raise from_wire(one.code, one.message)
         if not taken:
             raise InvalidMessage("this message is stored already")
         return Incoming(taken[0], destinations[0])
 
-    def take(self, runs: list[Run], now_ms: int) -> Accepted:
+    def take(self, runs: list[Run], now_ms: int, is_promised: bool = False) -> Accepted:
         """The messages of a batch of runs, each accepted or refused on its own."""
         taken: list[Run] = []
         destinations: list[Destination] = []
@@ -145,6 +149,8 @@ class Acceptance:
                     tail = self._tail_that_counts(raw, count, now_ms)
                 else:
                     tail = self._tails.get(raw) or self._learn(raw, now_ms)
+                if not (tail.is_open or is_promised):
+                    raise NotAllowed(f"nothing is written to topic {tail.topic} at this broker just now")
                 is_free = run.queue_id == ANY_QUEUE
                 if not is_free and run.queue_id >= tail.queues:
                     raise InvalidRequest(f"topic {tail.topic} has {tail.queues} queues, no queue {run.queue_id}")
@@ -217,10 +223,12 @@ class Acceptance:
             raise InvalidTopic(f"only the broker stores messages in {topic!r}")
         config = self._topics.for_append(topic, now_ms)
         key = given.get(KEYS) or (read_key(given[KEYS_BASE64]) if KEYS_BASE64 in given else "")
-        queue_id = queue_for_key(key, config.queues) if key else _ROUND_ROBIN
+        queues, topics = config.writing, self._state.topics
+        queue_id = queue_for_key(key, queues) if key else _ROUND_ROBIN
+        is_open = topic in GATEWAYS_TOPICS or (topics.may_write and "w" in config.access)
         exchange = exchange_of(given.get(MQTT_ID, ""))
         whose = None if exchange is None else (given.get(CLIENT_ID, ""), *exchange)
-        tail = Tail(topic, properties, name, config.queues, queue_id, Level.of(config.level), whose, id_at)
+        tail = Tail(topic, properties, name, queues, queue_id, Level.of(config.level), whose, id_at, is_open)
         is_unique = (id_at < 0 and _UNIQUE in properties) or _EXCHANGE in properties  # it never comes again
         if len(raw) <= REMEMBERED_BYTES_MAX and not is_unique:
             remembered = self._tails if id_at < 0 else self._counting

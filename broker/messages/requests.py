@@ -251,7 +251,8 @@ class MessageRequests:
         return Parked((request.queue,), now + min(request.wait_s, WAIT_S_MAX), _Again(self, request, tags, selector))
 
     def read(self, request: Pull, tags: frozenset[int], selector: Selector | None) -> Pulled:
-        """What a pull brings now. Raises ``QueueNotFound`` or ``OffsetOutOfRange``."""
+        """What a pull brings now. Raises ``QueueNotFound``, ``OffsetOutOfRange`` or ``NotAllowed``."""
+        self._topics.check_readable(request.queue)
         count_max, bytes_max = min(request.count_max, COUNT_MAX), min(request.bytes_max, self._pull_bytes_max)
         if selector is None:
             pulled = self._store.read(request.queue, request.offset, count_max, bytes_max, tags)
@@ -285,6 +286,7 @@ class MessageRequests:
 
     def read_given(self, queue: str, offset: int, count_max: int, bytes_max: int) -> Pulled | GivenPulled | None:
         """What such a pull brings now; ``None`` for nothing. Raises as ``read``."""
+        self._topics.check_readable(queue)
         found = self._store.read_given(queue, offset, count_max, bytes_max)
         if isinstance(found, GivenPulled):
             size = 0

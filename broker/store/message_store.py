@@ -340,7 +340,7 @@ class MessageStore:
     def bounds(self, queue: str) -> Bounds:
         """First offset and readable end of a queue. Raises ``QueueNotFound``."""
         found = self._index.get(queue)
-        return Bounds(queue, found.min, found.readable, found.first)
+        return Bounds(queue, found.min, found.readable, max(found.first, min(found.floor, found.min)))
 
     def next_offset(self, queue: str) -> int:
         """Offset that the next message of a queue gets. Raises ``QueueNotFound``."""

@@ -61,13 +61,15 @@ class Passed(NamedTuple):
 
 class Queue:
     """The index of one queue. ``ahead``: messages of the append that is being laid out; ``waits``: not all of its
-    entries are readable yet."""
+    entries are readable yet. ``floor``: nothing before it is given out any more, though it may be there still; it is
+    part of no state of the store, for the folds say it (``records.MadeQueue``)."""
 
-    __slots__ = ("ahead", "first", "key", "pieces", "readable", "tail", "tail_base", "waits")
+    __slots__ = ("ahead", "first", "floor", "key", "pieces", "readable", "tail", "tail_base", "waits")
 
     def __init__(self, key: str, first: int) -> None:
         self.key = key
         self.first = first
+        self.floor = 0
         self.pieces = b""  # packed: a queue's oldest first
         self.tail = _EMPTY
         self.tail_base = first
@@ -81,9 +83,15 @@ class Queue:
         return self.tail_base + len(self.tail) // ENTRY_BYTES
 
     @property
-    def min(self) -> int:
-        """The first offset that is still there."""
+    def begin(self) -> int:
+        """The first offset that has an entry."""
         return int.from_bytes(self.pieces[:8], "big") if self.pieces else self.tail_base
+
+    @property
+    def min(self) -> int:
+        """The first offset that is still given out. A floor counts as far as the queue is readable."""
+        begin, floor = self.begin, self.floor
+        return begin if floor <= begin else max(begin, min(floor, self.readable))
 
     def _piece(self, number: int) -> Piece:
         return Piece._make(_PIECE.unpack_from(self.pieces, number * _PIECE.size))
@@ -107,7 +115,7 @@ class Queue:
 
     def behind_gap(self, offset: int) -> int:
         """The offset itself, or where the queue goes on if it is in a gap between two pieces."""
-        if offset >= self.tail_base or offset < self.min:
+        if offset >= self.tail_base or offset < self.begin:
             return offset
         number = self._holder(offset)
         piece = self._piece(number)
@@ -148,7 +156,7 @@ class Queue:
         """Takes in the piece before the oldest known entry; False if it is not of this queue but of an earlier one of
         the same name."""
         piece = self._own(piece)
-        if piece.base < self.first or piece.base + piece.entries > self.min:
+        if piece.base < self.first or piece.base + piece.entries > self.begin:
             return False
         self.pieces = _PIECE.pack(*piece) + self.pieces
         return True

@@ -204,7 +204,7 @@ class Reading:
 
     def last_position(self, queue: Queue) -> int:
         """Log position of a queue's last entry, -1 if there is none, or none that can be read."""
-        if queue.next == queue.min:
+        if queue.next == queue.begin:
             return -1
         try:
             last, _, _ = ENTRY20.unpack(self._entries(queue, queue.next - 1, 1))
@@ -271,7 +271,7 @@ class Reading:
     def _is_there(self, topic: str, frame: bytes) -> bool:
         """Whether a message is of the topic as it is now, and not of one of its name that was deleted."""
         queue = self._index.find(f"{topic}:{queue_id_of(frame)}")
-        return queue is not None and queue_offset_of(frame) >= queue.first
+        return queue is not None and queue_offset_of(frame) >= max(queue.first, queue.floor)
 
     def _candidates(self, wanted: int, until_ms: int, before: int) -> Iterator[tuple[int, int]]:
         """Positions before ``before`` whose key may be meant and whose time is before ``until_ms``, newest first, each

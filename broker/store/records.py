@@ -29,7 +29,7 @@ class Stored(NamedTuple):
 
 
 class MadeQueue(NamedTuple):
-    """A queue of a topic that was made. ``first``: its first offset."""
+    """A queue of a topic that was made, or of which nothing before ``first`` is given out any more."""
 
     topic: str
     queue_id: int
@@ -38,7 +38,7 @@ class MadeQueue(NamedTuple):
 
 class Change(NamedTuple):
     """What changes with a record: light queues that begin, queues that end, queues of topics that are ``made`` unless
-    they are there, and ``events`` that other folds follow."""
+    they are there, with their first offsets, and ``events`` that other folds follow."""
 
     opened: Sequence[str] = ()
     ended: Sequence[str] = ()
@@ -83,6 +83,10 @@ class Folds(Protocol):
 
     def topic_queues(self) -> Iterable[tuple[str, int]]:
         """The queues of all topics: also of those of which no message is known."""
+        ...
+
+    def floors(self) -> Iterable[tuple[str, int]]:
+        """Queues before a certain offset of which nothing is given out, and that offset."""
         ...
 
     def freeze(self) -> Iterator[bytes]:

@@ -215,6 +215,10 @@ def _restore(
     folds.restore(start.state.folds)
     for key, offset, first in start.state.queues:
         index.ensure(key, offset).first = first
+    for key, floor in folds.floors():
+        known = index.find(key)
+        if known is not None:
+            known.floor = floor
     for chunk in start.chunks:
         keys.know_chunk(chunk)
     for chunk in reversed(start.chunks):

@@ -281,6 +281,8 @@ class Writing:
             queue = None
         if queue is None:
             self._topic_queues[topic, queue_id] = self._index.ensure(key, max(first, self._index.passed.lost))
+        else:
+            queue.floor = max(queue.floor, first)
 
     # ------------------------------------------------------------ recovery
 

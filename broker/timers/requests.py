@@ -169,7 +169,7 @@ class TimerRequests:
         if retry is not None:
             return marked(retry, FLAG_WOKEN, TIMER, timer_of(sleeper))
         try:
-            taken = self._acceptance.take_record(record, now_ms)
+            taken = self._acceptance.take_record(record, now_ms, is_promised=True)
         except (StorageFull, StorageFailed):
             raise  # it sleeps on
         except PenstockError as error:

@@ -1,8 +1,10 @@
-"""Fold of topics: which exist, with how many queues and at which level, and where the queues of deleted ones ended.
+"""Fold of topics: which exist, how they are configured, where the queues of deleted ones ended, and whether the broker
+may be read and written at all.
 
 A topic that is made again begins its offsets where those of its earlier life ended, so that an offset never means
 another message (invariant I8). The ends of the last ``GONE_MAX`` deleted topics are kept by name; of those before them
-only the highest (the *floor*), at which every topic begins that is not known by name.
+only the highest (the *floor*), at which every topic begins that is not known by name. A topic that is there may begin
+later than it did: it was purged, its retention took something, or it had fewer queues meanwhile.
 """
 
 from __future__ import annotations
@@ -12,14 +14,19 @@ from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from broker.kernel.fold import fact_of, packed
-from broker.store.records import Change, MadeQueue, Stored
+from broker.store.records import NO_CHANGE, Change, MadeQueue, Stored
 from penstock.protocol.requests.topics import TopicInfo
 from topicmap.queues import topic_queue
 
 TOPIC: Final = "%sys%topics"
+ACCESS: Final = "%sys%access"
 GONE_MAX: Final = 10_000
 CHANGED_MAX: Final = 20_000
 """So many changes since the restore are told one by one."""
+
+
+_DEFAULTS: Final = TopicInfo("", 0, "")
+_OPTIONS: Final = TopicInfo._fields[3:]
 
 
 class TopicGone(NamedTuple):
@@ -31,19 +38,27 @@ class TopicGone(NamedTuple):
 
 
 class Topics:
-    """All topics of a broker. ``version`` grows by one with each change, so that name servers can tell old from new."""
+    """All topics of a broker.
+
+    Attributes:
+        version: grows by one with each change, so that name servers can tell old from new.
+        may_read, may_write: whether clients may read and write topics of this broker at all.
+        unreadable: the topics that clients may not read.
+    """
 
     KEY: Final = "topics"
-    TOPICS: Final = (TOPIC,)
+    TOPICS: Final = (TOPIC, ACCESS)
     FLAGS: Final = 0
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicInfo] = {}
         self._by_message: dict[str, None] = {}  # those that their first message made
-        self._begins: dict[str, tuple[int, ...]] = {}  # where the queues of a topic begin that was made again
+        self._begins: dict[str, tuple[int, ...]] = {}  # of topics whose queues do not all begin at 0
         self._gone: dict[str, tuple[int, ...]] = {}  # where those of deleted topics ended, the latest last
         self._floor = 0
         self.version = 0
+        self.may_read = self.may_write = True
+        self.unreadable: set[str] = set()  # only ever looked up
         self._changed: dict[str, int] = {}  # since the restore: at which version, the latest last
         self._told_from = 0  # all that has changed since this version is there
 
@@ -85,13 +100,32 @@ class Topics:
             names.append(name)
         return [self._topics.get(name) or TopicInfo(name, 0, "") for name in names]
 
-    def making(self, topic: TopicInfo, *, by_message: bool = False) -> list[Any]:
-        """Body of the record that makes a topic, or changes it: ``by_message`` is then as before or false."""
-        ended = self._gone.get(topic.topic, ())
-        begins = [ended[at] if at < len(ended) else self._floor for at in range(max(topic.queues, len(ended)))]
-        if topic.topic in self._topics or not any(begins):
-            begins = []
-        return [*topic, by_message, begins] if by_message or begins else list(topic)
+    def begins(self, topic: str) -> tuple[int, ...]:
+        """Where the queues of a topic that is there begin; fewer than it has, or none, for queues that begin at 0."""
+        return self._begins.get(topic, ())
+
+    def floors(self) -> Iterator[tuple[str, int]]:
+        """The queues that do not begin at 0, and where they do."""
+        for topic, begins in self._begins.items():
+            for number, begin in enumerate(begins[: self._topics[topic].queues]):
+                yield topic_queue(topic, number), begin
+
+    def making(self, topic: TopicInfo, *, by_message: bool = False, begins: Sequence[int] = ()) -> list[Any]:
+        """Body of the record that makes a topic, or changes it: ``by_message`` is then as before or false. ``begins``:
+        where the queues of one that is there begin from now on; none: where they did."""
+        if topic.topic not in self._topics:
+            ended = self._gone.get(topic.topic, ())
+            begins = [ended[at] if at < len(ended) else self._floor for at in range(max(topic.queues, len(ended)))]
+        begins, options = list(begins) if any(begins) else [], _options(topic)
+        body: list[Any] = [topic.topic, topic.queues, topic.level]
+        if by_message or begins or options:
+            body += [by_message, begins]
+        return [*body, options] if options else body
+
+    @staticmethod
+    def allowing(*, read: bool, write: bool) -> list[Any]:
+        """Body of the record that says whether clients may read and write topics of this broker."""
+        return [read, write]
 
     @staticmethod
     def deleting(topic: str, ends: Sequence[int]) -> list[Any]:
@@ -99,28 +133,41 @@ class Topics:
         return [topic, 0, "", list(ends)]
 
     def apply(self, record: Stored) -> Change:
-        name, queues, level, *more = fact_of(record)
         self.version += 1
+        if record.topic == ACCESS:
+            self.may_read, self.may_write = fact_of(record)[:2]
+            self._changed, self._told_from = {}, self.version  # all have changed
+            return NO_CHANGE
+        name, queues, level, *more = fact_of(record)
         self._note_changed(name)
         if not queues:
             return self._delete(name, more[0] if more else (), record.position + record.size)
-        known = name in self._topics
-        self._topics[name] = TopicInfo(name, queues, level)
+        known = self._topics.get(name)
+        self._configure(_configured(name, queues, level, more))
         if more and more[0] is True:
             self._by_message[name] = None
         else:
             self._by_message.pop(name, None)
         if len(more) > 1 and more[1]:
             self._begins[name] = tuple(more[1])
-        elif not known:
+        elif known is None:
             self._begins.pop(name, None)
         self._gone.pop(name, None)
         begins = self._begins.get(name, ())
         made = [MadeQueue(name, at, begins[at] if at < len(begins) else 0) for at in range(queues)]
-        return Change(made=made)
+        fewer = [topic_queue(name, at) for at in range(queues, known.queues)] if known else []
+        return Change(ended=fewer, made=made)
+
+    def _configure(self, topic: TopicInfo) -> None:
+        self._topics[topic.topic] = topic
+        if "r" in topic.access:
+            self.unreadable.discard(topic.topic)
+        else:
+            self.unreadable.add(topic.topic)
 
     def _delete(self, name: str, ends: Sequence[int], position: int) -> Change:
         known = self._topics.pop(name, None)
+        self.unreadable.discard(name)
         self._by_message.pop(name, None)
         began = self._begins.pop(name, ())
         before = self._gone.pop(name, ())
@@ -141,13 +188,19 @@ class Topics:
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
         rows = [self._row(topic) for topic in sorted(self._topics.values())]
-        return [self.version, rows, [[name, list(ends)] for name, ends in self._gone.items()], self._floor]
+        gone = [[name, list(ends)] for name, ends in self._gone.items()]
+        return [self.version, rows, gone, self._floor, self.may_read, self.may_write]
 
     def _row(self, topic: TopicInfo) -> list[Any]:
-        begins = self._begins.get(topic.topic, ())
-        if topic.topic in self._by_message or begins:
-            return [*topic, topic.topic in self._by_message, list(begins)]
-        return list(topic)
+        begins, options, by_message = (
+            self._begins.get(topic.topic, ()),
+            _options(topic),
+            topic.topic in self._by_message,
+        )
+        row: list[Any] = [topic.topic, topic.queues, topic.level]
+        if by_message or begins or options:
+            row += [by_message, list(begins)]
+        return [*row, options] if options else row
 
     def freeze(self) -> Iterator[bytes]:
         return packed(self.snapshot())
@@ -155,12 +208,25 @@ class Topics:
     def restore(self, snapshot: list[Any] | None) -> None:
         self.version, rows, *more = snapshot or (0, ())
         self._topics, self._by_message, self._begins = {}, {}, {}
+        self.unreadable.clear()
         for name, queues, level, *later in rows:
-            self._topics[name] = TopicInfo(name, queues, level)
+            self._configure(_configured(name, queues, level, later))
             if later and later[0] is True:
                 self._by_message[name] = None
             if len(later) > 1 and later[1]:
                 self._begins[name] = tuple(later[1])
         self._gone = {name: tuple(ends) for name, ends in more[0]} if more else {}
         self._floor = more[1] if len(more) > 1 else 0
+        self.may_read, self.may_write = more[2:4] if len(more) > 3 else (True, True)
         self._changed, self._told_from = {}, self.version
+
+
+def _options(topic: TopicInfo) -> dict[str, Any]:
+    """What of a topic's configuration is not the default, by name."""
+    return {name: getattr(topic, name) for name in _OPTIONS if getattr(topic, name) != getattr(_DEFAULTS, name)}
+
+
+def _configured(name: str, queues: int, level: str, more: Sequence[Any]) -> TopicInfo:
+    """A topic as its record, or its row, says; what a newer broker says beyond our options is passed over."""
+    said: dict[str, Any] = more[2] if len(more) > 2 and isinstance(more[2], dict) else {}
+    return TopicInfo(name, queues, level, **{option: said[option] for option in _OPTIONS if option in said})

@@ -4,7 +4,8 @@ yet."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
@@ -14,10 +15,13 @@ from broker.settings import LEVELS, BrokerSettings
 from broker.state import BrokerState
 from broker.store.level import Level
 from broker.store.message_store import MessageStore
+from broker.store.queue_index import LIGHT
 from broker.topics import fold as topics
-from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, TopicExists, TopicNotFound
+from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, NotAllowed, TopicExists, TopicNotFound
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS, HOME_TOPIC
 from penstock.protocol.requests.topics import (
+    ACCESSES,
+    UNCHANGED,
     Bounds,
     CreateTopic,
     DeleteTopic,
@@ -30,9 +34,37 @@ from penstock.protocol.requests.topics import (
 from topicmap.names import InvalidName
 from topicmap.queues import check_topic, is_own_topic, is_system, topic_queue
 
+RETENTION_S_MAX: Final = 10 * 366 * 86_400
+_MAINTENANCE: Final = (
+    "an operator has taken the permission away for a while: `penstock topic list`, `penstock broker list`"
+)
+
+
+def check_not_ours(topic: str, what: str) -> None:
+    """Raises ``InvalidTopic`` for a topic of the system's, to which ``what`` does not happen."""
+    if is_system(topic) or topic in GATEWAYS_TOPICS:
+        raise InvalidTopic(f"topic {topic} is the system's own: it is not {what}")
+
+
+def check_configuration(topic: TopicInfo, settings: BrokerSettings) -> None:
+    """Raises ``InvalidRequest`` where a topic may not be so."""
+    if not 1 <= topic.writing <= topic.queues <= settings.queues_max:
+        raise InvalidRequest(f"a topic has 1 to {settings.queues_max} queues, not {topic.writing}")
+    if topic.level not in LEVELS:
+        raise InvalidRequest(f"a topic's level is one of {', '.join(LEVELS)}, not {topic.level!r}")
+    if topic.access not in ACCESSES:
+        raise InvalidRequest(f"a topic's access is one of {', '.join(ACCESSES)}, not {topic.access!r}")
+    if not 0 <= topic.retention_s <= RETENTION_S_MAX:
+        raise InvalidRequest(f"a topic's retention is 0 to {RETENTION_S_MAX} s, not {topic.retention_s}")
+    if 0 < settings.retention_s < topic.retention_s:
+        raise InvalidRequest(
+            f"this broker keeps messages for {settings.retention_s:g} s: a topic's retention is not longer",
+            hint="raise the broker's retention_s, and give other topics a shorter one",
+        )
+
 
 class TopicRequests:
-    """Topics of one broker. ``on_change`` is called with the name of each topic that is created or deleted."""
+    """Topics of one broker. ``on_change`` is called with the name of each topic that is created, changed or deleted."""
 
     def __init__(
         self, state: BrokerState, store: MessageStore, settings: BrokerSettings, on_change: Callable[[str], None]
@@ -54,17 +86,25 @@ class TopicRequests:
             request.topic,
             request.queues or self._settings.default_queues,
             request.level or self._settings.default_level,
+            max(0, request.retention_s),
+            request.access or "rw",
         )
         known = self._topics.get(request.topic)
         if known is not None:
-            same = (not request.queues or request.queues == known.queues) and request.level in ("", known.level)
-            if not same:
-                raise TopicExists(f"topic {request.topic} has {known.queues} queues at level {known.level}")
+            same = (not request.queues or request.queues == known.writing) and request.level in ("", known.level)
+            same = same and request.retention_s in (UNCHANGED, known.retention_s)
+            if not same or request.access not in ("", known.access):
+                kept = f", a retention of {known.retention_s} s" if known.retention_s else ""
+                raise TopicExists(
+                    f"topic {request.topic} has {known.writing} queues at level {known.level}{kept} and access "
+                    f"{known.access}",
+                    hint="`penstock topic change` changes it",
+                )
             if self._topics.is_by_message(request.topic):
                 self._store.append([fact_record(topics.TOPIC, self._topics.making(known))], now_ms)
-            return AfterQuorum(self._detail(known), self._store.written)  # who made it may still be waiting, too
+            return AfterQuorum(self.detail(known), self._store.written)  # who made it may still be waiting, too
         self._create(wanted, now_ms)
-        return AfterQuorum(self._detail(wanted), self._store.written)
+        return AfterQuorum(self.detail(wanted), self._store.written)
 
     @handles(DescribeTopic)
     def describe(self, request: DescribeTopic, now: float, now_ms: int) -> Outcome:
@@ -73,30 +113,41 @@ class TopicRequests:
         ended = self._ended(request.topic) if request.gone else ()
         if known is not None:
             self.note_asked(request.topic)
-            return Now(self._detail(known, ended))
+            return Now(self.detail(known, ended))
         if ended:
             return Now(TopicDetail(request.topic, 0, "", ended, self._state.identity.log_id))
         if not request.create:
             raise TopicNotFound(f"there is no topic {request.topic}", hint="penstock topic create makes one")
         self.auto_create(request.topic, now_ms, is_anonymous=request.is_anonymous)
-        return AfterQuorum(self._detail(self.get(request.topic)), self._store.written)
+        return AfterQuorum(self.detail(self.get(request.topic)), self._store.written)
 
     @handles(DeleteTopic)
     def delete(self, request: DeleteTopic, now: float, now_ms: int) -> Outcome:
         """Deletes a topic with all that is in it."""
-        if is_system(request.topic) or request.topic in GATEWAYS_TOPICS:
-            raise InvalidTopic(f"topic {request.topic} is the system's own: it is not deleted")
-        was = self._detail(self.get(request.topic))
+        check_not_ours(request.topic, "deleted")
+        was = self.detail(self.get(request.topic))
         self.remove(request.topic, now_ms)
         return AfterQuorum(was, self._store.written)
 
     def remove(self, name: str, now_ms: int) -> None:
         """Deletes a topic. Raises ``StorageFull``."""
-        fact = self._topics.deleting(name, self._ends(self.get(name)))
+        fact = self._topics.deleting(name, self.ends(self.get(name)))
         self._store.append([fact_record(topics.TOPIC, fact)], now_ms)
         self._on_change(name)
 
-    def _ends(self, topic: TopicInfo) -> list[int]:
+    def configure(self, topic: TopicInfo, now_ms: int, begins: Sequence[int] = ()) -> None:
+        """Gives a topic that is there this configuration; it was made by hand then. ``begins``: where its queues begin
+        from now on. Raises ``StorageFull``."""
+        fact = self._topics.making(topic, begins=begins)
+        self._store.append([fact_record(topics.TOPIC, fact)], now_ms)
+        self._on_change(topic.topic)
+
+    def all_changed(self) -> None:
+        """What clients may do with all topics has changed."""
+        self._on_change("")
+
+    def ends(self, topic: TopicInfo) -> list[int]:
+        """The next offset of each queue."""
         return [self._store.next_offset(topic_queue(topic.topic, number)) for number in range(topic.queues)]
 
     def note_asked(self, topic: str) -> None:
@@ -179,10 +230,7 @@ class TopicRequests:
             raise InvalidTopic(str(error)) from None
         if is_own_topic(topic.topic):
             raise InvalidTopic(f"the broker makes {topic.topic!r} by itself when there is a message for it")
-        if not 1 <= topic.queues <= self._settings.queues_max:
-            raise InvalidRequest(f"a topic has 1 to {self._settings.queues_max} queues, not {topic.queues}")
-        if topic.level not in LEVELS:
-            raise InvalidRequest(f"a topic's level is one of {', '.join(LEVELS)}, not {topic.level!r}")
+        check_configuration(topic, self._settings)
         self._check_room(is_anonymous)
         self._make(topic, now_ms, by_message=by_message)
 
@@ -205,9 +253,24 @@ class TopicRequests:
         for number in range(topic.queues):
             self._store.ensure_queue(topic.topic, number)
 
-    def _detail(self, topic: TopicInfo, ended: tuple[Bounds, ...] = ()) -> TopicDetail:
+    def check_readable(self, queue: str) -> None:
+        """Raises ``NotAllowed`` where clients may not read a queue just now. Those of filters are read by access rules
+        of their own."""
+        if (self._topics.may_read and not self._topics.unreadable) or queue.startswith(LIGHT):
+            return
+        topic = queue.rpartition(":")[0]
+        if topic in GATEWAYS_TOPICS:
+            return
+        if not self._topics.may_read:
+            raise NotAllowed(f"broker {self._settings.name} is not read just now", hint=_MAINTENANCE)
+        if topic in self._topics.unreadable:
+            raise NotAllowed(f"topic {topic} is not read just now", hint=_MAINTENANCE)
+
+    def detail(self, topic: TopicInfo, ended: tuple[Bounds, ...] = ()) -> TopicDetail:
+        """Configuration and bounds of a topic."""
         bounds = tuple(self._store.bounds(topic_queue(topic.topic, number)) for number in range(topic.queues))
-        return TopicDetail(topic.topic, topic.queues, topic.level, bounds + ended, self._state.identity.log_id)
+        log_id, more = self._state.identity.log_id, topic[3:]
+        return TopicDetail(topic.topic, topic.queues, topic.level, bounds + ended, log_id, *more)
 
     def _ended(self, topic: str) -> tuple[Bounds, ...]:
         """Queues that were deleted: each is empty, and where it ended."""

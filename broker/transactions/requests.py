@@ -171,7 +171,7 @@ class TransactionRequests:
         """The message of a half, ready to append. Raises what it is refused with; it is parked then."""
         record = self._record_of(half)
         try:
-            taken = self._acceptance.take_record(record, now_ms)
+            taken = self._acceptance.take_record(record, now_ms, is_promised=True)
         except (StorageFull, StorageFailed):
             raise
         except PenstockError as error:

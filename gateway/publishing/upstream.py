@@ -29,7 +29,16 @@ from gateway.publishing.lanes import NONE, Batch, Lane, NameRoute, Publisher, Un
 from gateway.publishing.placing import Placing
 from gateway.sessions.session_state import Will
 from gateway.shards.rounds import Rounds, Stage
-from penstock.errors import Busy, Fenced, InvalidMessage, PenstockError, StorageFull, TopicNotFound, Unavailable
+from penstock.errors import (
+    Busy,
+    Fenced,
+    InvalidMessage,
+    NotAllowed,
+    PenstockError,
+    StorageFull,
+    TopicNotFound,
+    Unavailable,
+)
 from penstock.protocol.message import FLAG_QOS, FLAG_RETAIN, NEVER, PROPERTIES_BYTES_MAX, record_tail, topic_of_tail
 from penstock.protocol.requests.given import GivenRuns
 from penstock.protocol.requests.messages import Appended
@@ -40,6 +49,7 @@ from topicmap.names import SHORT_BYTES_MAX
 from topicmap.queues import TopicMap
 
 _NO_ROOM: Final = frozenset({Busy.code, StorageFull.code})
+_ELSEWHERE: Final = frozenset({TopicNotFound.code, NotAllowed.code})
 _ROUTES_MAX: Final = 256
 _OVER_MAX: Final = 1000
 _WILL: Final = b"\x00"
@@ -253,7 +263,7 @@ class Upstream(Stage):
         lane, marks = batch.lane, batch.marks
         again = len(marks) if again_from is None else again_from
         self.stored += len(marks) - len(codes)
-        if TopicNotFound.code in codes.values():
+        if not _ELSEWHERE.isdisjoint(codes.values()):
             self._forget_topics(batch, codes)
         overtaken = {kept.device for kept in lane.kept if kept.number < batch.number}
         begin = 0
@@ -276,10 +286,10 @@ class Upstream(Stage):
             device.answered(run.size)
 
     def _forget_topics(self, batch: Batch, codes: dict[int, int]) -> None:
-        """Looks the topics up anew that the broker does not have."""
+        """Looks the topics up anew that the broker does not have, or does not take messages for just now."""
         at = 0
         for run in batch.runs:
-            if codes.get(at) == TopicNotFound.code:
+            if codes.get(at) in _ELSEWHERE:
                 self._placing.forget(topic_of_tail(run.tail))
             at += len(run.bodies)
 

@@ -115,6 +115,7 @@ def root(context: click.Context, server: str) -> None:
 def register() -> None:
     """Hangs the client's commands on the root."""
     from penstock.cli.acl import acl
+    from penstock.cli.broker import broker
     from penstock.cli.consume import consume
     from penstock.cli.find import find
     from penstock.cli.group import group
@@ -125,7 +126,8 @@ def register() -> None:
     from penstock.cli.topic import topic
     from penstock.cli.user import user
 
-    for command in (topic, produce, consume, find, group, share, timer, transaction, dlq, status, user, acl):
+    stored = (topic, produce, consume, find, group, share, timer, transaction, dlq)
+    for command in (*stored, broker, status, user, acl):
         root.add_command(command)
 
 

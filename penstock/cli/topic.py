@@ -7,19 +7,39 @@ from typing import Any
 import click
 
 from penstock.blocking import Routes, bootstrap
+from penstock.blocking.admin import Admin
 from penstock.cli.display import confirm, incomplete_option, json_option, print_json, print_rows, to_list
+from penstock.cli.durations import DURATION, shown_duration
 from penstock.client.completeness import Holders
-from penstock.errors import NoRoute, TopicNotFound
+from penstock.client.topic_tasks import TopicAt, topic_at
+from penstock.errors import InvalidRequest, NoRoute, TopicNotFound
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS
-from penstock.protocol.requests.topics import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicList
+from penstock.protocol.requests.topics import (
+    ACCESSES,
+    UNCHANGED,
+    CreateTopic,
+    DescribeTopic,
+    ListTopics,
+    TopicDetail,
+    TopicList,
+)
 from penstock.protocol.topic_names import topic_of
-from topicmap.queues import readable
+
+_retention_option = click.option(
+    "--retention",
+    type=DURATION,
+    metavar="TIME",
+    help="How long messages stay: 2h, 7d; 0: as the broker's log does.",
+)
+_access_option = click.option(
+    "--access", type=click.Choice(ACCESSES), help="What clients may do: read and write, one of both, or nothing."
+)
 
 
 @click.group()
 def topic() -> None:
-    """Create, list, look at and delete topics."""
+    """Create, list, look at, change, purge and delete topics."""
 
 
 @topic.command()
@@ -28,25 +48,124 @@ def topic() -> None:
 @click.option(
     "--level", type=click.Choice(["disk", "cache"]), help="What a message has reached when it is acknowledged."
 )
+@_retention_option
+@_access_option
 @click.option("--broker", default="", metavar="NAME", help="Only on this broker; on all of them if left out.")
 @json_option
 @click.pass_obj
-def create(server: str, name: str, queues: int | None, level: str | None, broker: str, as_json: bool) -> None:
+def create(
+    server: str,
+    name: str,
+    queues: int | None,
+    level: str | None,
+    retention: float | None,
+    access: str | None,
+    broker: str,
+    as_json: bool,
+) -> None:
     """Create a topic, or make sure that it is as given.
 
     \b
     Examples:
       penstock topic create orders
       penstock topic create telemetry --queues 8 --level cache
+      penstock topic create logs --retention 2h
     """
     topic = topic_of(name)
+    wanted = CreateTopic(topic, queues or 0, level or "", int(retention) if retention else UNCHANGED, access or "")
     with bootstrap(server) as routes:
         for route in _brokers(routes, broker):
-            made = routes.link(route.address).ask(CreateTopic(topic, queues or 0, level or ""), TopicDetail)
+            _print_made(topic_at(route.broker, routes.link(route.address).ask(wanted, TopicDetail)), as_json)
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--queues", type=click.IntRange(1), help="Queues per broker.")
+@click.option("--level", type=click.Choice(["disk", "cache"]), help="What an acknowledged message has reached.")
+@_retention_option
+@_access_option
+@click.option("--broker", default="", metavar="NAME", help="Only on this broker; on all that have it if left out.")
+@json_option
+@click.pass_obj
+def change(
+    server: str,
+    name: str,
+    queues: int | None,
+    level: str | None,
+    retention: float | None,
+    access: str | None,
+    broker: str,
+    as_json: bool,
+) -> None:
+    """Change a topic; what is not given stays as it is.
+
+    More queues are written to at once. Of fewer the last ones take no more messages at once, and go when every group
+    that reads the topic has read them. Either way a key's messages go to another queue from then on.
+
+    \b
+    Examples:
+      penstock topic change orders --queues 8
+      penstock topic change logs --retention 1h --level cache
+      penstock topic change orders --access r        nothing is written to it until --access rw
+    """
+    if not (queues or level or access) and retention is None:
+        raise InvalidRequest("nothing is to be changed", hint="give --queues, --level, --retention or --access")
+    kept = None if retention is None else int(retention)
+    with Admin(server) as admin:
+        changed = admin.change_topic(
+            name, queues=queues or 0, level=level or "", retention_s=kept, access=access or "", broker=broker
+        )
+    for one in changed:
+        _print_made(one, as_json)
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask before.")
+@json_option
+@click.pass_obj
+def purge(server: str, name: str, yes: bool, as_json: bool) -> None:
+    """Remove all messages of a topic; the topic stays, and its offsets go on.
+
+    Groups go on behind what is gone. Retained messages, and what waits for MQTT sessions, stay.
+
+    \b
+    Examples:
+      penstock topic purge orders
+      penstock topic purge orders --yes --json
+    """
+    with Admin(server) as admin:
+        if not yes:
+            count = sum([one.messages for one in admin.topic(name)])
+            confirm(f"Remove all {count:,} messages of topic {name}?", f"topic {name} keeps its messages")
+        for broker, messages in admin.purge_topic(name).items():
             if as_json:
-                print_json({"topic": made.topic, "broker": route.broker, "queues": made.queues, "level": made.level})
+                print_json({"topic": topic_of(name), "broker": broker, "messages": messages, "purged": True})
             else:
-                click.echo(f"{made.topic}: {made.queues} queues on {route.broker}, level {made.level}")
+                click.echo(f"{topic_of(name)}: {messages:,} messages are gone on {broker}")
+
+
+def _print_made(one: TopicAt, as_json: bool) -> None:
+    if as_json:
+        print_json({name: value for name, value in _row(one).items() if name != "name"})
+        return
+    draining = f" ({one.draining} more until they are read)" if one.draining else ""
+    kept = f", kept for {shown_duration(one.retention_s)}" if one.retention_s else ""
+    access = "" if one.access == "rw" else f", access {one.access}"
+    click.echo(f"{one.topic}: {one.queues} queues{draining} on {one.broker}, level {one.level}{kept}{access}")
+
+
+def _row(one: TopicAt) -> dict[str, Any]:
+    return {
+        "topic": one.topic,
+        "name": one.name,
+        "broker": one.broker,
+        "queues": one.queues,
+        "level": one.level,
+        "draining": one.draining,
+        "retention_s": one.retention_s or None,
+        "access": one.access,
+    }
 
 
 @topic.command("list")
@@ -67,10 +186,10 @@ def list_topics(server: str, shows_all: bool, allow_incomplete: bool, as_json: b
         for route in to_list(routes.holders(), "the topics", allow_incomplete):
             for one in routes.link(route.address).ask(ListTopics(), TopicList).topics:
                 if shows_all or one.topic not in GATEWAYS_TOPICS:
-                    place = {"topic": one.topic, "name": readable(one.topic), "broker": route.broker}
-                    rows.append(place | {"queues": one.queues, "level": one.level})
+                    rows.append(_row(topic_at(route.broker, one)))
     rows.sort(key=lambda row: (row["topic"], row["broker"]))
-    print_rows(rows, ("topic", "name", "broker", "queues", "level"), as_json=as_json, empty="no topics yet")
+    columns = ("topic", "name", "broker", "queues", "level", "retention_s", "access")
+    print_rows(rows, columns, as_json=as_json, empty="no topics yet")
 
 
 @topic.command()

@@ -1,16 +1,19 @@
-"""What administrators do, on asyncio and on trio: delayed messages, transactions, dead letters.
+"""What administrators do, on asyncio and on trio: topics, groups, delayed messages, transactions, dead letters.
 
-What is asked is decided in penstock/client/administration.py; this module waits.
+What is asked is decided in tasks (penstock/client/administration.py and beside it); this module waits. A method is its
+task, carried out: it has the same arguments, result and errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock.client import administration as tasks
-from penstock.client.administration import Ask, DeadLetter, DeadLetters, DelayedMessage, Redriven, Task, Transaction
+from penstock.client import topic_tasks
+from penstock.client.administration import Ask, Question, Steps, Task
 from penstock.client.arguments import check_seconds
 from penstock.client.completeness import check_whole
 from penstock.client.discovery import Discovery
@@ -20,10 +23,20 @@ from penstock.client.wire_link import WireLinks, ask
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.link import Links
-from penstock.protocol.requests.transactions import COMMIT, ROLLBACK
 from penstock.world import Clock, RealClock, Rng, new_rng
 
+P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def awaited(task: Callable[P, Task[R]]) -> Callable[Concatenate[Admin, P], Coroutine[Any, Any, R]]:
+    """The method of ``Admin`` that carries such tasks out."""
+
+    @functools.wraps(task)
+    async def method(self: Admin, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self.run(task(*args, **kwargs))
+
+    return method
 
 
 class Admin:
@@ -67,76 +80,41 @@ class Admin:
         tasks, self._tasks, self._discovery = self._tasks, None, None
         await tasks.close()
 
-    async def delete_topic(self, topic: str) -> dict[str, int]:
-        """Deletes a topic at all brokers, with its messages, retained messages and committed offsets: how many messages
-        were in it, by broker. Made again, its offsets go on where they ended. Raises ``TopicNotFound`` and
-        ``InvalidTopic``."""
-        return await self._run(tasks.delete_topic(topic))
+    topics = awaited(topic_tasks.topics)
+    topic = awaited(topic_tasks.topic)
+    create_topic = awaited(topic_tasks.create_topic)
+    change_topic = awaited(topic_tasks.change_topic)
+    purge_topic = awaited(topic_tasks.purge_topic)
+    delete_topic = awaited(topic_tasks.delete_topic)
+    brokers = awaited(topic_tasks.brokers)
+    allow_broker = awaited(topic_tasks.allow_broker)
+    delayed = awaited(tasks.delayed)
+    cancel = awaited(tasks.cancel)
+    transactions = awaited(tasks.transactions)
+    commit = awaited(tasks.commit)
+    rollback = awaited(tasks.rollback)
+    check = awaited(tasks.check)
+    dead_letters = awaited(tasks.dead_letters)
+    letters_of = awaited(tasks.letters_of)
+    redrive = awaited(tasks.redrive)
 
-    async def delayed(self) -> list[DelayedMessage]:
-        """All delayed messages, in the order in which they are due."""
-        return await self._run(tasks.delayed())
-
-    async def cancel(self, broker: str, id: int, due_ms: int) -> None:
-        """Takes a delayed message back.
-
-        Raises:
-            TimerFired: it was delivered already.
-            TimerNotFound: there is none; it may have been cancelled before.
-        """
-        await self._run(tasks.cancel(broker, id, due_ms))
-
-    async def transactions(self) -> list[Transaction]:
-        """All halves that wait for their outcome, the oldest first."""
-        return await self._run(tasks.transactions())
-
-    async def commit(self, broker: str, id: int) -> None:
-        """Commits a half by hand. Raises ``OutcomeStands``, ``HalfNotFound``, or what its message is refused with."""
-        await self._run(tasks.end_transaction(broker, id, COMMIT))
-
-    async def rollback(self, broker: str, id: int) -> None:
-        """Rolls a half back by hand: its message is gone. Raises ``OutcomeStands`` or ``HalfNotFound``."""
-        await self._run(tasks.end_transaction(broker, id, ROLLBACK))
-
-    async def check(self, broker: str, id: int) -> None:
-        """Has producers asked about a half again. Raises ``HalfNotFound``."""
-        await self._run(tasks.check_transaction(broker, id))
-
-    async def dead_letters(self) -> list[DeadLetters]:
-        """How many dead letters each group has at each broker."""
-        return await self._run(tasks.dead_letters())
-
-    async def letters_of(self, group: str, count_max: int = 100) -> list[DeadLetter]:
-        """The latest dead letters of a group, at most ``count_max`` of each broker. Raises ``TopicNotFound``."""
-        return await self._run(tasks.letters_of(group, count_max))
-
-    async def redrive(self, group: str, to: str = "", *, again: bool = False) -> list[Redriven]:
-        """Sends dead letters of a group again, each to the topic that it came from, or all to one topic. Each is sent
-        at least once; those that were sent before are not, but with ``again``. One result for each: at a broker that
-        refuses one the rest waits for the next call. Raises ``TopicNotFound``."""
-        return await self._run(tasks.redrive(group, to, again=again))
-
-    async def _run(self, task: Task[R]) -> R:
-        """Asks what a task wants to know until it has its result."""
-        discovery = self._discovery
-        if discovery is None:
+    async def run(self, task: Task[R]) -> R:
+        """Carries a task out. Raises what its servers answer."""
+        if self._discovery is None:
             raise InvalidRequest("this admin is not open", hint="use it inside `async with Admin(...) as a:`")
-        answer: object = None
-        try:
-            wanted = next(task)
-            while True:
-                try:
-                    if isinstance(wanted, Ask):
-                        link = discovery.link(wanted.address)
-                        answer = await ask(link, wanted.request, wanted.reply, self._timeout_s)
-                    else:
-                        found = await discovery.holders("")
-                        check_whole(found.away, "all brokers")
-                        answer = found.brokers
-                except PenstockError as error:
-                    wanted = task.throw(error)
-                else:
-                    wanted = task.send(answer)
-        except StopIteration as done:
-            result: R = done.value
-            return result
+        steps = Steps(task)
+        while steps.wanted is not None:
+            try:
+                answer = await self._answer(self._discovery, steps.wanted)
+            except PenstockError as error:
+                steps.fail(error)
+            else:
+                steps.answer(answer)
+        return steps.result
+
+    async def _answer(self, discovery: Discovery, wanted: Question) -> object:
+        if isinstance(wanted, Ask):
+            return await ask(discovery.link(wanted.address), wanted.request, wanted.reply, self._timeout_s)
+        found = await discovery.holders("")
+        check_whole(found.away, "all brokers")
+        return found.brokers

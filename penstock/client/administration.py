@@ -1,14 +1,14 @@
-"""What administrators ask brokers: topics, delayed messages, transactions, dead letters. Pure.
+"""What administrators ask brokers: delayed messages, transactions, dead letters. Pure.
 
-Each task is a generator of questions. It yields an ``Ask`` (a request for one broker) or ``ALL_BROKERS`` and is sent
-the answer; ``Admin`` drives it, asynchronous or blocking.
+Each task is a generator of questions. It yields an ``Ask`` (a request for one server) or ``ALL_BROKERS`` and is sent
+the answer; ``Steps`` takes it from one question to the next for ``Admin``, asynchronous or blocking.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from penstock.errors import HalfNotFound, InvalidRequest, PenstockError, TimerNotFound, TopicNotFound, from_wire
 from penstock.protocol.message import (
@@ -25,8 +25,10 @@ from penstock.protocol.requests.messages import Append, Appended, BoundsReply, P
 from penstock.protocol.requests.request import Done, Reply, Request
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.timers import CancelTimer, ListTimers, TimersPage
-from penstock.protocol.requests.topics import DeleteTopic, ListTopics, TopicDetail, TopicList
+from penstock.protocol.requests.topics import ListTopics, TopicList
 from penstock.protocol.requests.transactions import (
+    COMMIT,
+    ROLLBACK,
     CheckHalf,
     EndHalves,
     HalfOutcome,
@@ -34,7 +36,6 @@ from penstock.protocol.requests.transactions import (
     HalvesPage,
     ListHalves,
 )
-from penstock.protocol.topic_names import topic_of
 from topicmap.queues import DEAD_LETTER_PREFIX, dead_letter_topic, readable
 
 PAGE: Final = 500
@@ -58,7 +59,42 @@ class AllBrokers:
 
 
 ALL_BROKERS: Final = AllBrokers()
-Task = Generator[Ask | AllBrokers, Any, R]
+Question = Ask | AllBrokers
+Task = Generator[Question, Any, R]
+
+
+class Steps(Generic[R]):
+    """A task under way.
+
+    Attributes:
+        wanted: what it wants to know now; ``None``: it is done.
+    """
+
+    def __init__(self, task: Task[R]) -> None:
+        """Raises what the task raises before it asks."""
+        self._task = task
+        self._result: R | None = None
+        self.wanted: Question | None = None
+        self._go_on(lambda: next(task))
+
+    def _go_on(self, step: Callable[[], Question]) -> None:
+        try:
+            self.wanted = step()
+        except StopIteration as done:
+            self.wanted, self._result = None, done.value
+
+    def answer(self, answer: object) -> None:
+        """What it wanted to know. Raises what the task raises."""
+        self._go_on(lambda: self._task.send(answer))
+
+    def fail(self, error: PenstockError) -> None:
+        """There is no answer. Raises what the task makes of it."""
+        self._go_on(lambda: self._task.throw(error))
+
+    @property
+    def result(self) -> R:
+        """What came of it, once it is done."""
+        return cast(R, self._result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +199,9 @@ def delayed() -> Task[list[DelayedMessage]]:
 
 
 def cancel(broker: str, id: int, due_ms: int) -> Task[None]:
-    """Takes a delayed message back. Raises ``TimerFired`` or ``TimerNotFound``."""
-    route = yield from _broker(broker, TimerNotFound)
+    """Takes a delayed message back. Raises ``TimerFired`` where it was delivered already, ``TimerNotFound`` where there
+    is none; it may have been cancelled before."""
+    route = yield from broker_named(broker, TimerNotFound)
     yield Ask(route.address, CancelTimer(id, due_ms), Done)
 
 
@@ -190,9 +227,18 @@ def transactions() -> Task[list[Transaction]]:
     return sorted(found, key=lambda one: (one.born_ms, one.broker, one.id))
 
 
-def end_transaction(broker: str, id: int, outcome: str) -> Task[None]:
-    """Commits a half or rolls it back. Raises ``OutcomeStands`` or ``HalfNotFound``."""
-    route = yield from _broker(broker, HalfNotFound)
+def commit(broker: str, id: int) -> Task[None]:
+    """Commits a half by hand. Raises ``OutcomeStands``, ``HalfNotFound``, or what its message is refused with."""
+    return (yield from _end(broker, id, COMMIT))
+
+
+def rollback(broker: str, id: int) -> Task[None]:
+    """Rolls a half back by hand: its message is gone. Raises ``OutcomeStands`` or ``HalfNotFound``."""
+    return (yield from _end(broker, id, ROLLBACK))
+
+
+def _end(broker: str, id: int, outcome: str) -> Task[None]:
+    route = yield from broker_named(broker, HalfNotFound)
     page: HalvesPage = yield Ask(route.address, ListHalves(id - 1, 1), HalvesPage)
     group = page.halves[0].group if page.halves and page.halves[0].id == id else "?"
     answer: HalvesEnded = yield Ask(route.address, EndHalves(group, (HalfOutcome(id, outcome),)), HalvesEnded)
@@ -201,28 +247,13 @@ def end_transaction(broker: str, id: int, outcome: str) -> Task[None]:
         raise from_wire(ended.code, ended.message)
 
 
-def check_transaction(broker: str, id: int) -> Task[None]:
+def check(broker: str, id: int) -> Task[None]:
     """Has producers asked about a half again. Raises ``HalfNotFound``."""
-    route = yield from _broker(broker, HalfNotFound)
+    route = yield from broker_named(broker, HalfNotFound)
     yield Ask(route.address, CheckHalf(id), Done)
 
 
 # ------------------------------------------------------------ dead letters
-
-
-def delete_topic(name: str) -> Task[dict[str, int]]:
-    """Deletes a topic at all brokers that have it: how many messages were in it, by broker. Raises ``TopicNotFound``,
-    and ``InvalidTopic`` for one of the system's."""
-    deleted: dict[str, int] = {}
-    for route in (yield ALL_BROKERS):
-        try:
-            was: TopicDetail = yield Ask(route.address, DeleteTopic(topic_of(name)), TopicDetail)
-        except TopicNotFound:
-            continue
-        deleted[route.broker] = sum([bound.end - bound.min for bound in was.bounds])
-    if not deleted:
-        raise TopicNotFound(f"there is no topic {name}", hint="`penstock topic list` shows all")
-    return deleted
 
 
 def dead_letters() -> Task[list[DeadLetters]]:
@@ -238,7 +269,7 @@ def dead_letters() -> Task[list[DeadLetters]]:
     return sorted(found, key=lambda one: (one.group, one.broker))
 
 
-def letters_of(group: str, count_max: int) -> Task[list[DeadLetter]]:
+def letters_of(group: str, count_max: int = 100) -> Task[list[DeadLetter]]:
     """The latest dead letters of a group, at most ``count_max`` of each broker. Raises ``TopicNotFound``."""
     topic, found, is_there = dead_letter_topic(group), list[DeadLetter](), False
     for route in (yield ALL_BROKERS):
@@ -256,10 +287,10 @@ def letters_of(group: str, count_max: int) -> Task[list[DeadLetter]]:
     return sorted(found, key=lambda one: (one.message.stored_ms, one.message.queue, one.message.offset))
 
 
-def redrive(group: str, to: str, *, again: bool) -> Task[list[Redriven]]:
-    """Sends the dead letters of a group that were not sent again yet (``again``: all of them) to the topics that they
-    came from, or to one topic; one result for each. It stops at a broker with the first that is refused there: what is
-    behind it is sent by the next call."""
+def redrive(group: str, to: str = "", *, again: bool = False) -> Task[list[Redriven]]:
+    """Sends dead letters of a group again, each to the topic that it came from, or all to one topic. Each is sent at
+    least once; those that were sent before are not, but with ``again``. One result for each: at a broker that refuses
+    one the rest waits for the next call. Raises ``TopicNotFound``."""
     topic, found, is_there = dead_letter_topic(group), list[Redriven](), False
     for route in (yield ALL_BROKERS):
         if not (yield from _has(route, topic)):
@@ -343,8 +374,8 @@ def _none(group: str) -> TopicNotFound:
     return TopicNotFound(f"group {group!r} has no dead letters", hint="`penstock dlq list` shows who has")
 
 
-def _broker(name: str, error: type[PenstockError]) -> Task[BrokerRoute]:
-    """The broker of a name, or the only one where none is named."""
+def broker_named(name: str, error: type[PenstockError]) -> Task[BrokerRoute]:
+    """The broker of a name, or the only one where none is named. Raises the error, and ``InvalidRequest``."""
     routes: Sequence[BrokerRoute] = yield ALL_BROKERS
     if not name and len(routes) == 1:
         return routes[0]

@@ -31,13 +31,14 @@ def due_of(delay: Delay | None, at: datetime | int | None) -> Due | None:
         return None if at is None else Due(_time_ms(at), from_now=False)
     if at is not None:
         raise InvalidRequest("delay and at both say when the message is delivered", hint="give one of them")
-    delay_s = _seconds(delay)
+    delay_s = seconds_of(delay)
     if delay_s > DELAY_S_MAX:
         raise InvalidRequest(f"a message is delivered at most {DELAY_S_MAX // 86_400} days later, not {delay!r}")
     return Due(-int(-delay_s * 1000 // 1), from_now=True)  # up to the next millisecond: never early
 
 
-def _seconds(delay: object) -> float:
+def seconds_of(delay: object) -> float:
+    """A duration in seconds, as programs and people write it. Raises ``InvalidRequest``."""
     if isinstance(delay, timedelta):
         delay = delay.total_seconds()
     if isinstance(delay, str):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
-from penstock.protocol.requests.request import Reply, Request, value
+from penstock.protocol.requests.request import Done, Reply, Request, value
+
+ACCESSES: Final = ("rw", "r", "w", "none")
+"""What clients may do with a topic's queues: read, write, both, or nothing just now."""
+UNCHANGED: Final = -1
 
 
 class Bounds(NamedTuple):
     """Where a queue begins and ends: readable offsets are ``min <= offset < end``; ``end`` counts what has reached
-    the level. ``first``: the first offset that it ever had; of a topic that was deleted and made again it is not 0."""
+    the level. ``first``: nothing before it comes back; it is not 0 of a topic that was deleted and made again, was
+    purged, or has a retention of its own."""
 
     queue: str
     min: int
@@ -18,11 +23,27 @@ class Bounds(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """Configuration of a topic. ``level`` is ``cache`` or ``disk``."""
+    """Configuration of a topic.
+
+    Attributes:
+        queues: how many it has, those that are on their way out included.
+        level: ``cache`` or ``disk``.
+        retention_s: messages go after so many seconds; 0: when the broker's retention takes them.
+        access: one of ``ACCESSES``.
+        draining: so many queues, the last ones, take no more messages and go when all groups have read them.
+    """
 
     topic: str
     queues: int
     level: str
+    retention_s: int = 0
+    access: str = "rw"
+    draining: int = 0
+
+    @property
+    def writing(self) -> int:
+        """How many queues messages are written to."""
+        return self.queues - self.draining
 
 
 @value
@@ -34,6 +55,9 @@ class TopicDetail(Reply):
     level: str
     bounds: tuple[Bounds, ...]
     log_id: str = ""
+    retention_s: int = 0
+    access: str = "rw"
+    draining: int = 0
 
 
 @value
@@ -46,6 +70,59 @@ class CreateTopic(Request):
     topic: str
     queues: int = 0
     level: str = ""
+    retention_s: int = UNCHANGED
+    access: str = ""
+
+
+@value
+class ChangeTopic(Request):
+    """Changes the configuration of a topic: 0, ``UNCHANGED`` or an empty text leaves it as it is. ``TopicNotFound``,
+    ``InvalidRequest``. With fewer queues the last ones take no more messages at once, and go when every group that
+    reads the topic has read them; with more the new ones are written to at once, so that keys change their queues."""
+
+    code: ClassVar[int] = 34
+    reply: ClassVar[type[Reply]] = TopicDetail
+    topic: str
+    queues: int = 0
+    level: str = ""
+    retention_s: int = UNCHANGED
+    access: str = ""
+
+
+@value
+class PurgeTopic(Request):
+    """Removes all messages of a topic's queues; answered with what it was. Offsets go on, and retained messages and
+    what waits for MQTT sessions stay. ``TopicNotFound``, ``InvalidTopic`` for one of the system's."""
+
+    code: ClassVar[int] = 35
+    reply: ClassVar[type[Reply]] = TopicDetail
+    topic: str
+
+
+@value
+class AllowBroker(Request):
+    """Says whether clients may read and write topics of this broker, until it is said otherwise: for maintenance. What
+    it has promised already (delayed messages, retries, the queues of MQTT filters) goes on."""
+
+    code: ClassVar[int] = 36
+    reply: ClassVar[type[Reply]] = Done
+    read: bool
+    write: bool
+
+
+@value
+class BrokerAllows(Reply):
+    """Whether clients may read and write topics of a broker."""
+
+    read: bool
+    write: bool
+
+
+@value
+class QueryAllowed(Request):
+    code: ClassVar[int] = 37
+    reply: ClassVar[type[Reply]] = BrokerAllows
+    is_repeatable: ClassVar[bool] = True
 
 
 @value

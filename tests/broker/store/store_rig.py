@@ -94,6 +94,9 @@ class SmallFolds:
     def topic_queues(self) -> Sequence[tuple[str, int]]:
         return self.topics
 
+    def floors(self) -> Sequence[tuple[str, int]]:
+        return ()
+
     def freeze(self) -> Iterator[bytes]:
         """One piece, made at once: what is applied later does not show."""
         state = [sorted(self.open.items()), sorted(self.retained.items()), self.last, self.removed]

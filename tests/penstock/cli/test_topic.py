@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from click.testing import Result
 
+from penstock.blocking import Producer
+from penstock.errors import PenstockError
 from topicmap.queues import encode_level
 
 Penstock = Callable[..., Result]
@@ -15,6 +18,7 @@ Rows = Callable[..., list[dict[str, Any]]]
 
 def test_a_topic_is_created_listed_and_shown(rows: Rows) -> None:
     made = {"topic": "orders", "broker": "broker-a", "queues": 2, "level": "cache"}
+    made |= {"draining": 0, "retention_s": None, "access": "rw"}
     assert rows("topic", "create", "orders", "--queues", "2", "--level", "cache") == [made]
     assert rows("topic", "list") == [made | {"name": "orders"}]
     shown = rows("topic", "show", "orders")
@@ -92,3 +96,37 @@ def test_topics_of_the_system_are_not_deleted(penstock: Penstock) -> None:
     refused = penstock("topic", "delete", "mqtt|sessions", "--yes")
     assert refused.exit_code == 2
     assert "topic mqtt|sessions is the system's own: it is not deleted" in refused.stderr
+
+
+def test_a_topic_is_changed_and_what_is_not_given_stays(penstock: Penstock, rows: Rows, real_cluster: Any) -> None:
+    assert penstock("topic", "create", "orders", "--queues", "3", "--retention", "2h").exit_code == 0
+    [changed] = rows("topic", "change", "orders", "--queues", "2", "--access", "r")
+    assert changed == {
+        "topic": "orders",
+        "broker": "broker-a",
+        "queues": 2,
+        "draining": 1,
+        "level": "disk",
+        "retention_s": 7200,
+        "access": "r",
+    }
+    with Producer(servers=real_cluster.servers, timeout_s=0.5) as producer, pytest.raises(PenstockError):
+        producer.send("orders", b"hello")
+    said = penstock("topic", "change", "orders", "--access", "rw", "--retention", "0").stdout
+    assert said.startswith("orders: 2 queues ")
+    assert said.endswith(" on broker-a, level disk\n")
+    assert penstock("produce", "orders", "hello").exit_code == 0
+    assert penstock("topic", "change", "nope", "--queues", "1").exit_code == 3
+    assert "nothing is to be changed" in penstock("topic", "change", "orders").stderr
+    assert "is no duration" in penstock("topic", "change", "orders", "--retention", "soon").stderr
+
+
+def test_a_topic_is_purged_after_a_yes(penstock: Penstock, rows: Rows) -> None:
+    assert penstock("topic", "create", "orders", "--queues", "1").exit_code == 0
+    assert penstock("produce", "orders", "hello").exit_code == 0
+    refused = penstock("topic", "purge", "orders", stdin=b"n\n")
+    assert (refused.exit_code, "Remove all 1 messages of topic orders?" in refused.stderr) == (2, True)
+    assert rows("topic", "purge", "orders", "--yes") == [
+        {"topic": "orders", "broker": "broker-a", "messages": 1, "purged": True}
+    ]
+    assert [(row["min"], row["end"]) for row in rows("topic", "show", "orders")] == [(1, 1)]

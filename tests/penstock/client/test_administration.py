@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.administration import ALL_BROKERS, Ask, cancel, delayed, delete_topic
-from penstock.errors import InvalidRequest, TimerNotFound, TopicNotFound
+from penstock.client.administration import ALL_BROKERS, Ask, cancel, delayed
+from penstock.errors import InvalidRequest, TimerNotFound
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.timers import ListTimers, Timer, TimersPage
-from penstock.protocol.requests.topics import Bounds, DeleteTopic, TopicDetail
 
 A, B = BrokerRoute("a", "host:1", 0), BrokerRoute("b", "host:2", 0)
 
@@ -36,20 +35,3 @@ def test_where_there_are_several_brokers_one_is_named_and_a_wrong_name_says_whic
     next(task)
     with pytest.raises(TimerNotFound, match="no broker 'c'; there are a, b"):
         task.send((A, B))
-
-
-def test_a_topic_is_deleted_wherever_it_is() -> None:
-    task = delete_topic("température")
-    next(task)
-    wanted = task.send((A, B))
-    assert wanted == Ask("host:1", DeleteTopic("temp%C3%A9rature"), TopicDetail)
-    wanted = task.throw(TopicNotFound("not here"))
-    assert wanted == Ask("host:2", DeleteTopic("temp%C3%A9rature"), TopicDetail)
-    with pytest.raises(StopIteration) as ended:
-        task.send(TopicDetail("t", 2, "disk", (Bounds("t:0", 3, 5), Bounds("t:1", 0, 4))))
-    assert ended.value.value == {"b": 6}
-    task = delete_topic("t")
-    next(task)
-    task.send((A,))
-    with pytest.raises(TopicNotFound, match="there is no topic t"):
-        task.throw(TopicNotFound("not here"))

@@ -8,7 +8,16 @@ from tests.penstock.protocol.requests.first_frames import answered, asked, codes
 
 
 def test_codes_never_change() -> None:
-    assert codes(topics) == {30: "CreateTopic", 31: "DescribeTopic", 32: "ListTopics", 33: "DeleteTopic"}
+    assert codes(topics) == {
+        30: "CreateTopic",
+        31: "DescribeTopic",
+        32: "ListTopics",
+        33: "DeleteTopic",
+        34: "ChangeTopic",
+        35: "PurgeTopic",
+        36: "AllowBroker",
+        37: "QueryAllowed",
+    }
 
 
 def test_a_topic_that_is_created_by_its_name_takes_the_defaults() -> None:

@@ -1,0 +1,33 @@
+"""``penstock broker`` against real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from penstock.blocking import Producer
+from penstock.errors import PenstockError
+
+Penstock = Callable[..., Result]
+Rows = Callable[..., list[dict[str, Any]]]
+
+
+def test_a_broker_is_taken_out_of_service_and_given_back(penstock: Penstock, rows: Rows, real_cluster: Any) -> None:
+    assert penstock("produce", "orders", "1").exit_code == 0
+    [row] = rows("broker", "list")
+    assert (row["broker"], row["read"], row["write"]) == ("broker-a", True, True)
+    refused = penstock("broker", "allow", "broker-a", "--no-write", stdin=b"n\n")
+    assert (refused.exit_code, "No client will write topics of broker-a" in refused.stderr) == (2, True)
+    [row] = rows("broker", "allow", "broker-a", "--no-write", "--yes")
+    assert (row["read"], row["write"]) == (True, False)
+    with Producer(servers=real_cluster.servers, timeout_s=0.5) as producer, pytest.raises(PenstockError):
+        producer.send("orders", b"2")
+    assert [one["body"] for one in rows("consume", "orders", "-n", "1")] == ["1"]
+    [row] = rows("broker", "allow", "broker-a", "--write")
+    assert (row["read"], row["write"]) == (True, True)
+    assert penstock("produce", "orders", "2").exit_code == 0
+    assert penstock("broker", "allow", "broker-b", "--no-read", "--yes").exit_code == 3
+    assert "say what is allowed" in penstock("broker", "allow", "broker-a").stderr

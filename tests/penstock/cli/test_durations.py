@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cli.durations import DURATION, shown_duration
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("30s", 30), ("2h", 7200), ("7d", 604_800), ("5ms", 0.005), (3, 3)]
+)
+def test_a_duration_is_a_number_and_a_unit(text: object, seconds: float) -> None:
+    assert DURATION.convert(text, None, None) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "s", "1 s", "-1s", "1w", "1e9", "1s2s", "nan"])
+def test_anything_else_is_refused_and_the_right_forms_are_named(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="write 90, 30s, 5m"):
+        DURATION.convert(text, None, None)
+
+
+@given(st.integers(1, 10**7))
+def test_what_is_shown_can_be_given(seconds: int) -> None:
+    assert DURATION.convert(shown_duration(seconds), None, None) == seconds

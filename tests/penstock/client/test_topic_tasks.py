@@ -1,0 +1,62 @@
+"""What administrators ask of topics, with the answers by hand: only what no real cluster shows easily."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.client.administration import ALL_BROKERS, Ask
+from penstock.client.topic_tasks import allow_broker, change_topic, delete_topic
+from penstock.errors import InvalidRequest, NoRoute, TopicNotFound
+from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.requests.topics import (
+    AllowBroker,
+    Bounds,
+    BrokerAllows,
+    ChangeTopic,
+    DeleteTopic,
+    QueryAllowed,
+    TopicDetail,
+)
+
+A, B = BrokerRoute("a", "host:1", 0), BrokerRoute("b", "host:2", 0)
+
+
+def test_a_topic_is_deleted_wherever_it_is() -> None:
+    task = delete_topic("température")
+    next(task)
+    wanted = task.send((A, B))
+    assert wanted == Ask("host:1", DeleteTopic("temp%C3%A9rature"), TopicDetail)
+    wanted = task.throw(TopicNotFound("not here"))
+    assert wanted == Ask("host:2", DeleteTopic("temp%C3%A9rature"), TopicDetail)
+    with pytest.raises(StopIteration) as ended:
+        task.send(TopicDetail("t", 2, "disk", (Bounds("t:0", 3, 5), Bounds("t:1", 0, 4))))
+    assert ended.value.value == {"b": 6}
+    task = delete_topic("t")
+    next(task)
+    task.send((A,))
+    with pytest.raises(TopicNotFound, match="there is no topic t"):
+        task.throw(TopicNotFound("not here"))
+
+
+def test_a_change_may_be_for_one_broker() -> None:
+    task = change_topic("t", retention_s=0, broker="b")
+    assert next(task) is ALL_BROKERS
+    assert task.send((A, B)) is ALL_BROKERS
+    assert task.send((A, B)) == Ask("host:2", ChangeTopic("t", retention_s=0), TopicDetail)
+    with pytest.raises(StopIteration) as ended:
+        task.send(TopicDetail("t", 3, "disk", (), draining=1))
+    assert [(one.broker, one.queues, one.draining) for one in ended.value.value] == [("b", 2, 1)]
+
+
+def test_what_is_not_said_of_a_broker_stays() -> None:
+    task = allow_broker("b", write=False)
+    next(task)
+    assert task.send((A, B)) == Ask("host:2", QueryAllowed(), BrokerAllows)
+    assert task.send(BrokerAllows(False, True)) == Ask("host:2", AllowBroker(False, False), Done)
+    task = allow_broker("c", write=False)
+    next(task)
+    with pytest.raises(NoRoute, match="no broker 'c'; there are a, b"):
+        task.send((A, B))
+    with pytest.raises(InvalidRequest, match="say what is allowed"):
+        next(allow_broker("b"))
