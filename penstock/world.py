@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
@@ -106,6 +107,11 @@ def new_secret() -> bytes:
 def new_rng() -> random.Random:
     """A generator that nobody can foresee, for client ids and jitter outside services."""
     return random.Random(secrets.randbits(64))
+
+
+def worker_threads(count: int) -> Executor:
+    """So many threads, for handlers of blocking consumers."""
+    return ThreadPoolExecutor(count, thread_name_prefix="penstock-handler")
 
 
 def pause(wait_s: float) -> None:

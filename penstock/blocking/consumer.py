@@ -14,6 +14,7 @@ from functools import partial
 from types import TracebackType
 
 from penstock.blocking.exchange import Exchange
+from penstock.blocking.handling import Calls, Handling, Work
 from penstock.blocking.member import Member
 from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_at, offset_since
 from penstock.blocking.routes import Routes
@@ -21,6 +22,7 @@ from penstock.client.arguments import (
     OnlyBlocking,
     Place,
     Start,
+    check_count,
     check_queue,
     check_seconds,
     check_text,
@@ -30,10 +32,12 @@ from penstock.client.arguments import (
 )
 from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_delay, check_reason, check_received
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost, lost_queues
+from penstock.client.jobs import FLOW, STOP_S
 from penstock.client.positions import Position, PullLimits, chosen_tags, not_held
 from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
 from penstock.client.subscription import LOOK_S, Subscription, Topics
 from penstock.client.terms import terms_of
+from penstock.client.unfinished import Flow
 from penstock.errors import InvalidRequest, NoRoute, PenstockError
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.received import MessageQueue, ReceivedMessage
@@ -86,6 +90,8 @@ class Consumer(OnlyBlocking):
         name = f"member-{self._rng.getrandbits(64):016x}"
         self._who = Membership(group, name, self._subscription, session_s, terms, attempts)
         self._members: dict[str, Member] = {}
+        self._handling: Handling | None = None
+        self._batch_max = batch_max
         self._look_again = 0.0
         self._open = False
 
@@ -140,6 +146,68 @@ class Consumer(OnlyBlocking):
         batch = self._pulls.take(wait_s, self._tend)
         return [] if batch is None else batch.hand_out()
 
+    def handle(
+        self,
+        work: Callable[[ReceivedMessage], object],
+        *,
+        concurrency: int = 1,
+        messages_max: int = FLOW.messages,
+        bytes_max: int = FLOW.bytes,
+        span_max: int = FLOW.span,
+        stop_s: float = STOP_S,
+    ) -> None:
+        """Has a handler work off all messages until ``stop``, which it or another thread may call. Args and errors are
+        those of ``penstock.Consumer.handle``. With a ``concurrency`` above 1 the handler runs in so many threads of
+        its own, and this one sends heartbeats; else it runs here, with heartbeats between two messages."""
+
+        def work_one(messages: Sequence[ReceivedMessage]) -> None:
+            work(messages[0])
+
+        self._handle(work_one, concurrency, 1, Flow(messages_max, bytes_max, span_max), stop_s)
+
+    def handle_batches(
+        self,
+        work: Callable[[Sequence[ReceivedMessage]], Iterable[ReceivedMessage] | None],
+        *,
+        concurrency: int = 1,
+        messages_max: int = FLOW.messages,
+        bytes_max: int = FLOW.bytes,
+        span_max: int = FLOW.span,
+        stop_s: float = STOP_S,
+    ) -> None:
+        """As ``handle``, with a handler as that of ``penstock.Consumer.handle_batches``."""
+        self._handle(work, concurrency, self._batch_max, Flow(messages_max, bytes_max, span_max), stop_s)
+
+    def _handle(self, work: Work, concurrency: int, size: int, flow: Flow, stop_s: float) -> None:
+        check_count("concurrency", concurrency)
+        check_seconds("stop_s", stop_s)
+        self._check_open()
+        if self._handling is not None:
+            raise InvalidRequest("this consumer has a handler at work already")
+        calls = Calls(self._send_back, self._commit_passed, self._tend)
+        self._handling = Handling(self._pulls, calls, flow, self._clock, self._rng)
+        try:
+            self._handling.run(work, concurrency, size, stop_s)
+        except BaseException:
+            with contextlib.suppress(PenstockError):
+                self._commit_passed()
+            raise
+        finally:
+            self._handling = None
+        self._repeat(self._commit_passed)
+
+    def stop(self) -> None:
+        """Ends ``handle``: it begins nothing more, and returns when what is at work is finished and committed."""
+        handling = self._handling
+        if handling is not None:
+            handling.stop()
+
+    def _commit_passed(self) -> None:
+        for member in self._members.values():
+            member.commit()
+            if lost := member.take_lost():
+                _log.info("%s went to other members with messages unfinished: they have them again", sorted(lost))
+
     # -- positions
 
     @property
@@ -173,6 +241,9 @@ class Consumer(OnlyBlocking):
         if after_s is not None:
             check_delay("after_s", after_s)
         check_reason(reason)
+        return self._send_back(message, after_s, reason)
+
+    def _send_back(self, message: ReceivedMessage, after_s: float | None, reason: str) -> SentBack:
         member = self._member_of(message.queue)
         sent: list[SentBack] = []
         self._repeat(lambda: sent.append(member.send_back(message, after_s, reason)))

@@ -59,15 +59,18 @@ class Pulls:
         for known in (self._links, self._busy, self._not_before, self._failures):
             known.pop(position, None)
 
-    def take(self, wait_s: float, tend: Callable[[], None] = lambda: None) -> Batch | None:
+    def take(
+        self, wait_s: float, tend: Callable[[], None] = lambda: None, fits: Callable[[Batch], bool] | None = None
+    ) -> Batch | None:
         """The next batch, or ``None`` when none comes in time or every queue was read to its end.
 
-        ``tend`` is called before every wait. Raises the error that no repetition of a pull mends.
+        ``tend`` is called before every wait. ``fits``: which batches are wanted now. Raises the error that no
+        repetition of a pull mends.
         """
         deadline = self._clock.monotonic() + wait_s
         while True:
             tend()
-            batch = self._take_ready()
+            batch = self._take_ready(fits)
             if batch is not None:
                 return batch
             if self._failure is not None:
@@ -78,16 +81,23 @@ class Pulls:
                 return None
             self._exchange.wait(min(left, WAIT_S_MAX, self._next_due()))
 
-    def _take_ready(self) -> Batch | None:
-        while self._ready:
+    def _take_ready(self, fits: Callable[[Batch], bool] | None) -> Batch | None:
+        left: list[Batch] = []
+        found = None
+        while self._ready and found is None:
             batch = self._ready.popleft()
-            if not batch.void:
-                if batch.is_first:
-                    self._busy.pop(batch.position, None)
-                    if self._links[batch.position].is_open:
-                        self._pull()  # it is on its way while the program goes on
-                return batch
-        return None
+            if batch.void:
+                continue
+            if fits is not None and (any([batch.position is one.position for one in left]) or not fits(batch)):
+                left.append(batch)  # and so are those behind it
+                continue
+            found = batch
+        self._ready.extendleft(reversed(left))
+        if found is not None and found.is_first:
+            self._busy.pop(found.position, None)
+            if self._links[found.position].is_open:
+                self._pull()  # it is on its way while the program goes on
+        return found
 
     def _pull(self) -> None:
         """Opens a pull for each queue that has none, those of one broker with one write."""

@@ -32,8 +32,9 @@ from penstock.client.arguments import (
 )
 from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_delay, check_reason, check_received
 from penstock.client.discovery import Discovery
-from penstock.client.handling import FLOW, STOP_S, Handling, Work
+from penstock.client.handling import Handling, Work
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost, lost_queues
+from penstock.client.jobs import FLOW, STOP_S
 from penstock.client.membership import Member
 from penstock.client.positions import PullLimits, chosen_tags, not_held
 from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since

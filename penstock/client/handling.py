@@ -11,53 +11,30 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
 
 from penstock.client.attempts import retry_of
+from penstock.client.jobs import AGAIN, COMMIT_S, Job, chosen_of
 from penstock.client.positions import Batch, Position
 from penstock.client.pulling import Intake
-from penstock.client.retry import BackOff
-from penstock.client.unfinished import Flow, Unfinished
+from penstock.client.unfinished import Flow, size_of
 from penstock.errors import Fenced, PenstockError
 from penstock.protocol.received import ReceivedMessage
 from penstock.world import Clock, Rng
 
 _log = logging.getLogger(__name__)
 
-COMMIT_S: Final = 0.5
-"""So often what is finished is committed."""
 LAST_COMMIT_S: Final = 2.0
 """So long the last commit may take when the work is cancelled."""
-STOP_S: Final = 30.0
-"""So long a handler that is stopped has for what it is at work on."""
-FLOW: Final = Flow()
 TURN_S: Final = 0.01
 """After so long without a pause a handler lets other tasks have a turn."""
-AGAIN: Final = BackOff(first_s=1.0, cap_s=30.0)
-"""The waits before a handler has a message again that the broker could not take back."""
 
 Work = Callable[[Sequence[ReceivedMessage]], Awaitable[Any]]
 """Works messages off; those that it returns are not done."""
 GiveBack = Callable[[ReceivedMessage, float | None, str], Awaitable[object]]
-
-
-@dataclass(slots=True, eq=False)
-class _Job:
-    """Messages that a handler gets together."""
-
-    position: Position
-    unfinished: Unfinished
-    messages: Sequence[ReceivedMessage]
-    repetition: int = 0
-
-    @property
-    def void(self) -> bool:
-        """Whether the queue went elsewhere, or was sought, since these were handed over."""
-        return not self.position.live or self.position.unfinished is not self.unfinished
 
 
 class Handling:
@@ -79,7 +56,7 @@ class Handling:
         self._flow = flow
         self._clock = clock
         self._rng = rng
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[Job] = deque()
         self._positions: set[Position] = set()
         self._messages = 0
         self._bytes = 0
@@ -133,31 +110,24 @@ class Handling:
             self._positions.add(batch.position)
             unfinished, messages = batch.hand_over(), batch.messages
             self._messages += len(messages)
-            self._bytes += _bytes_of(messages)
+            self._bytes += size_of(messages)
             for at in range(0, len(messages), size):
-                self._jobs.append(_Job(batch.position, unfinished, messages[at : at + size]))
+                self._jobs.append(Job(batch.position, unfinished, messages[at : at + size]))
             self._news.set()
 
     def _fits(self, batch: Batch) -> bool:
         """Whether a batch may be taken now; if not, it is asked again when something is finished."""
-        if not self._messages:
-            return True
-        flow, unfinished = self._flow, batch.position.unfinished
-        fits = (
-            self._messages + len(batch.messages) <= flow.messages
-            and self._bytes + _bytes_of(batch.messages) <= flow.bytes
-            and (not unfinished or batch.after - unfinished.floor <= flow.span)
-        )
+        fits = self._flow.fits(self._messages, self._bytes, batch.messages, batch.position.unfinished, batch.after)
         self._is_full = self._is_full or not fits
         return fits
 
-    def _leave(self, job: _Job, messages: Sequence[ReceivedMessage], *, is_done: bool = True) -> None:
+    def _leave(self, job: Job, messages: Sequence[ReceivedMessage], *, is_done: bool = True) -> None:
         """Messages are done or given back; or else their queue went elsewhere."""
         if is_done:
             for message in messages:
                 job.unfinished.finish(message.offset)
         self._messages -= len(messages)
-        self._bytes -= _bytes_of(messages)
+        self._bytes -= size_of(messages)
         if self._is_full:
             self._is_full = False
             self._intake.stir()
@@ -181,7 +151,7 @@ class Handling:
                 await anyio.lowlevel.checkpoint()
                 turn_ends = self._clock.monotonic() + TURN_S
 
-    async def _perform(self, work: Work, job: _Job, tasks: TaskGroup) -> None:
+    async def _perform(self, work: Work, job: Job, tasks: TaskGroup) -> None:
         try:
             returned = await work(job.messages)
         except Exception as error:
@@ -196,9 +166,9 @@ class Handling:
         given_back = frozenset(back)
         self._leave(job, [one for one in job.messages if one not in given_back])
         rest = [one for one in job.messages if one in given_back]
-        tasks.start_soon(self._give_back, _Job(job.position, job.unfinished, rest, job.repetition), after_s, reason)
+        tasks.start_soon(self._give_back, Job(job.position, job.unfinished, rest, job.repetition), after_s, reason)
 
-    async def _give_back(self, job: _Job, after_s: float | None, reason: str) -> None:
+    async def _give_back(self, job: Job, after_s: float | None, reason: str) -> None:
         """Gives messages back; those that the broker cannot take the handler has again."""
         left: list[ReceivedMessage] = []
 
@@ -220,7 +190,7 @@ class Handling:
             wait_s = AGAIN.wait_s(job.repetition + 1, self._rng)
             with anyio.move_on_after(wait_s):
                 await self._stopped.wait()
-            self._jobs.append(_Job(job.position, job.unfinished, left, job.repetition + 1))
+            self._jobs.append(Job(job.position, job.unfinished, left, job.repetition + 1))
             self._news.set()
 
     # -- commits
@@ -234,19 +204,4 @@ class Handling:
     def _drop_rest(self) -> None:
         """What was not finished is read again, here or elsewhere."""
         for position in self._positions:
-            if position.live and position.unfinished:
-                position.begin(position.unfinished.floor)
-            position.unfinished = None
-
-
-def chosen_of(messages: Sequence[ReceivedMessage], returned: object) -> Sequence[ReceivedMessage]:
-    """The messages that a handler returned as not done; all of them where it returned something else."""
-    try:
-        chosen = frozenset(returned)  # type: ignore[call-overload]
-    except TypeError:
-        return messages
-    return [one for one in messages if one in chosen] if chosen <= frozenset(messages) else messages
-
-
-def _bytes_of(messages: Sequence[ReceivedMessage]) -> int:
-    return sum([len(one.body) for one in messages])
+            position.leave_off()

@@ -94,6 +94,12 @@ class Position:
         self.offset = self.handed_out
         self.version += 1
 
+    def leave_off(self) -> None:
+        """The handler works no more: what it has not finished is read again."""
+        if self.live and self.unfinished:
+            self.begin(self.unfinished.floor)
+        self.unfinished = None
+
     @property
     def finished(self) -> bool:
         return self.offset >= self.stop_at > UNSET

@@ -7,10 +7,11 @@ so that nothing is skipped whatever becomes of the program.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.client.arguments import check_count
+from penstock.protocol.received import ReceivedMessage
 
 
 class Unfinished:
@@ -66,3 +67,19 @@ class Flow:
         check_count("messages_max", self.messages)
         check_count("bytes_max", self.bytes)
         check_count("span_max", self.span)
+
+    def fits(
+        self, messages: int, bytes: int, more: Sequence[ReceivedMessage], unfinished: Unfinished | None, after: int
+    ) -> bool:
+        """Whether a batch may be taken. ``messages``, ``bytes``: what is unfinished in all queues; ``unfinished``: in
+        the batch's; ``after``: the offset behind the batch."""
+        if not messages:
+            return True
+        if messages + len(more) > self.messages or bytes + size_of(more) > self.bytes:
+            return False
+        return not unfinished or after - unfinished.floor <= self.span
+
+
+def size_of(messages: Sequence[ReceivedMessage]) -> int:
+    """Bytes of the bodies of messages."""
+    return sum([len(one.body) for one in messages])

@@ -14,10 +14,9 @@ import trio.testing
 
 from penstock.client.attempts import Retry
 from penstock.client.consumer import Consumer
-from penstock.client.handling import chosen_of
 from penstock.errors import Damaged, InvalidRequest, LogReplaced, StorageFull
 from penstock.protocol.message import Message, encode_message, record_body
-from penstock.protocol.received import MessageQueue, ReceivedMessage
+from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.groups import CommitOffsets
 from penstock.protocol.requests.messages import Append
 from penstock.protocol.requests.retries import SendBack
@@ -390,11 +389,3 @@ def test_whatever_fails_and_whenever_the_consumer_is_replaced_nothing_is_skipped
             await live(5)
 
     trio.run(test, clock=trio.testing.MockClock(autojump_threshold=0))
-
-
-def test_what_a_batch_handler_returns_is_taken_for_all_of_them_where_it_names_others() -> None:
-    queue = MessageQueue("b", "orders", 0)
-    one, other = (ReceivedMessage(queue, offset, b"", b"", b"") for offset in (1, 2))
-    assert chosen_of([one], [other]) == [one]
-    assert chosen_of([one, other], 5) == [one, other]
-    assert chosen_of([one, other], [other]) == [other]
