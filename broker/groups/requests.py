@@ -24,6 +24,7 @@ from penstock.protocol.requests.groups import (
     STRATEGIES,
     Assignment,
     CommitOffsets,
+    DeleteGroup,
     DescribeGroup,
     FetchOffsets,
     GroupDetail,
@@ -41,6 +42,7 @@ from penstock.protocol.requests.groups import (
 )
 from penstock.protocol.requests.request import Done, Result
 from penstock.protocol.selectors.compiling import selector_of
+from topicmap.queues import retry_topic
 
 WAIT_S_MAX: Final = 60.0
 SESSION_S_MAX: Final = 3600.0
@@ -65,6 +67,7 @@ class GroupRequests:
         self._identity = state.identity
         self._groups_max = settings.groups_max
         self._store = store
+        self._topics = topics
         self._count_queues = topics.queue_count
         place = Place(settings.name, settings.room)
         first, was_read = epoch.first_generation, self._offsets.__contains__
@@ -173,6 +176,20 @@ class GroupRequests:
             request.group, [queue for queue, offset in request.offsets if offset < before.get(queue, UNCOMMITTED)]
         )
         self._store_offsets(request.group, request.offsets, None, now_ms)
+        return AfterQuorum(Done(), self._store.written)
+
+    @handles(DeleteGroup)
+    def delete(self, request: DeleteGroup, now: float, now_ms: int) -> Outcome:
+        """Forgets a group, with its retries."""
+        self.groups.check_commit(request.group, "", 0, ())
+        if self._holders.names(request.group):
+            raise Fenced(f"gateways hold the position {request.group}", hint="end its subscriptions first")
+        retries = retry_topic(request.group)
+        if request.group not in self._offsets and not self._count_queues(retries):
+            raise GroupNotFound(f"there is no group {request.group}")
+        if self._count_queues(retries):
+            self._topics.remove(retries, now_ms)
+        self._store.append([fact_record(offsets.TOPIC, self._offsets.fact(request.group, ()))], now_ms)
         return AfterQuorum(Done(), self._store.written)
 
     def _check_offsets(self, offsets: Iterable[QueueOffset]) -> None:

@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from penstock.blocking.routes import Routes
 from penstock.client import administration as tasks
-from penstock.client import topic_tasks
+from penstock.client import group_tasks, topic_tasks
 from penstock.client.administration import Ask, Question, Steps, Task
 from penstock.client.arguments import check_seconds
 from penstock.client.completeness import check_whole
@@ -60,6 +60,10 @@ class Admin:
     delete_topic = carried_out(topic_tasks.delete_topic)
     brokers = carried_out(topic_tasks.brokers)
     allow_broker = carried_out(topic_tasks.allow_broker)
+    groups = carried_out(group_tasks.groups)
+    group = carried_out(group_tasks.group)
+    delete_group = carried_out(group_tasks.delete_group)
+    reset_group = carried_out(group_tasks.reset_group)
     delayed = carried_out(tasks.delayed)
     cancel = carried_out(tasks.cancel)
     transactions = carried_out(tasks.transactions)

@@ -1,11 +1,13 @@
-"""Durations as people write them on the command line: ``90``, ``30s``, ``5m``, ``2h``, ``7d``. Pure."""
+"""Times as people write them on the command line: durations (``90``, ``5m``), times, places in a queue. Pure."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final
 
 import click
 
+from penstock.client.arguments import Place
 from penstock.client.delays import seconds_of
 from penstock.errors import InvalidRequest
 
@@ -33,3 +35,19 @@ def shown_duration(seconds: int) -> str:
         if seconds >= unit_s and not seconds % unit_s:
             return f"{seconds // unit_s}{unit}"
     return f"{seconds}s"
+
+
+def time_of(text: str, option: str) -> datetime:
+    """The time that an option says; without a time zone it is local."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        hint = "write 2026-12-01T08:00, or with a time zone 2026-12-01T08:00+01:00"
+        raise click.BadParameter(f"{text!r} is no time: {hint}", param_hint=option) from None
+
+
+def place_of(text: str, option: str) -> Place:
+    """The place in a queue that an option says: ``earliest``, ``latest``, an offset or a time."""
+    if text == "earliest" or text == "latest":
+        return "earliest" if text == "earliest" else "latest"
+    return int(text) if text.isascii() and text.isdigit() else time_of(text, option)

@@ -7,14 +7,16 @@ from typing import Any
 import click
 
 from penstock.blocking import bootstrap
-from penstock.cli.display import incomplete_option, json_option, print_rows, to_list
+from penstock.blocking.admin import Admin
+from penstock.cli.display import confirm, incomplete_option, json_option, print_json, print_rows, to_list
+from penstock.cli.durations import place_of
 from penstock.errors import GroupNotFound
 from penstock.protocol.requests.groups import DescribeGroup, GroupDetail, GroupNames, ListGroups
 
 
 @click.group()
 def group() -> None:
-    """Look at consumer groups and their lag."""
+    """Look at consumer groups and their lag; move or delete one."""
 
 
 @group.command("list")
@@ -77,6 +79,72 @@ def show(server: str, name: str, allow_incomplete: bool, as_json: bool) -> None:
     if not rows:
         raise GroupNotFound(f"there is no group {name}", hint="`penstock group list` shows all")
     print_rows(rows, ("queue", "broker", "committed", "end", "lag", "member", "held_by", "filter"), as_json=as_json)
+
+
+@group.command()
+@click.argument("name")
+@click.argument("topic", default="")
+@click.option("--to", metavar="PLACE", help="earliest, latest, an offset, or a time: 2026-12-01T08:00.")
+@click.option("--by", type=int, help="So many messages further on; with a minus back.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be.")
+@click.option("--yes", is_flag=True, help="Do not ask before.")
+@json_option
+@click.pass_obj
+def reset(
+    server: str, name: str, topic: str, to: str | None, by: int | None, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Have a group go on elsewhere, in TOPIC or in all that it has read, and show where it was and is.
+
+    Its consumers must be stopped. A place outside of a queue is the nearest that is there.
+
+    \b
+    Examples:
+      penstock group reset billing --to earliest --dry-run
+      penstock group reset billing orders --to 2026-12-01T08:00
+      penstock group reset billing orders --by -100 --yes
+    """
+    place = None if to is None else place_of(to, "--to")
+    with Admin(server) as admin:
+        if not (dry_run or yes):
+            planned = admin.reset_group(name, topic, to=place, by=by, dry_run=True)
+            moving = sum([one.before != one.after for one in planned])
+            confirm(f"Move group {name} in {moving} of {len(planned)} queues?", f"group {name} stays where it is")
+        moved = admin.reset_group(name, topic, to=place, by=by, dry_run=dry_run)
+    rows = [
+        {
+            "queue": one.queue.name,
+            "broker": one.queue.broker,
+            "before": None if one.before < 0 else one.before,
+            "after": one.after,
+            "end": one.end,
+            "moved": not dry_run,
+        }
+        for one in moved
+    ]
+    print_rows(rows, ("queue", "broker", "before", "after", "end"), as_json=as_json)
+
+
+@group.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask before.")
+@json_option
+@click.pass_obj
+def delete(server: str, name: str, yes: bool, as_json: bool) -> None:
+    """Delete a group: its offsets, and what waits in its retries. Its dead letters stay.
+
+    \b
+    Examples:
+      penstock group delete billing
+    """
+    with Admin(server) as admin:
+        queues = sum([len(one.detail.lags) for one in admin.group(name)])
+        if not yes:
+            confirm(f"Forget how far group {name} has read {queues} queues?", f"group {name} stays")
+        admin.delete_group(name)
+    if as_json:
+        print_json({"group": name, "queues": queues, "deleted": True})
+    else:
+        click.echo(f"group {name} is deleted")
 
 
 def _lag(offset: int, end: int) -> int:

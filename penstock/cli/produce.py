@@ -13,6 +13,7 @@ import click
 
 from penstock.blocking import Producer
 from penstock.cli.display import json_option, print_json
+from penstock.cli.durations import time_of
 from penstock.client.sending import Receipt
 from penstock.client.ways import DelayedReceipt
 from penstock.protocol.message import Message
@@ -65,7 +66,7 @@ def produce(
     if delay and at:
         raise click.UsageError("--delay and --at both say when; give one of them")
     properties = dict(_pair(pair) for pair in pairs)
-    due = None if at is None else _time(at)
+    due = None if at is None else time_of(at, "--at")
     if as_json:  # then stderr is for the error
         logging.getLogger(Producer.__module__).setLevel(logging.ERROR)
     elif mqtt_topic:
@@ -124,15 +125,6 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--property")
     return name, value
-
-
-def _time(text: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        hint = "write 2026-12-01T08:00, or with a time zone 2026-12-01T08:00+01:00"
-        raise click.BadParameter(f"{text!r} is no time: {hint}", param_hint="--at") from None
-    return time.astimezone()  # without a time zone it is local
 
 
 def _show(receipt: Receipt | DelayedReceipt, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock.client import administration as tasks
-from penstock.client import topic_tasks
+from penstock.client import group_tasks, topic_tasks
 from penstock.client.administration import Ask, Question, Steps, Task
 from penstock.client.arguments import check_seconds
 from penstock.client.completeness import check_whole
@@ -88,6 +88,10 @@ class Admin:
     delete_topic = awaited(topic_tasks.delete_topic)
     brokers = awaited(topic_tasks.brokers)
     allow_broker = awaited(topic_tasks.allow_broker)
+    groups = awaited(group_tasks.groups)
+    group = awaited(group_tasks.group)
+    delete_group = awaited(group_tasks.delete_group)
+    reset_group = awaited(group_tasks.reset_group)
     delayed = awaited(tasks.delayed)
     cancel = awaited(tasks.cancel)
     transactions = awaited(tasks.transactions)

@@ -176,6 +176,16 @@ class DescribeGroup(Request):
 
 
 @value
+class DeleteGroup(Request):
+    """Forgets a group's offsets and deletes the topic of its retries. ``Fenced`` while it has members or its position
+    is held, ``GroupNotFound`` where there is nothing of it."""
+
+    code: ClassVar[int] = 78
+    reply: ClassVar[type[Reply]] = Done
+    group: str
+
+
+@value
 class HeldOffsets(Reply):
     """``log_id``: the log in which the offsets are; empty where the broker does not tell."""
 

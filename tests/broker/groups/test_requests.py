@@ -20,6 +20,7 @@ from penstock.protocol.requests.filters import CloseFilters, OpenFilters
 from penstock.protocol.requests.groups import (
     Assignment,
     CommitOffsets,
+    DeleteGroup,
     DescribeGroup,
     FetchOffsets,
     GroupDetail,
@@ -35,7 +36,9 @@ from penstock.protocol.requests.groups import (
     QueueOffset,
     WatchGroup,
 )
+from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.retries import SendBack
 from penstock.protocol.requests.topics import CreateTopic
 from tests.broker.broker_rig import Rig, append, parked
 
@@ -368,3 +371,24 @@ def test_how_far_a_gateway_has_come_in_another_log_moves_nothing() -> None:
     assert isinstance(rig.ask(HoldOffsets("g", "gw", 15.0, (Progress("t:0", 5, 0),), "another")), LogReplaced)
     assert rig.ask(FetchOffsets("g", ("t:0",))) == GroupOffsets((QueueOffset("t:0", 3),))
     assert rig.ask(HoldOffsets("g", "gw", 15.0, (Progress("t:0", 5, 0),), held.log_id)).progress[0].offset == 5
+
+
+def test_a_deleted_group_leaves_neither_offsets_nor_retries_and_one_that_is_used_stays() -> None:
+    rig = Rig(default_queues=1)
+    rig.ask(append(Message("t", b"x"), Message("t", b"y")))
+    joined = rig.ask(JoinGroup("g", "m", ("t",)))
+    rig.ask(SendBack("g", "m", joined.generation, "t:0", 0, delay_ms=0))
+    rig.clock.now += 1.0
+    rig.service.tick(rig.times.monotonic(), rig.times.wall_ms(), rig.times.wall_ms())
+    rig.sync()
+    rig.ask(CommitOffsets("g", "m", rig.ask(JoinGroup("g", "m", ("t",))).generation, (QueueOffset("t:0", 1),)))
+    assert isinstance(rig.ask(DeleteGroup("g")), Fenced)
+    rig.ask(LeaveGroup("g", "m"))
+    assert rig.bodies("%RETRY%g:0") == [b"x"]
+    assert rig.ask(DeleteGroup("g")) == Done()
+    assert isinstance(rig.ask(Pull("%RETRY%g:0", 0)), QueueNotFound)
+    assert isinstance(rig.restarted().ask(DescribeGroup("g")), GroupNotFound)
+    rig = rig.restarted()
+    assert isinstance(rig.ask(DeleteGroup("g")), GroupNotFound)
+    rig.ask(HoldOffsets("h", "gateway", 30.0, (Progress("t:0", 1, 0),)))
+    assert isinstance(rig.ask(DeleteGroup("h")), Fenced)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.durations import DURATION, shown_duration
+from penstock.cli.durations import DURATION, place_of, shown_duration, time_of
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,11 @@ def test_anything_else_is_refused_and_the_right_forms_are_named(text: str) -> No
 @given(st.integers(1, 10**7))
 def test_what_is_shown_can_be_given(seconds: int) -> None:
     assert DURATION.convert(shown_duration(seconds), None, None) == seconds
+
+
+def test_a_place_is_an_offset_an_end_or_a_time() -> None:
+    assert [place_of(text, "--to") for text in ("earliest", "latest", "17")] == ["earliest", "latest", 17]
+    assert place_of("2026-12-01T08:00+01:00", "--to") == datetime(2026, 12, 1, 7, tzinfo=UTC)
+    assert time_of("2026-12-01T08:00", "--at").tzinfo is not None, "it is local"
+    with pytest.raises(click.BadParameter, match="'-3' is no time"):
+        place_of("-3", "--to")

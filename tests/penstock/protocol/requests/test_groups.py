@@ -29,6 +29,7 @@ def test_codes_never_change() -> None:
         75: "ListGroups",
         76: "DescribeGroup",
         77: "HoldOffsets",
+        78: "DeleteGroup",
     }
 
 
