@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.client.attempts import Retry as Retry
     from penstock.client.consumer import Consumer as Consumer
     from penstock.client.finding import find as find
+    from penstock.client.halves import HalfMessage as HalfMessage
     from penstock.client.producer import Producer as Producer
     from penstock.client.reader import Reader as Reader
     from penstock.client.sending import Receipt as Receipt
@@ -28,6 +29,7 @@ _HOMES: Final = {
     "Admin": "penstock.client.admin",
     "Consumer": "penstock.client.consumer",
     "DelayedReceipt": "penstock.client.ways",
+    "HalfMessage": "penstock.client.halves",
     "Message": "penstock.protocol.message",
     "MessageQueue": "penstock.protocol.received",
     "PenstockError": "penstock.errors",
@@ -44,6 +46,7 @@ __all__ = [
     "Admin",
     "Consumer",
     "DelayedReceipt",
+    "HalfMessage",
     "Message",
     "MessageQueue",
     "PenstockError",

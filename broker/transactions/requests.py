@@ -62,7 +62,8 @@ PAGE_MAX: Final = 1_000
 _FACT_BYTES: Final = 1_024
 """Room for what a fact adds to the record in it."""
 GRACE_S: Final = 1.0
-"""So long after a half is due a producer may take it; then its round passes without one."""
+"""So long after a half is due a producer may take it; then its round passes without one. Less where checks follow each
+other faster."""
 NOT_ASKED: Final = "no producer of the group was there to be asked"
 NOT_ANSWERED: Final = "its producers gave no outcome"
 
@@ -93,6 +94,7 @@ class TransactionRequests:
         self._bytes_max = min(settings.halves_bytes_max, settings.carried_bytes_max)
         self._checks_max = settings.half_checks_max
         self._schedule = Schedule(settings.half_check_after_s)
+        self._grace_s = min(GRACE_S, settings.half_check_after_s)
         self._unasked = {half.group for _, half in halves.items() if half.parked == NOT_ASKED}
         self._now, self._now_ms = now, 0
         self._wakers = wakers
@@ -245,7 +247,7 @@ class TransactionRequests:
         self._now, self._now_ms = now, now_ms
         for _, group in self._schedule.advance(now):
             self._wakers[half_waker(group)] = None
-        for id in self._schedule.overdue(now - GRACE_S, CHECK_COUNT_MAX):
+        for id in self._schedule.overdue(now - self._grace_s, CHECK_COUNT_MAX):
             half = self._halves.get(id)
             if half is not None:
                 self._next_round(id, half, is_asked=False)

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TypeVar, Unpack, overload
 
+from penstock.blocking.checking import Checks
 from penstock.blocking.routes import Routes
+from penstock.blocking.transaction import Transaction
 from penstock.client import preparation, sending, ways
 from penstock.client.arguments import OnlyBlocking, check_seconds
 from penstock.client.delays import Delay, Due, due_of
+from penstock.client.halves import Beginning, BlockingListener, Half, begun, check_ended, check_group, ends_of
 from penstock.client.preparation import Fields
 from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
 from penstock.client.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Receipt, settled
@@ -25,6 +30,7 @@ from penstock.protocol.message import Message
 from penstock.protocol.requests.request import Done, Reply, Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.timers import CancelTimer
+from penstock.protocol.requests.transactions import ROLLBACK, HalvesEnded
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 from topicmap.queues import TopicMap
 
@@ -33,21 +39,30 @@ _R = TypeVar("_R", bound=Reply)
 
 
 class Producer(OnlyBlocking):
-    """As ``penstock.Producer``, for ``with`` and without ``await``. Args and errors are the same."""
+    """As ``penstock.Producer``, for ``with`` and without ``await``. Args and errors are the same, but that ``check`` is
+    a plain function, which is called within ``answer_checks``."""
 
     def __init__(
         self,
         *,
         servers: str | Sequence[str] = SERVERS,
         timeout_s: float = TIMEOUT_S,
+        group: str = "",
+        check: BlockingListener | None = None,
         topic_map: TopicMap | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
         check_seconds("timeout_s", timeout_s)
+        check_group(group, check)
         self.timeout_s = timeout_s
+        self.group = group
+        self._beginning = Beginning(group)
+        self._open_halves: set[tuple[str, int]] = set()
         self._routes = Routes(servers, timeout_s)
         self._clock = clock or RealClock()
+        is_open = lambda broker, id: (broker, id) in self._open_halves  # noqa: E731
+        self._checks = None if check is None else Checks(group, check, is_open, self._routes, self._clock)
         self._rng = rng or new_rng()
         self._preparation = preparation.Preparation(self._rng.getrandbits(64), topic_map or TopicMap())
         self._back_off = BackOff()
@@ -125,8 +140,9 @@ class Producer(OnlyBlocking):
         timeout_s: float | None = None,
     ) -> Receipt | DelayedReceipt:
         """Stores one message and returns when its topic's level is reached. As ``penstock.Producer.send``."""
-        given = preparation.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain)
-        [one], way = self._send_all([given], queue, due_of(delay, at), timeout_s)
+        given = [preparation.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain)]
+        way = ways.way_of(queue, due := due_of(delay, at))
+        [one] = self._send_all(given, timeout_s, way, queue, due)
         if one.queue is None:
             raise sending.final_error(one)
         return ways.delayed_receipt(one) if isinstance(way, Later) else one.receipt(0)
@@ -156,27 +172,100 @@ class Producer(OnlyBlocking):
         timeout_s: float | None = None,
     ) -> Sequence[Receipt] | Sequence[DelayedReceipt]:
         """Stores messages and returns their receipts in order. As ``penstock.Producer.send_many``."""
-        return ways.receipts(*self._send_all(messages, queue, due_of(delay, at), timeout_s))
+        way = ways.way_of(queue, due := due_of(delay, at))
+        return ways.receipts(self._send_all(messages, timeout_s, way, queue, due), way)
 
     def cancel(self, receipt: DelayedReceipt, *, timeout_s: float | None = None) -> None:
         """Takes a delayed message back. Raises as ``penstock.Producer.cancel``."""
+        cancel = CancelTimer(receipt.timer, receipt.due_ms)
         try:
-            self._ask_broker(receipt.broker, CancelTimer(receipt.timer, receipt.due_ms), Done, timeout_s)
+            self._ask_broker(receipt.broker, "", cancel, Done, timeout_s)
         except TimerNotFound as error:
             if not error.unknown:  # else an attempt before has cancelled it
                 raise
 
+    # -- transactions
+
+    @overload
+    def transaction(
+        self, message: Message | Sequence[Message], /, *, timeout_s: float | None = None
+    ) -> Transaction: ...
+
+    @overload
+    def transaction(
+        self, topic: str, body: bytes, /, *, timeout_s: float | None = None, **fields: Unpack[Fields]
+    ) -> Transaction: ...
+
+    def transaction(
+        self,
+        message: Message | Sequence[Message] | str,
+        body: bytes = b"",
+        /,
+        *,
+        timeout_s: float | None = None,
+        **fields: Unpack[Fields],
+    ) -> Transaction:
+        """A block that stores messages as it begins and has them delivered when it has ended without an error. As
+        ``penstock.Producer.transaction``."""
+        if not self.group:
+            raise InvalidRequest("transactions are a group's", hint="Producer(group=..., check=...)")
+        given = preparation.messages_of(message, body, fields)
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        check_seconds("timeout_s", limit_s)
+        return Transaction(partial(self._begin, given, limit_s), partial(self._end, limit_s))
+
+    def answer_checks(self, wait_s: float = 0.0) -> int:
+        """Has the listener asked about transactions of the group without an outcome, and waits up to ``wait_s`` seconds
+        for the first; how many it was asked about. To be called again and again, by one process of the group at least.
+
+        Raises:
+            InvalidRequest: the producer has no listener.
+            NoRoute, Unavailable: no broker is there.
+        """
+        self._check_open()
+        check_seconds("wait_s", wait_s)
+        if self._checks is None:
+            raise InvalidRequest("this producer has no listener", hint="Producer(group=..., check=...)")
+        return self._checks.answer(wait_s)
+
+    def _begin(self, messages: Sequence[Message], limit_s: float) -> list[Half]:
+        halves, error = begun(self._send_all(messages, limit_s, self._beginning))
+        if error is not None:
+            if halves:
+                with suppress(PenstockError):  # else a listener is asked
+                    self._end(limit_s, halves, ROLLBACK)
+            raise error
+        self._open_halves.update([(half.broker, half.id) for half in halves])
+        return halves
+
+    def _end(self, limit_s: float, halves: Sequence[Half], outcome: str) -> None:
+        """As ``penstock.Producer._end``."""
+        self._open_halves.difference_update([(half.broker, half.id) for half in halves])
+        errors: list[PenstockError] = []
+        for at, request in ends_of(self.group, halves, outcome):
+            try:
+                check_ended(self._ask_broker(at.broker, at.address, request, HalvesEnded, limit_s))
+            except PenstockError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
     # -- attempts
 
     def _send_all(
-        self, messages: Sequence[Message], queue: Selector | None, due: Due | None, timeout_s: float | None
-    ) -> tuple[list[Outgoing], Way]:
+        self,
+        messages: Sequence[Message],
+        timeout_s: float | None,
+        way: Way,
+        queue: Selector | None = None,
+        due: Due | None = None,
+    ) -> list[Outgoing]:
         """Attempts until each message is stored, has an error that no repetition mends, or no time."""
         if timeout_s is not None:
             check_seconds("timeout_s", timeout_s)
         outgoing = self._preparation.runs(messages, self._clock.wall_ms())
         self._check_open()
-        way = ways.prepare(outgoing, messages, queue, due)
+        ways.prepare(outgoing, messages, way, queue, due)
         began = self._clock.monotonic()
         deadline = began + (self.timeout_s if timeout_s is None else timeout_s)
         waiting, repetition, telling = settled(outgoing), 0, Telling(_log, began)
@@ -190,7 +279,7 @@ class Producer(OnlyBlocking):
             if waiting:
                 telling.note(sending.final_error(waiting[0]), goes_on, deadline)
                 pause(wait_s)
-        return settled(outgoing), way
+        return settled(outgoing)
 
     def _try(self, waiting: list[Outgoing], deadline: float, way: Way) -> None:
         """One attempt for all: each gets a place or an error."""
@@ -207,6 +296,7 @@ class Producer(OnlyBlocking):
             except PenstockError as error:
                 one.fail(error)
             else:
+                one.broker = broker
                 by_broker.setdefault(broker, []).append(one)
         for broker, mine in by_broker.items():
             self._store(broker, mine, deadline, way)
@@ -226,7 +316,7 @@ class Producer(OnlyBlocking):
         for batch, result in zip(batches, results, strict=True):
             way.settle(batch, broker.broker, result)
 
-    def _ask_broker(self, name: str, request: Request, kind: type[_R], timeout_s: float | None) -> _R:
+    def _ask_broker(self, name: str, address: str, request: Request, kind: type[_R], timeout_s: float | None) -> _R:
         """As ``penstock.Producer._ask_broker``."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         check_seconds("timeout_s", limit_s)
@@ -234,13 +324,14 @@ class Producer(OnlyBlocking):
         deadline, attempt, unknown = self._clock.monotonic() + limit_s, 0, False
         while True:
             try:
-                link = self._routes.link(ways.address_of(name, self._routes.brokers()))
-                return link.ask(request, kind, max(0.0, deadline - self._clock.monotonic()))
+                address = address or ways.address_of(name, self._routes.brokers())
+                return self._routes.link(address).ask(request, kind, max(0.0, deadline - self._clock.monotonic()))
             except PenstockError as error:
                 unknown = unknown or error.unknown
                 wait_s = self._back_off.wait_s(attempt := attempt + 1, self._rng)
                 if not worth_another_try(error, self._clock.monotonic() + wait_s, deadline):
                     raise sending.known_or_not(error, unknown) from None
+            address = ""
             pause(wait_s)
 
     def _check_open(self) -> None:

@@ -35,10 +35,10 @@ class Fields(TypedDict, total=False):
 def as_message(
     message: Message | str,
     body: bytes,
-    key: str | bytes,
-    tag: str,
-    properties: Mapping[str, str] | None,
-    mqtt_topic: str,
+    key: str | bytes = "",
+    tag: str = "",
+    properties: Mapping[str, str] | None = None,
+    mqtt_topic: str = "",
     qos: int = 1,
     retain: bool = False,
 ) -> Message:
@@ -53,6 +53,18 @@ def as_message(
         return Message(message, body, key, tag, properties or {}, mqtt_topic, qos, retain)
     except TypeError as error:  # where messages are compiled
         raise _misfit(error, message, body, key, tag, properties or {}, mqtt_topic) from None
+
+
+def messages_of(message: Message | Sequence[Message] | str, body: bytes, fields: Fields) -> list[Message]:
+    """One message, given as to ``as_message``, or a sequence of several. Raises as that, and ``InvalidRequest`` for an
+    empty sequence."""
+    if isinstance(message, str | Message):
+        return [as_message(message, body, **fields)]
+    if body or fields:
+        raise InvalidRequest("messages have their bodies, keys, tags and properties in themselves")
+    if not message:
+        raise InvalidRequest("no message was given")
+    return list(message)
 
 
 class Common(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -18,12 +19,15 @@ import anyio.lowlevel
 
 from penstock.client import preparation, sending, ways
 from penstock.client.arguments import OnlyAsync, check_seconds
+from penstock.client.checking import Checker
 from penstock.client.delays import Delay, due_of
 from penstock.client.discovery import Discovery
-from penstock.client.preparation import Fields
+from penstock.client.halves import CHECK_S, Beginning, Half, Listener, begun, check_ended, check_group, ends_of
+from penstock.client.preparation import Fields, messages_of
 from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
 from penstock.client.sending import AVOID_S, Outgoing, Receipt, settled
 from penstock.client.task_scope import TaskScope
+from penstock.client.transaction import Transaction
 from penstock.client.ways import ASLEEP, AT_ONCE, DelayedReceipt, Selector, Way
 from penstock.client.wire_link import WireLinks, ask
 from penstock.errors import InvalidRequest, NoRoute, PenstockError, TimedOut, TimerNotFound, Unavailable
@@ -33,6 +37,7 @@ from penstock.protocol.message import Message
 from penstock.protocol.requests.request import Done, Reply, Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.timers import CancelTimer
+from penstock.protocol.requests.transactions import ROLLBACK, HalvesEnded
 from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import TopicMap
 
@@ -140,6 +145,10 @@ class Producer(OnlyAsync):
         servers: name servers, ``"host:port,host:port"`` or a list.
         timeout_s: deadline of a send over all its attempts.
         pending_max: messages under way at once; further sends wait.
+        group: the producers that answer for each other's transactions; needed for ``transaction``.
+        check: a listener, which is asked about transactions of the group without an outcome: an async function that is
+            given a ``HalfMessage`` and returns ``"commit"``, ``"rollback"`` or ``"unknown"``. One that raises or takes
+            longer than ``check_s`` is asked again later.
         topic_map: where messages go that have an ``mqtt_topic`` and no topic; must be the gateways' map.
         links: ways to servers other than TCP, for programs that embed them.
     """
@@ -150,13 +159,22 @@ class Producer(OnlyAsync):
         servers: str | Sequence[str] = SERVERS,
         timeout_s: float = TIMEOUT_S,
         pending_max: int = PENDING_MAX,
+        group: str = "",
+        check: Listener | None = None,
+        check_s: float = CHECK_S,
         topic_map: TopicMap | None = None,
         links: Links | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
         check_seconds("timeout_s", timeout_s)
+        check_seconds("check_s", check_s)
+        check_group(group, check)
         self.timeout_s = timeout_s
+        self.group = group
+        self._check = (check, check_s)
+        self._beginning = Beginning(group)
+        self._open_halves: set[tuple[str, int]] = set()
         self._servers = servers
         self._links = links
         self._clock = clock or RealClock()
@@ -181,6 +199,11 @@ class Producer(OnlyAsync):
         self._discovery = Discovery(self._servers, links, clock=self._clock)
         self._lanes = _Lanes(self._discovery, self._tasks)
         self._tasks.start_soon(self._lanes.watch)
+        listener, check_s = self._check
+        if listener is not None:
+            is_open = lambda broker, id: (broker, id) in self._open_halves  # noqa: E731
+            checker = Checker(self.group, listener, check_s, is_open, self._discovery, self._tasks, self._rng)
+            self._tasks.start_soon(checker.run)
         return self
 
     async def __aexit__(
@@ -275,10 +298,11 @@ class Producer(OnlyAsync):
             TooLarge, InvalidMessage, InvalidTopic, InvalidRequest: it was not sent.
             PenstockError: it was not stored, unless the error's ``unknown`` is true: then it may have been.
         """
-        given = preparation.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain)
-        [one] = self._preparation.runs((given,), self._clock.wall_ms())
+        given = (preparation.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain),)
+        [one] = self._preparation.runs(given, self._clock.wall_ms())
         self._opened()
-        way = ways.prepare([one], [given], queue, due_of(delay, at))
+        way = ways.way_of(queue, due := due_of(delay, at))
+        ways.prepare([one], given, way, queue, due)
         if timeout_s is not None or way is not AT_ONCE or not await self._send_quickly(one):
             await self._send_all([one], self.timeout_s if timeout_s is None else timeout_s, way=way)
         if one.queue is None:
@@ -318,7 +342,8 @@ class Producer(OnlyAsync):
         """
         outgoing = self._preparation.runs(messages, self._clock.wall_ms())
         self._opened()
-        way = ways.prepare(outgoing, messages, queue, due_of(delay, at))
+        way = ways.way_of(queue, due := due_of(delay, at))
+        ways.prepare(outgoing, messages, way, queue, due)
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         return ways.receipts(await self._send_all(outgoing, limit_s, way=way), way)
 
@@ -330,11 +355,78 @@ class Producer(OnlyAsync):
             TimerNotFound: there is no such message; it may have been cancelled before.
             PenstockError: the broker could not be asked; ``unknown``: the message may be cancelled all the same.
         """
+        cancel = CancelTimer(receipt.timer, receipt.due_ms)
         try:
-            await self._ask_broker(receipt.broker, CancelTimer(receipt.timer, receipt.due_ms), Done, timeout_s)
+            await self._ask_broker(receipt.broker, "", cancel, Done, timeout_s)
         except TimerNotFound as error:
             if not error.unknown:  # else an attempt before has cancelled it
                 raise
+
+    # -- transactions
+
+    @overload
+    def transaction(
+        self, message: Message | Sequence[Message], /, *, timeout_s: float | None = None
+    ) -> Transaction: ...
+
+    @overload
+    def transaction(
+        self, topic: str, body: bytes, /, *, timeout_s: float | None = None, **fields: Unpack[Fields]
+    ) -> Transaction: ...
+
+    def transaction(
+        self,
+        message: Message | Sequence[Message] | str,
+        body: bytes = b"",
+        /,
+        *,
+        timeout_s: float | None = None,
+        **fields: Unpack[Fields],
+    ) -> Transaction:
+        """A block that stores messages as it begins and has them delivered when it has ended without an error::
+
+            async with producer.transaction("payments", body, key="order-7") as tx:
+                await database.execute(...)
+
+        An error rolls them back. Several messages are each delivered once, or all of them never.
+
+        Raises:
+            InvalidRequest, TooLarge, InvalidMessage, InvalidTopic: nothing was stored.
+            PenstockError: as the block begins: it is not to be carried out; no message is delivered, unless the error
+                is ``unknown`` and a listener commits it. As it ends: the commit was refused; with ``unknown`` there is
+                no answer for certain, and a listener decides.
+        """
+        if not self.group:
+            raise InvalidRequest("transactions are a group's", hint="Producer(group=..., check=...)")
+        given = messages_of(message, body, fields)
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        check_seconds("timeout_s", limit_s)
+        return Transaction(partial(self._begin, given, limit_s), partial(self._end, limit_s))
+
+    async def _begin(self, messages: Sequence[Message], limit_s: float) -> list[Half]:
+        outgoing = self._preparation.runs(messages, self._clock.wall_ms())
+        self._opened()
+        ways.prepare(outgoing, messages, self._beginning)
+        halves, error = begun(await self._send_all(outgoing, limit_s, way=self._beginning))
+        if error is not None:
+            if halves:
+                with suppress(PenstockError):  # else a listener is asked
+                    await self._end(limit_s, halves, ROLLBACK)
+            raise error
+        self._open_halves.update([(half.broker, half.id) for half in halves])
+        return halves
+
+    async def _end(self, limit_s: float, halves: Sequence[Half], outcome: str) -> None:
+        """The block of these halves has ended: gives them their outcome, and raises the first error."""
+        self._open_halves.difference_update([(half.broker, half.id) for half in halves])
+        errors: list[PenstockError] = []
+        for at, request in ends_of(self.group, halves, outcome):
+            try:
+                check_ended(await self._ask_broker(at.broker, at.address, request, HalvesEnded, limit_s))
+            except PenstockError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     # -- attempts
 
@@ -444,22 +536,25 @@ class Producer(OnlyAsync):
         one.error, one.on_way = None, True
         return lanes.hand_over(one.broker, one, None, way)
 
-    async def _ask_broker(self, name: str, request: Request, kind: type[_R], timeout_s: float | None) -> _R:
-        """What a broker answers, asked until the deadline. An error is ``unknown`` if any attempt may have done what
-        was asked."""
+    async def _ask_broker(
+        self, name: str, address: str, request: Request, kind: type[_R], timeout_s: float | None
+    ) -> _R:
+        """What a broker answers, asked until the deadline. ``address``: where it was a moment ago, if known. An error
+        is ``unknown`` if any attempt may have done what was asked."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         check_seconds("timeout_s", limit_s)
         deadline, attempt, unknown = self._clock.monotonic() + limit_s, 0, False
         while True:
             try:
                 discovery, _lanes = self._opened()
-                address = ways.address_of(name, await discovery.all_brokers())
+                address = address or ways.address_of(name, await discovery.all_brokers())
                 return await ask(discovery.link(address), request, kind, deadline - self._clock.monotonic())
             except PenstockError as error:
                 unknown = unknown or error.unknown
                 wait_s = self._back_off.wait_s(attempt := attempt + 1, self._rng)
                 if not worth_another_try(error, self._clock.monotonic() + wait_s, deadline):
                     raise sending.known_or_not(error, unknown) from None
+            address = ""
             await anyio.sleep(wait_s)
 
     def _opened(self) -> tuple[Discovery, _Lanes]:

@@ -78,18 +78,18 @@ class Way:
         return sending.once_more(outgoing)
 
 
-class _Records(Way):
+class Records(Way):
     """Ways whose requests have whole records, each of its own: runs are to be split before (``singles``)."""
 
     def fits(self, batch_bytes: int, batch_count: int, one: Outgoing) -> bool:
         return batch_count < RECORDS_MAX and sending.fits(batch_bytes, batch_count, one)
 
 
-class InQueue(_Records):
+class InQueue(Records):
     """At once, in queues that were chosen."""
 
     def request(self, batch: Sequence[Outgoing]) -> Request:
-        return Append(len(batch), True, _body(batch))
+        return Append(len(batch), True, body_of(batch))
 
     def settle(self, batch: Sequence[Outgoing], broker: str, result: Result) -> None:
         if isinstance(result, Appended) and len(result.placed) == len(batch):
@@ -99,14 +99,14 @@ class InQueue(_Records):
         sending.settle(batch, broker, result)
 
 
-class Later(_Records):
+class Later(Records):
     """As delayed messages. ``from_now``: their ``due_ms`` is how long from now, else when."""
 
     def __init__(self, *, from_now: bool) -> None:
         self._from_now = from_now
 
     def request(self, batch: Sequence[Outgoing]) -> Request:
-        return SetTimers(tuple([one.due_ms for one in batch]), self._from_now, _body(batch))
+        return SetTimers(tuple([one.due_ms for one in batch]), self._from_now, body_of(batch))
 
     def settle(self, batch: Sequence[Outgoing], broker: str, result: Result) -> None:
         ids = [one.id for one in result.timers] if isinstance(result, TimersSet) else []
@@ -148,23 +148,30 @@ def singles(outgoing: Sequence[Outgoing]) -> list[Outgoing]:
     return [part for one in outgoing for part in (one.split() if one.count > 1 else [one])]
 
 
-def prepare(outgoing: list[Outgoing], messages: Sequence[Message], queue: Selector | None, due: Due | None) -> Way:
-    """Notes on messages which queue was chosen for them, or when they are due; the way in which they are stored.
-    Raises ``InvalidRequest``."""
-    if queue is None and due is None:
-        return AT_ONCE
-    if queue is not None and due is not None:
+def way_of(queue: Selector | None, due: Due | None) -> Way:
+    """The way of messages whose queue was chosen, or that are due later. Raises ``InvalidRequest``."""
+    if queue is None:
+        return AT_ONCE if due is None else IN_A_WHILE if due.from_now else AT_A_TIME
+    if due is not None:
         raise InvalidRequest("a delayed message has no queue before it is delivered", hint="give it a key")
-    if queue is not None and not isinstance(queue, MessageQueue) and not callable(queue):
+    if not isinstance(queue, MessageQueue) and not callable(queue):
         raise InvalidRequest(f"queue is a MessageQueue or a function that chooses one, not {queue!r}")
-    for one in singles(outgoing):
+    return IN_QUEUE
+
+
+def prepare(
+    outgoing: list[Outgoing],
+    messages: Sequence[Message],
+    way: Way,
+    queue: Selector | None = None,
+    due: Due | None = None,
+) -> None:
+    """Notes on messages what their way needs: each by itself, which queue was chosen for it, when it is due."""
+    for one in singles(outgoing) if isinstance(way, Records) else ():
         if due is not None:
             one.due_ms = due.ms
-        elif queue is not None:
+        if queue is not None:
             one.chosen = queue if isinstance(queue, MessageQueue) else _Choice(queue, messages[one.at])
-    if due is None:
-        return IN_QUEUE
-    return IN_A_WHILE if due.from_now else AT_A_TIME
 
 
 class _Choice:
@@ -234,5 +241,6 @@ def broker_of_chosen(one: Outgoing, brokers: Sequence[BrokerRoute]) -> BrokerRou
     raise NoRoute(f"{chosen.broker} takes no messages for topic {one.topic} just now")
 
 
-def _body(batch: Sequence[Outgoing]) -> bytes:
+def body_of(batch: Sequence[Outgoing]) -> bytes:
+    """The records of single messages, end to end."""
     return b"".join([record_of(one.run) for one in batch])

@@ -75,9 +75,8 @@ def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
 class RealCluster:
     """A name server and a broker, the real ones, in a thread of their own."""
 
-    def __init__(self, data: Path, segment_bytes: int = 1 << 24) -> None:
-        self._data = data
-        self._segment_bytes = segment_bytes
+    def __init__(self, data: Path, segment_bytes: int = 1 << 24, **settings: Any) -> None:
+        self._settings = {"data": data, "segment_bytes": segment_bytes} | settings
         self._ready: queue.Queue[tuple[str, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.Queue()
         self._thread = threading.Thread(target=trio.run, args=(self._run,))
         self._thread.start()
@@ -88,7 +87,7 @@ class RealCluster:
         async with trio.open_nursery() as nursery:
             names = await nursery.start(partial(namesrv.server.run, NamesrvSettings(port=0), world))
             servers = f"{names.host}:{names.port}"
-            settings = BrokerSettings(port=0, data=self._data, namesrv=(servers,), segment_bytes=self._segment_bytes)
+            settings = BrokerSettings(port=0, namesrv=(servers,), **self._settings)
             await nursery.start(partial(broker.net.server.run, settings, world))
             self._ready.put((servers, trio.lowlevel.current_trio_token(), nursery.cancel_scope))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import trio
+
 from penstock.clock import Clock, RealClock
 
 
@@ -62,3 +64,10 @@ class SetClock(Clock):
 
     def boot(self) -> str:
         return "one"
+
+
+class TrioClock(RealClock):
+    """The time of trio's clock, which jumps."""
+
+    def monotonic(self) -> float:
+        return trio.current_time()

@@ -52,6 +52,8 @@ def test_every_block_of_the_guide_runs(real_cluster: Any) -> None:
     assert "telemetry has it" in said
     assert "5 of 10 are wanted" in said
     assert "taken back" in said
+    assert "both messages are rolled back" in said
+    assert "0 were asked about" in said
     assert "billing" in said
 
 

@@ -32,7 +32,7 @@ MESSAGES = [Message("t", b"%d" % at) for at in range(3)]
 
 def outgoing(*, queue: Any = None, due: Due | None = None, messages: list[Message] = MESSAGES) -> list[Outgoing]:
     made = Preparation(1, TopicMap()).runs(messages, 77)
-    ways.prepare(made, messages, queue, due)
+    ways.prepare(made, messages, ways.way_of(queue, due), queue, due)
     return settled(made)
 
 
@@ -47,7 +47,7 @@ def outgoing(*, queue: Any = None, due: Due | None = None, messages: list[Messag
     ],
 )
 def test_what_is_asked_for_decides_the_way(queue: Any, due: Due | None, way: ways.Way) -> None:
-    assert ways.prepare(Preparation(1, TopicMap()).runs(MESSAGES, 77), MESSAGES, queue, due) is way
+    assert ways.way_of(queue, due) is way
 
 
 @pytest.mark.parametrize(("queue", "due"), [(MessageQueue("a", "t", 0), Due(5, True)), ("t:0", None), (0, None)])

@@ -1,0 +1,176 @@
+"""Transactional messages as producers have them: how halves begin and end, and what a listener says about one. Pure.
+
+A half that could not be begun for certain is not begun again: the one that may be there has no transaction, and the
+listener is asked about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from penstock.client.arguments import check_text
+from penstock.client.sending import Outgoing, final_error, once_more
+from penstock.client.ways import Records, asleep, body_of
+from penstock.errors import HalfNotFound, InvalidMessage, InvalidRequest, PenstockError, ProtocolError, from_wire
+from penstock.protocol.message import decode_message
+from penstock.protocol.received import ReceivedMessage
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.transactions import (
+    COMMIT,
+    ROLLBACK,
+    UNKNOWN,
+    BeginHalves,
+    EndHalves,
+    HalfOutcome,
+    HalvesBegun,
+    HalvesEnded,
+    HalvesToCheck,
+)
+
+CHECK_S: Final = 10.0
+"""How long a listener may take."""
+CHECKS_MAX: Final = 64
+"""Listeners at work at once."""
+WATCH_S: Final = 30.0
+WATCH_COUNT: Final = 16
+
+_SETTLED_LATER: Final = "the producers of the group are asked about it"
+
+
+@dataclass(frozen=True, slots=True)
+class HalfMessage:
+    """A message whose transaction has no outcome yet.
+
+    Attributes:
+        broker, id: together they name the half.
+        message: the message; it is in no queue yet.
+        began_ms: when it began, in wall-clock milliseconds since 1970.
+        checks: how often a listener was asked about it, this time included.
+    """
+
+    broker: str
+    id: int
+    message: ReceivedMessage
+    began_ms: int
+    checks: int
+
+    @property
+    def topic(self) -> str:
+        return self.message.topic
+
+    @property
+    def key(self) -> str | bytes:
+        return self.message.key
+
+    @property
+    def body(self) -> bytes:
+        return self.message.body
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.message.properties
+
+
+BlockingListener = Callable[[HalfMessage], str]
+"""Says what became of a transaction: ``"commit"``, ``"rollback"``, or ``"unknown"`` to be asked again."""
+Listener = Callable[[HalfMessage], Awaitable[str]] | BlockingListener
+
+
+class Half(NamedTuple):
+    """Where a half is."""
+
+    broker: str
+    address: str
+    id: int
+
+
+class Beginning(Records):
+    """The way to store messages as halves of a producer group."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+
+    def request(self, batch: Sequence[Outgoing]) -> Request:
+        return BeginHalves(self._group, len(batch), body_of(batch))
+
+    def settle(self, batch: Sequence[Outgoing], broker: str, result: Result) -> None:
+        ids = result.ids if isinstance(result, HalvesBegun) else ()
+        refused = result.refused if isinstance(result, HalvesBegun) else ()
+        for _ in asleep(batch, broker, result, ids, refused):
+            pass
+
+    def again(self, outgoing: Sequence[Outgoing]) -> list[Outgoing]:
+        return [one for one in once_more(outgoing) if not one.unknown]
+
+
+def check_group(group: object, listener: object) -> None:
+    """Raises ``InvalidRequest`` unless a producer may have this group and listener."""
+    if group != "":
+        check_text("group", group)
+    if listener is not None and not callable(listener):
+        raise InvalidRequest(f"check is a function that is given a half, not {listener!r}")
+    if listener is not None and not group:
+        raise InvalidRequest("check answers for a group of producers", hint="Producer(group=..., check=...)")
+
+
+def begun(outgoing: Sequence[Outgoing]) -> tuple[list[Half], PenstockError | None]:
+    """The halves that began, and the first error of those that did not."""
+    halves: list[Half] = []
+    errors: list[PenstockError] = []
+    for one in outgoing:
+        if one.queue is None:
+            errors.append(final_error(one))
+        else:
+            assert one.broker is not None
+            halves.append(Half(one.queue.broker, one.broker.address, one.offset))
+    return halves, errors[0] if errors else None
+
+
+def ends_of(group: str, halves: Sequence[Half], outcome: str) -> Iterator[tuple[Half, EndHalves]]:
+    """The requests that end halves, one for each broker, with one of the halves there. None where the outcome is left
+    to the check."""
+    by_broker: dict[str, list[Half]] = {}
+    for half in halves if outcome != UNKNOWN else ():
+        by_broker.setdefault(half.broker, []).append(half)
+    for there in by_broker.values():
+        yield there[0], EndHalves(group, tuple([HalfOutcome(half.id, outcome) for half in there]))
+
+
+def check_ended(ended: HalvesEnded) -> None:
+    """Raises what one of the halves was refused with."""
+    for row in ended.ended:
+        if row.code:
+            error = from_wire(row.code, row.message)
+            error.unknown = isinstance(error, HalfNotFound)  # it has some outcome, which is forgotten by now
+            raise error
+
+
+def left_to_checks(error: PenstockError) -> PenstockError:
+    """The error of a commit that was not answered for certain."""
+    if not error.retryable and not error.unknown:
+        return error
+    made = type(error)(error.message, hint=f"the transaction may be committed: {_SETTLED_LATER}")
+    made.unknown = True
+    return made
+
+
+def halves_in(found: HalvesToCheck, broker: str) -> list[HalfMessage]:
+    """The halves that a broker asks about. Raises ``ProtocolError``."""
+    data, at, halves = bytes(found.body), 0, list[HalfMessage]()
+    for row in found.halves:
+        try:
+            message = decode_message(data[at : at + row.size])
+        except InvalidMessage as error:
+            raise ProtocolError(f"the half {row.id} of {broker} is no message: {error.message}") from None
+        at += row.size
+        halves.append(HalfMessage(broker, row.id, message, row.born_ms, row.checks))
+    return halves
+
+
+def verdict_of(said: object) -> str:
+    """What a listener said. Raises ``InvalidRequest`` for anything else than a verdict."""
+    if said not in (COMMIT, ROLLBACK, UNKNOWN):
+        raise InvalidRequest(f"a listener says {COMMIT!r}, {ROLLBACK!r} or {UNKNOWN!r}, not {said!r}")
+    return str(said)

@@ -1,0 +1,82 @@
+"""A transaction of messages, on asyncio and on trio: halves that begin with a block and end with it.
+
+How halves begin and end is decided in penstock/client/halves.py; this module waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Final
+
+import anyio
+
+from penstock.client.halves import Half, left_to_checks
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.protocol.requests.transactions import COMMIT, ROLLBACK, UNKNOWN
+
+ROLLBACK_S: Final = 2.0
+"""How long a block that ends with an error waits for its rollback."""
+
+_log = logging.getLogger(__name__)
+
+
+class Transaction:
+    """Messages that are stored as the block begins and delivered when it has ended without an error.
+
+    The block that ends with an error rolls them back. Where ``unknown`` was said, or the broker could not be told, the
+    producers of the group are asked later.
+    """
+
+    def __init__(
+        self, begin: Callable[[], Awaitable[list[Half]]], end: Callable[[list[Half], str], Awaitable[None]]
+    ) -> None:
+        """``begin`` stores the halves, ``end`` gives them an outcome, or leaves it; both raise ``PenstockError``."""
+        self._begin = begin
+        self._end = end
+        self._halves: list[Half] | None = None
+        self._outcome = COMMIT
+
+    @property
+    def ids(self) -> tuple[tuple[str, int], ...]:
+        """Broker and id of each half, in the order of the messages, as ``penstock transaction list`` shows them."""
+        return tuple([(half.broker, half.id) for half in self._halves or ()])
+
+    def rollback(self) -> None:
+        """Has the messages dropped as the block ends."""
+        self._outcome = ROLLBACK
+
+    def unknown(self) -> None:
+        """Leaves the outcome to the check: a listener of the group is asked."""
+        self._outcome = UNKNOWN
+
+    async def __aenter__(self) -> Transaction:
+        if self._halves is not None:
+            raise InvalidRequest("a transaction is begun once")
+        self._halves = []
+        self._halves = await self._begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        assert self._halves is not None
+        if kind is not None:
+            with anyio.move_on_after(ROLLBACK_S, shield=True):
+                await self._roll_back(self._halves)
+        elif self._outcome == COMMIT:
+            try:
+                await self._end(self._halves, COMMIT)
+            except PenstockError as refusal:
+                raise left_to_checks(refusal) from refusal.__cause__
+        elif self._outcome == ROLLBACK:
+            await self._roll_back(self._halves)
+        else:
+            await self._end(self._halves, UNKNOWN)
+
+    async def _roll_back(self, halves: list[Half]) -> None:
+        try:
+            await self._end(halves, ROLLBACK)
+        except PenstockError as error:
+            _log.warning("a rollback is left to the check: %s", error)

@@ -1,0 +1,117 @@
+"""How halves begin and end, and what is read of those that a broker asks about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.client.halves import (
+    Beginning,
+    Half,
+    begun,
+    check_ended,
+    check_group,
+    ends_of,
+    halves_in,
+    left_to_checks,
+    verdict_of,
+)
+from penstock.client.preparation import Preparation
+from penstock.client.sending import Outgoing, settled
+from penstock.client.ways import prepare
+from penstock.errors import Busy, HalfNotFound, InvalidRequest, OutcomeStands, ProtocolError, TimedOut
+from penstock.protocol.message import Message, decode_message, encode_message
+from penstock.protocol.requests.messages import Refused
+from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.requests.transactions import (
+    BeginHalves,
+    EndHalves,
+    HalfEnded,
+    HalfOutcome,
+    HalfRow,
+    HalvesBegun,
+    HalvesEnded,
+    HalvesToCheck,
+)
+from tests.penstock.small_cluster import cut_records
+from topicmap.queues import TopicMap
+
+WAY = Beginning("payments")
+
+
+def outgoing(count: int = 3) -> list[Outgoing]:
+    messages = [Message("t", b"%d" % at) for at in range(count)]
+    made = Preparation(1, TopicMap()).runs(messages, 77)
+    prepare(made, messages, WAY)
+    for one in settled(made):
+        one.broker = BrokerRoute("a", "10.0.0.1:1", 4)
+    return settled(made)
+
+
+def test_halves_begin_as_records_and_what_is_not_begun_has_its_error() -> None:
+    many = outgoing()
+    request = WAY.request(many)
+    assert isinstance(request, BeginHalves)
+    assert (request.group, request.count) == ("payments", 3)
+    assert [decode_message(one).body for one in cut_records(request.body)] == [b"0", b"1", b"2"]
+    WAY.settle(many, "a", HalvesBegun((7, 0, 8), (Refused(1, Busy.code, "full"),)))
+    assert WAY.again(many) == [many[1]]
+    halves, error = begun(many)
+    assert halves == [Half("a", "10.0.0.1:1", 7), Half("a", "10.0.0.1:1", 8)]
+    assert isinstance(error, Busy)
+
+
+def test_a_half_that_may_have_begun_is_not_begun_again() -> None:
+    many = outgoing(1)
+    WAY.settle(many, "a", TimedOut("no answer"))
+    WAY.settle(many, "a", Busy("full"))
+    assert WAY.again(many) == []
+
+
+def test_halves_end_with_one_request_for_each_broker() -> None:
+    halves = [Half("a", "x:1", 1), Half("b", "y:1", 2), Half("a", "x:1", 3)]
+    assert list(ends_of("g", halves, "commit")) == [
+        (halves[0], EndHalves("g", (HalfOutcome(1, "commit"), HalfOutcome(3, "commit")))),
+        (halves[1], EndHalves("g", (HalfOutcome(2, "commit"),))),
+    ]
+    assert list(ends_of("g", halves, "unknown")) == []
+
+
+def test_what_a_half_was_refused_with_is_raised() -> None:
+    check_ended(HalvesEnded((HalfEnded(1, "commit"),)))
+    for code, error, unknown in ((36, OutcomeStands, False), (35, HalfNotFound, True)):
+        with pytest.raises(error, match="why") as caught:
+            check_ended(HalvesEnded((HalfEnded(1, "commit"), HalfEnded(2, "", code, "why"))))
+        assert caught.value.unknown is unknown
+
+
+def test_a_commit_that_may_come_later_is_unknown_and_one_that_was_refused_is_not() -> None:
+    assert left_to_checks(Busy("full")).unknown
+    refusal = OutcomeStands("rolled back")
+    assert left_to_checks(refusal) is refusal
+
+
+def test_what_a_broker_asks_about_is_read_or_the_answer_is_wrong() -> None:
+    record = encode_message(Message("t", b"x", key="k", properties={"a": "b"}))
+    rows = tuple([HalfRow(id, "g", 5, 2, "", "t", "k", len(record)) for id in (1, 2)])
+    first, second = halves_in(HalvesToCheck(rows, record * 2), "a")
+    assert (first.id, second.id, first.broker, first.began_ms, first.checks) == (1, 2, "a", 5, 2)
+    assert (first.topic, first.key, first.body, dict(first.properties)) == ("t", "k", b"x", {"a": "b"})
+    with pytest.raises(ProtocolError, match="the half 2 of a is no message"):
+        halves_in(HalvesToCheck(rows, record), "a")
+
+
+@pytest.mark.parametrize("said", [None, "Commit", 7, b"commit"])
+def test_a_listener_says_a_verdict_or_nothing_that_counts(said: Any) -> None:
+    assert [verdict_of(one) for one in ("commit", "rollback", "unknown")] == ["commit", "rollback", "unknown"]
+    with pytest.raises(InvalidRequest, match="a listener says 'commit'"):
+        verdict_of(said)
+
+
+@pytest.mark.parametrize(("group", "listener"), [(5, None), (None, None), ("", print), ("g", 5)])
+def test_a_listener_belongs_to_a_group(group: Any, listener: Any) -> None:
+    check_group("", None)
+    check_group("g", print)
+    with pytest.raises(InvalidRequest):
+        check_group(group, listener)

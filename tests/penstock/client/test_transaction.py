@@ -1,0 +1,139 @@
+"""A transaction's block where brokers fail: what is begun, what is raised, what is left to the check."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+import trio
+
+from penstock.client.producer import Producer
+from penstock.errors import Busy, HalfNotFound, InternalError, PenstockError, TimedOut, Unavailable
+from penstock.protocol.message import Message
+from penstock.protocol.requests.messages import Refused
+from penstock.protocol.requests.transactions import (
+    BeginHalves,
+    EndHalves,
+    HalfEnded,
+    HalvesBegun,
+    HalvesEnded,
+)
+from tests.penstock.hand_clock import TrioClock
+from tests.penstock.small_cluster import SmallBroker, SmallCluster
+
+Run = Callable[..., Any]
+
+
+def lost() -> Unavailable:
+    error = Unavailable("lost")
+    error.unknown = True
+    return error
+
+
+def cluster_of(begins: Iterable[PenstockError] = (), ends: Iterable[PenstockError] = ()) -> SmallCluster:
+    """A broker that answers with these errors first."""
+    cluster = SmallCluster(topics=["orders"])
+    begins, ends, ids = iter(begins), iter(ends), itertools.count(7)
+
+    def begin(request: BeginHalves) -> Any:
+        return next(begins, None) or HalvesBegun(tuple([next(ids) for _ in range(request.count)]))
+
+    def end(request: EndHalves) -> Any:
+        return next(ends, None) or HalvesEnded(tuple([HalfEnded(one.id, one.outcome) for one in request.outcomes]))
+
+    cluster.brokers[0].answers = {BeginHalves: begin, EndHalves: end}
+    return cluster
+
+
+def asked(broker: SmallBroker) -> list[str]:
+    """Which halves were begun and ended, in short."""
+    told = []
+    for one in broker.asked:
+        if isinstance(one, BeginHalves):
+            told.append(f"begin {one.count}")
+        elif isinstance(one, EndHalves):
+            told.append(" ".join([f"{row.outcome} {row.id}" for row in one.outcomes]))
+    return told
+
+
+async def transact(cluster: SmallCluster, *, fails: bool = False, **given: Any) -> None:
+    links: Any = {"servers": SmallCluster.SERVERS, "links": cluster, "timeout_s": 7, "clock": TrioClock()}
+    async with Producer(**links, group="payments") as producer, producer.transaction("orders", b"x", **given):
+        if fails:
+            raise KeyError("mine")
+
+
+async def test_a_begin_that_was_refused_for_certain_is_tried_again_and_a_commit_until_it_is_answered() -> None:
+    cluster = cluster_of([Busy("full"), Unavailable("not yet")], [lost(), Busy("full")])
+    await transact(cluster)
+    assert asked(cluster.brokers[0]) == ["begin 1"] * 3 + ["commit 7"] * 3
+
+
+async def test_a_begin_whose_answer_was_lost_is_not_tried_again() -> None:
+    cluster = cluster_of([lost()])
+    with pytest.raises(Unavailable) as caught:
+        await transact(cluster)
+    assert caught.value.unknown
+    assert asked(cluster.brokers[0]) == ["begin 1"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(lost(), Unavailable), (Unavailable("never sent"), Unavailable), (None, TimedOut)]
+)
+async def test_a_commit_without_an_answer_is_unknown(error: PenstockError | None, kind: type[PenstockError]) -> None:
+    cluster = cluster_of(ends=itertools.repeat(error) if error else ())
+    cluster.brokers[0].silent = lambda request: error is None and isinstance(request, EndHalves)
+    began = trio.current_time()
+    with pytest.raises(kind, match="may be committed") as caught:
+        await transact(cluster)
+    assert caught.value.unknown
+    assert trio.current_time() - began <= 7
+
+
+async def test_a_refused_commit_is_its_own_error_and_one_that_is_forgotten_is_unknown() -> None:
+    for refusal, unknown in ((InternalError("no"), False), (HalfNotFound("ended long ago"), True)):
+        cluster = cluster_of()
+        row = HalfEnded(7, "", refusal.code, refusal.message)
+        cluster.brokers[0].answers[EndHalves] = lambda request, row=row: HalvesEnded((row,))
+        with pytest.raises(type(refusal), match=refusal.message) as caught:
+            await transact(cluster)
+        assert caught.value.unknown is unknown
+
+
+async def test_a_rollback_without_an_answer_hides_no_error_and_does_not_hold_up_the_block(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = cluster_of()
+    cluster.brokers[0].silent = lambda request: isinstance(request, EndHalves)
+    began = trio.current_time()
+    with pytest.raises(KeyError, match="mine"):
+        await transact(cluster, fails=True)
+    assert trio.current_time() - began == 2
+    cluster = cluster_of(ends=itertools.repeat(InternalError("no")))
+    with pytest.raises(KeyError, match="mine"):
+        await transact(cluster, fails=True)
+    assert caplog.messages[-1] == "a rollback is left to the check: no"
+
+
+async def test_a_cancelled_block_is_rolled_back() -> None:
+    cluster = cluster_of()
+    links: Any = {"servers": SmallCluster.SERVERS, "links": cluster}
+    async with Producer(**links, group="payments") as producer:
+        with trio.move_on_after(1):
+            async with producer.transaction("orders", b"x"):
+                await trio.sleep_forever()
+    assert asked(cluster.brokers[0]) == ["begin 1", "rollback 7"]
+
+
+async def test_where_one_message_cannot_begin_the_others_are_rolled_back() -> None:
+    cluster = cluster_of()
+    full = (Refused(1, InternalError.code, "no"),)
+    cluster.brokers[0].answers[BeginHalves] = lambda request: HalvesBegun((7, 0, 8), full)
+    links: Any = {"servers": SmallCluster.SERVERS, "links": cluster}
+    async with Producer(**links, group="payments") as producer:
+        with pytest.raises(InternalError):
+            async with producer.transaction([Message("orders", b"x")] * 3):
+                raise AssertionError("the block is not carried out")
+    assert asked(cluster.brokers[0]) == ["begin 3", "rollback 7 rollback 8"]
