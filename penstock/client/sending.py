@@ -1,6 +1,6 @@
 """What becomes of messages that are sent: where they go, how they are batched, which receipt or error each one gets.
 
-Pure; the producers (penstock/client/producer.py and penstock/blocking/producer.py) do the waiting. An ``Outgoing`` is
+Pure; penstock/client/outbox.py and penstock/blocking/producer.py do the waiting. An ``Outgoing`` is
 messages on their way, which have all in common but their bodies and a unique id that counts: a run. Tail and ids are
 made once and are the same in every attempt. It ends with a place or an error; the error says ``unknown`` if *any*
 attempt may have stored the messages.

@@ -6,20 +6,68 @@ How halves begin and end is decided in penstock/client/halves.py; this module wa
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
 import anyio
 
-from penstock.client.halves import Half, left_to_checks
+from penstock.client.halves import Beginning, Half, begun, check_ended, ends_of, left_to_checks
+from penstock.client.outbox import Outbox
+from penstock.client.sending import Outgoing
+from penstock.client.ways import prepare
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.protocol.requests.transactions import COMMIT, ROLLBACK, UNKNOWN
+from penstock.protocol.requests.transactions import COMMIT, ROLLBACK, UNKNOWN, HalvesEnded
 
 ROLLBACK_S: Final = 2.0
 """How long a block that ends with an error waits for its rollback."""
 
 _log = logging.getLogger(__name__)
+
+
+class Transactions:
+    """The halves of a producer's transactions that are under way.
+
+    Args:
+        group: the producer group.
+        outbox: what sends and asks.
+    """
+
+    def __init__(self, group: str, outbox: Outbox) -> None:
+        self._group = group
+        self._outbox = outbox
+        self._way = Beginning(group)
+        self._open: set[tuple[str, int]] = set()
+
+    def is_open(self, broker: str, id: int) -> bool:
+        """Whether the block of a half has not ended yet."""
+        return (broker, id) in self._open
+
+    async def begin(self, outgoing: list[Outgoing], limit_s: float) -> list[Half]:
+        """Stores messages as halves, all or none of them."""
+        self._outbox.opened()
+        prepare(outgoing, (), self._way)
+        halves, error = begun(await self._outbox.send_all(outgoing, limit_s, way=self._way))
+        if error is not None:
+            if halves:
+                with suppress(PenstockError):  # else a listener is asked
+                    await self.end(limit_s, halves, ROLLBACK)
+            raise error
+        self._open.update([(half.broker, half.id) for half in halves])
+        return halves
+
+    async def end(self, limit_s: float, halves: Sequence[Half], outcome: str) -> None:
+        """The block of these halves has ended: gives them their outcome, and raises the first error."""
+        self._open.difference_update([(half.broker, half.id) for half in halves])
+        errors: list[PenstockError] = []
+        for at, request in ends_of(self._group, halves, outcome):
+            try:
+                check_ended(await self._outbox.ask_broker(at.broker, at.address, request, HalvesEnded, limit_s))
+            except PenstockError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
 
 class Transaction:

@@ -1,0 +1,104 @@
+"""The requests of a producer that leave together: what was handed over for one broker since the last round, on asyncio
+and on trio. A quick round has one deadline for all that is in it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import anyio
+
+from penstock.client.discovery import Discovery
+from penstock.client.sending import Outgoing
+from penstock.client.task_scope import TaskScope
+from penstock.client.ways import AT_ONCE, Way
+from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.routes import BrokerRoute
+
+
+class Round:
+    """What was handed over for one broker since the last request to it left: one request more. ``done`` is set when all
+    of it has its result; every send in it waits for that.
+
+    A *quick* one has single messages with the producer's own deadline, so that one deadline does for all: ``until``,
+    in the loop's time. ``watched``: the quick ones without a result, in the order of their deadlines.
+    """
+
+    __slots__ = ("_watched", "bytes", "count", "done", "is_quick", "outgoing", "until", "way")
+
+    def __init__(self, watched: dict[Round, None], until: float | None, way: Way) -> None:
+        self.way = way
+        self.outgoing: list[Outgoing] = []
+        self.bytes = self.count = 0
+        self.done = anyio.Event()
+        self.is_quick = until is not None
+        self.until = until or 0.0
+        self._watched = watched
+        if self.is_quick:
+            watched[self] = None
+
+    def settle(self, broker: str, result: Result) -> None:
+        self.way.settle(self.outgoing, broker, result)
+        self._watched.pop(self, None)
+        self.done.set()
+
+
+class Lanes:
+    """The open requests of each broker."""
+
+    def __init__(self, discovery: Discovery, tasks: TaskScope) -> None:
+        self._discovery = discovery
+        self._tasks = tasks
+        self._open: dict[BrokerRoute, list[Round]] = {}
+        self._watched: dict[Round, None] = {}
+        self._some = anyio.Event()  # set when there is something to watch
+
+    def hand_over(self, broker: BrokerRoute, one: Outgoing, quick_s: float | None = None, way: Way = AT_ONCE) -> Round:
+        """Has ``one`` sent with this round's requests, which leave when every task that can run has run. ``quick_s``:
+        the producer's own time limit for a single message."""
+        if not self._open:
+            self._tasks.start_soon(self._flush)
+        rounds = self._open.setdefault(broker, [])
+        last = rounds[-1] if rounds else None
+        if (
+            last is None
+            or last.is_quick != (quick_s is not None)
+            or last.way is not way
+            or not way.fits(last.bytes, last.count, one)
+        ):
+            last = Round(self._watched, None if quick_s is None else anyio.current_time() + quick_s, way)
+            rounds.append(last)
+            if last.is_quick:
+                self._some.set()
+        last.outgoing.append(one)
+        last.bytes += one.run.size
+        last.count += one.count
+        return last
+
+    async def watch(self) -> None:
+        """Ends quick rounds that have no result in time."""
+        while True:
+            if not self._watched:
+                self._some = anyio.Event()
+                await self._some.wait()
+                continue
+            first = next(iter(self._watched))
+            left_s = first.until - anyio.current_time()
+            if left_s > 0:
+                await anyio.sleep(left_s)
+            else:
+                del self._watched[first]
+                first.done.set()
+
+    def close(self) -> None:
+        """Nothing comes any more."""
+        for one in self._watched:
+            one.done.set()
+        self._watched.clear()
+
+    async def _flush(self) -> None:
+        lanes, self._open = self._open, {}
+        for broker, rounds in lanes.items():
+            link = self._discovery.link(broker.address)
+            for one in rounds:
+                link.submit(one.way.request(one.outgoing), partial(one.settle, broker.broker))
+            link.flush()

@@ -1,0 +1,243 @@
+"""The attempts of a producer to have messages stored, on asyncio and on trio.
+
+One deadline covers all attempts of a send. The number of messages under way is bounded: further sends wait for room. A
+broker that failed is gone round for a while by messages without a key. What becomes of messages is decided in
+penstock/client/sending.py and penstock/client/ways.py; this module waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from penstock.client import sending, ways
+from penstock.client.arguments import check_seconds
+from penstock.client.discovery import Discovery
+from penstock.client.lanes import Lanes, Round
+from penstock.client.retry import BackOff, Telling, worth_another_try
+from penstock.client.sending import AVOID_S, Outgoing, settled
+from penstock.client.task_scope import TaskScope
+from penstock.client.ways import AT_ONCE, Way
+from penstock.client.wire_link import WireLinks, ask
+from penstock.errors import InvalidRequest, NoRoute, PenstockError, TimedOut, Unavailable
+from penstock.protocol.link import Links
+from penstock.protocol.requests.request import Reply, Request
+from penstock.world import Clock, Rng
+
+_R = TypeVar("_R", bound=Reply)
+_log = logging.getLogger("penstock.client.producer")  # what programs know
+
+
+class Outbox:
+    """What a producer has under way."""
+
+    def __init__(
+        self,
+        servers: str | Sequence[str],
+        timeout_s: float,
+        pending_max: int,
+        links: Links | None,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        self.timeout_s = timeout_s
+        self._servers = servers
+        self._links = links
+        self._clock = clock
+        self._rng = rng
+        self._back_off = BackOff()
+        self._avoid: dict[str, float] = {}
+        self._turn = 0
+        self._pending = 0
+        self._pending_max = pending_max
+        self._room = anyio.Event()
+        self._under_way = 0
+        self._ended = anyio.Event()
+        self._tasks: TaskScope | None = None
+        self._discovery: Discovery | None = None
+        self._lanes: Lanes | None = None
+
+    async def open(self) -> tuple[TaskScope, Discovery]:
+        """Makes sends possible; the tasks that live until it is closed, and what knows the brokers."""
+        self._tasks = TaskScope()
+        await self._tasks.open()
+        links = self._links or WireLinks(self._tasks, clock=self._clock, rng=self._rng)
+        self._discovery = Discovery(self._servers, links, clock=self._clock)
+        self._lanes = Lanes(self._discovery, self._tasks)
+        self._tasks.start_soon(self._lanes.watch)
+        return self._tasks, self._discovery
+
+    async def close(self, *, in_peace: bool) -> None:
+        """Ends everything; ``in_peace`` waits for what is under way."""
+        try:
+            for _ in range(2 if in_peace else 0):  # what was started a moment ago has begun then
+                await anyio.lowlevel.checkpoint()
+            while in_peace and self._under_way:  # each ends by its own deadline
+                self._ended = anyio.Event()
+                await self._ended.wait()
+        finally:
+            assert self._tasks is not None
+            assert self._lanes is not None
+            tasks, lanes = self._tasks, self._lanes
+            self._tasks = self._discovery = self._lanes = None
+            try:
+                await tasks.close()
+            finally:
+                lanes.close()
+
+    async def send_quickly(self, one: Outgoing) -> bool:
+        """An attempt for a single message that needs no deadline of its own. Returns ``False`` where it cannot be made
+        so, and nothing was done."""
+        discovery, lanes = self.opened()
+        brokers = discovery.known(one.topic)
+        if not brokers or self._avoid or self._pending + 1 > self._pending_max:
+            return False
+        self._turn += 1
+        try:
+            one.broker = sending.choose(one.key, brokers, self._turn)
+        except NoRoute:
+            return False
+        one.on_way = True
+        self._under_way += 1
+        self._pending += 1
+        try:
+            limit_s = self.timeout_s
+            handed_over = lanes.hand_over(one.broker, one, limit_s)
+            await handed_over.done.wait()
+            if one.queue is not None:
+                return True
+            if one.error is None:
+                one.fail(_too_late(one, limit_s))
+            self._note_failure(one)
+        finally:
+            self._under_way -= 1
+            self._pending -= 1
+            self._room.set()
+            if not self._under_way:
+                self._ended.set()
+        left_s = handed_over.until - anyio.current_time()
+        if sending.once_more([one]) and left_s > 0:
+            await self.send_all([one], left_s, 1)
+        return True
+
+    async def send_all(
+        self, outgoing: list[Outgoing], limit_s: float, repetition: int = 0, way: Way = AT_ONCE
+    ) -> list[Outgoing]:
+        """Attempts until each message is stored, has an error that no repetition mends, or no time. ``repetition``: how
+        many attempts there were."""
+        check_seconds("timeout_s", limit_s)
+        waiting, began = settled(outgoing), self._clock.monotonic()
+        telling = Telling(_log, began)
+        self._under_way += 1
+        try:
+            with anyio.move_on_after(limit_s):
+                if repetition:
+                    await anyio.sleep(self._back_off.wait_s(repetition, self._rng))
+                while waiting and (repetition == 0 or self._discovery is not None):  # else it was closed meanwhile
+                    await self._try(waiting, way)
+                    waiting, repetition = way.again(settled(waiting)), repetition + 1
+                    if waiting:
+                        wait_s = self._back_off.wait_s(repetition, self._rng)
+                        goes_on = self._clock.monotonic() + wait_s
+                        telling.note(sending.final_error(waiting[0]), goes_on, began + limit_s)
+                        await anyio.sleep(wait_s)
+        finally:
+            self._under_way -= 1
+            self._ended.set()
+        outgoing = settled(outgoing)
+        for one in outgoing:
+            if one.queue is None and one.error is None:
+                one.fail(_too_late(one, limit_s))
+                self._note_failure(one)
+        return outgoing
+
+    async def _try(self, waiting: list[Outgoing], way: Way) -> None:
+        """One attempt for all: each gets a place or an error."""
+        count = sum([one.count for one in waiting])
+        await self._take_room(count)
+        try:
+            routed = await self._route(waiting)
+            for round_ in dict.fromkeys([self._hand_over(one, way) for one in routed]):
+                await round_.done.wait()
+        finally:
+            self._pending -= count
+            self._room.set()
+        for one in settled(routed):
+            if one.error is not None:
+                self._note_failure(one)
+
+    async def _route(self, waiting: list[Outgoing]) -> list[Outgoing]:
+        """Those for which a broker was found; the others get their error."""
+        discovery, _lanes = self.opened()
+        if self._avoid:
+            now = self._clock.monotonic()
+            self._avoid = {address: until for address, until in self._avoid.items() if now < until}
+        self._turn += 1
+        for one in waiting:
+            one.broker = None
+            try:
+                brokers = discovery.known(one.topic) or await discovery.brokers(one.topic, create=True)
+                if one.chosen is None:
+                    one.broker = sending.choose(one.key, brokers, self._turn, self._avoid)
+                else:
+                    one.broker = ways.broker_of_chosen(one, brokers)
+            except PenstockError as error:
+                one.fail(error)
+        return [one for one in waiting if one.broker is not None]
+
+    def _hand_over(self, one: Outgoing, way: Way) -> Round:
+        _discovery, lanes = self.opened()
+        assert one.broker is not None
+        one.error, one.on_way = None, True
+        return lanes.hand_over(one.broker, one, None, way)
+
+    async def ask_broker(
+        self, name: str, address: str, request: Request, kind: type[_R], timeout_s: float | None
+    ) -> _R:
+        """What a broker answers, asked until the deadline. ``address``: where it was a moment ago, if known. An error
+        is ``unknown`` if any attempt may have done what was asked."""
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        check_seconds("timeout_s", limit_s)
+        deadline, attempt, unknown = self._clock.monotonic() + limit_s, 0, False
+        while True:
+            try:
+                discovery, _lanes = self.opened()
+                address = address or ways.address_of(name, await discovery.all_brokers())
+                return await ask(discovery.link(address), request, kind, deadline - self._clock.monotonic())
+            except PenstockError as error:
+                unknown = unknown or error.unknown
+                wait_s = self._back_off.wait_s(attempt := attempt + 1, self._rng)
+                if not worth_another_try(error, self._clock.monotonic() + wait_s, deadline):
+                    raise sending.known_or_not(error, unknown) from None
+            address = ""
+            await anyio.sleep(wait_s)
+
+    def opened(self) -> tuple[Discovery, Lanes]:
+        if self._discovery is None or self._lanes is None:
+            raise InvalidRequest("this producer is not open", hint="use it inside `async with Producer(...) as p:`")
+        return self._discovery, self._lanes
+
+    def _note_failure(self, one: Outgoing) -> None:
+        """Goes round a broker that cannot be reached, and asks the name servers again who has the topic."""
+        if one.broker is not None and isinstance(one.error, Unavailable | TimedOut) and self._discovery is not None:
+            self._avoid[one.broker.address] = self._clock.monotonic() + AVOID_S
+            self._discovery.forget(one.topic)
+
+    async def _take_room(self, count: int) -> None:
+        while self._pending and self._pending + count > self._pending_max:
+            self._room = anyio.Event()
+            await self._room.wait()
+        self._pending += count
+
+
+def _too_late(one: Outgoing, timeout_s: float) -> TimedOut:
+    """The deadline passed without a result: unknown if the message had been handed over, else it was never sent."""
+    if one.on_way:
+        return TimedOut(f"no receipt within {timeout_s:g} s", hint="whether the message is stored is unknown")
+    error = TimedOut(f"not sent within {timeout_s:g} s")
+    error.unknown = False
+    return error

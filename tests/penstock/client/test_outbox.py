@@ -1,0 +1,266 @@
+"""Attempts against small brokers: failures, deadlines, ends; on asyncio and on trio."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import pytest
+import trio
+import trio.testing
+
+from penstock.client.producer import Producer
+from penstock.client.sending import Receipt
+from penstock.errors import (
+    Busy,
+    PenstockError,
+    TimedOut,
+    TooLarge,
+    Unavailable,
+)
+from penstock.protocol.message import decode_message
+from penstock.protocol.requests.messages import AppendRuns
+from penstock.protocol.requests.request import Request
+from penstock.protocol.runs import decode_runs
+from tests.penstock.hand_clock import TrioClock
+from tests.penstock.producing import appends, producer, unreachable_when_written
+from tests.penstock.small_cluster import SmallCluster, records_of
+
+Run = Callable[..., Any]
+
+
+def test_what_may_succeed_is_tried_again_with_the_same_id(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    failures = iter([Busy("full"), Busy("full")])
+    cluster.brokers[0].refuse_record = lambda body: next(failures, None)
+
+    async def test() -> Receipt:
+        async with producer(cluster) as p:
+            return await p.send("orders", b"x")
+
+    receipt = run(test)
+    runs = [run for request in appends(cluster.brokers[0]) for run in decode_runs(bytes(request.body))]
+    sent = [decode_message(record).id for run in runs for record in records_of(run)]
+    assert sent == [receipt.id] * 3
+    assert cluster.stored("orders") == [b"x"]
+
+
+def test_an_error_that_no_repetition_mends_is_raised_at_once(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].refuse_record = lambda body: TooLarge("no")
+
+    async def test() -> None:
+        async with producer(cluster) as p:
+            with pytest.raises(TooLarge) as caught:
+                await p.send("orders", b"x")
+            assert not caught.value.unknown
+
+    run(test)
+    assert len(appends(cluster.brokers[0])) == 1
+
+
+def test_a_message_without_a_key_goes_to_another_broker_when_one_fails(run: Run) -> None:
+    cluster = SmallCluster(brokers=2, topics=["orders"])
+    cluster.brokers[1].refuse = unreachable_when_written(unknown=False)
+
+    async def test() -> None:
+        async with producer(cluster) as p:
+            for at in range(6):
+                assert (await p.send("orders", str(at).encode())).queue.broker == "broker-0"
+
+    run(test)
+    assert len(cluster.stored("orders")) == 6
+    assert len(appends(cluster.brokers[1])) == 1
+
+
+def test_after_a_failure_the_name_servers_are_asked_who_has_the_topic_now(run: Run) -> None:
+    cluster = SmallCluster(brokers=2, topics=["orders"])
+    first, second = cluster.brokers
+    cluster.live = [first]
+
+    def gone(request: Request) -> PenstockError | None:
+        if isinstance(request, AppendRuns):
+            cluster.live = [second]
+        return unreachable_when_written(unknown=False)(request)
+
+    first.refuse = gone
+
+    async def test() -> Receipt:
+        async with producer(cluster, timeout_s=5) as p:
+            return await p.send("orders", b"x", key="k")
+
+    assert run(test).queue.broker == "broker-1"
+
+
+def test_messages_without_a_key_use_all_brokers(run: Run) -> None:
+    cluster = SmallCluster(brokers=2, topics=["orders"])
+
+    async def test() -> set[str]:
+        async with producer(cluster) as p:
+            return {(await p.send("orders", b"x")).queue.broker for _ in range(4)}
+
+    assert run(test) == {"broker-0", "broker-1"}
+
+
+async def test_no_answer_until_the_deadline_is_unknown() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].silent = lambda request: isinstance(request, AppendRuns)
+    async with producer(cluster) as p:
+        began = trio.current_time()
+        with pytest.raises(TimedOut, match="unknown") as caught:
+            await p.send("orders", b"x", timeout_s=7)
+        assert caught.value.unknown
+        assert trio.current_time() - began == 7
+
+
+async def test_one_deadline_covers_all_attempts() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].refuse = unreachable_when_written(unknown=True)
+    async with producer(cluster) as p:
+        began = trio.current_time()
+        with pytest.raises(Unavailable) as caught:
+            await p.send("orders", b"x", timeout_s=7)
+        assert caught.value.unknown
+        assert trio.current_time() - began == 7
+    assert len(appends(cluster.brokers[0])) > 4
+
+
+async def test_a_refusal_after_an_unknown_attempt_leaves_the_outcome_unknown() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    answers = iter([True, False])
+
+    def refuse(request: Request) -> PenstockError | None:
+        if isinstance(request, AppendRuns) and next(answers, False):
+            return unreachable_when_written(unknown=True)(request)
+        return TooLarge("no") if isinstance(request, AppendRuns) else None
+
+    cluster.brokers[0].refuse = refuse
+    async with producer(cluster) as p:
+        with pytest.raises(TooLarge) as caught:
+            await p.send("orders", b"x")
+        assert caught.value.unknown
+
+
+async def test_a_message_that_never_found_a_broker_is_known_not_to_be_stored() -> None:
+    cluster = SmallCluster()
+    cluster.brokers[0].silent = lambda request: True
+    async with producer(cluster) as p:
+        with pytest.raises(PenstockError) as caught:
+            await p.send("orders", b"x", timeout_s=1)
+        assert not caught.value.unknown
+
+
+async def test_more_than_the_bound_wait_for_room() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].silent = lambda request: isinstance(request, AppendRuns)
+    async with producer(cluster, pending_max=10, timeout_s=5) as p, trio.open_nursery() as nursery:
+
+        async def send() -> None:
+            with pytest.raises(TimedOut):
+                await p.send("orders", b"x")
+
+        for _ in range(25):
+            nursery.start_soon(send)
+    assert sum(request.count for request in appends(cluster.brokers[0])) == 10
+
+
+def test_the_end_of_the_block_waits_for_what_other_tasks_are_sending(run: Run, serve: Callable[..., Any]) -> None:
+    """Nothing lost: what was begun has its receipt, and what has its receipt is stored."""
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    broker.route = broker.route._replace(address=serve(broker).address)
+    receipts: list[Receipt] = []
+
+    async def test() -> None:
+        async with anyio.create_task_group() as tasks, Producer(servers=broker.route.address) as p:
+
+            async def send(number: int) -> None:
+                receipts.append(await p.send("orders", b"%d" % number))
+
+            for number in range(100):
+                tasks.start_soon(send, number)
+
+    run(test)
+    assert len(receipts) == 100
+    assert sorted(cluster.stored("orders"), key=int) == [b"%d" % number for number in range(100)]
+
+
+def test_a_block_that_ends_with_an_error_leaves_unknown_what_is_on_its_way(run: Run, serve: Callable[..., Any]) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    broker.route = broker.route._replace(address=serve(broker).address)
+    on_its_way = threading.Event()
+    failures: list[PenstockError] = []
+
+    def silent(request: Request) -> bool:
+        if isinstance(request, AppendRuns):
+            on_its_way.set()
+        return isinstance(request, AppendRuns)
+
+    async def send(p: Producer) -> None:
+        with pytest.raises(PenstockError) as caught:
+            await p.send("orders", b"x")
+        failures.append(caught.value)
+
+    async def test() -> None:
+        async with anyio.create_task_group() as tasks:
+            with suppress(KeyError):
+                async with Producer(servers=broker.route.address) as p:
+                    tasks.start_soon(send, p)
+                    assert await anyio.to_thread.run_sync(on_its_way.wait, 10)
+                    raise KeyError("mine")
+
+    broker.silent = silent
+    run(test)
+    assert [(type(error), error.unknown) for error in failures] == [(Unavailable, True)]
+
+
+def test_over_tcp_a_broker_that_restarts_is_found_again(run: Run, serve: Callable[..., Any]) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    first = serve(broker)
+    port = int(first.address.rpartition(":")[2])
+    broker.route = broker.route._replace(address=first.address)
+
+    async def test() -> None:
+        async with Producer(servers=first.address) as p:
+            await p.send("orders", b"before")
+            await anyio.to_thread.run_sync(first.stop)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(p.send, "orders", b"while it is away")
+                await anyio.sleep(0.01)
+                await anyio.to_thread.run_sync(serve, broker, port)
+
+    run(test)
+    assert sorted(cluster.stored("orders")) == [b"before", b"while it is away"]
+
+
+async def test_a_send_that_finds_no_server_says_so_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].refuse = lambda request: Unavailable("no server at h:1: connection refused")
+    async with producer(cluster, timeout_s=8, clock=TrioClock()) as p:
+        with pytest.raises(Unavailable, match="connection refused"):
+            await p.send("orders", b"x")
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "connection refused; trying for another" in told
+
+
+async def test_a_single_message_that_failed_is_tried_again_within_its_deadline_with_the_same_id() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    async with producer(cluster, timeout_s=7) as p:
+        await p.send("orders", b"the way is known now")
+        failures = iter([Busy("full"), Busy("full")])
+        cluster.brokers[0].refuse_record = lambda body: next(failures, None)
+        receipt = await p.send("orders", b"x")
+        cluster.brokers[0].refuse_record = lambda body: Busy("for ever")
+        began = trio.current_time()
+        with pytest.raises(Busy):
+            await p.send("orders", b"y")
+        assert 6 < trio.current_time() - began <= 7
+    runs = [run for request in appends(cluster.brokers[0]) for run in decode_runs(bytes(request.body))]
+    sent = [decode_message(record) for run in runs for record in records_of(run)]
+    assert [message.id for message in sent if message.body == b"x"] == [receipt.id] * 3
+    assert len({message.id for message in sent if message.body == b"y"}) == 1
