@@ -33,6 +33,7 @@ from broker.settings import BrokerSettings
 from broker.shares.requests import ShareRequests
 from broker.state import BrokerState
 from broker.store.message_store import MessageStore
+from broker.timer_clock import TimerClock
 from broker.timers.requests import TimerRequests
 from broker.topics.changes import TopicChanges
 from broker.topics.empty import EmptyTopics
@@ -70,6 +71,7 @@ class BrokerService:
         now_ms: int,
         age_ms: int | None = None,
         *,
+        timer_clock: TimerClock,
         figures: Figures | None = None,
         parked: Awaited | None = None,
         on_routes_changed: Callable[[], None] | None = None,
@@ -101,7 +103,7 @@ class BrokerService:
         self._readers = Readers(state.offsets, members, store, settings.groups_max, silence_s, SESSION_S_MAX, now)
         gateways, questions = Gateways(state.sessions), SessionQuestions(state, self._wakers)
         letters = DeadLetters(self.topics)
-        timers = TimerRequests(state.timers, store, self._acceptance, letters, settings)
+        timers = TimerRequests(state.timers, store, self._acceptance, letters, settings, timer_clock)
         halves = TransactionRequests(state.halves, store, self._acceptance, settings, now, self._wakers)
         changes = TopicChanges(state, store, self.topics, members, self._readers, settings)
         self._owner = LogOwner(store, state, (timers.carry, halves.carry))

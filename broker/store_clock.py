@@ -37,17 +37,18 @@ class Times(NamedTuple):
         boot, steady_s: of the machine's steady clock then.
         wall_ms: the wall clock, as believed.
         age_ms: the time that ages were judged by.
+        timer_ms: the time by which delayed messages fired; 0 if that is not known.
     """
 
     boot: str
     steady_s: float
     wall_ms: float
     age_ms: float
+    timer_ms: float = 0.0
 
     def encode(self) -> bytes:
         """The file's content."""
-        values = {"boot": self.boot, "steady_s": self.steady_s, "wall_ms": self.wall_ms, "age_ms": self.age_ms}
-        return json.dumps(values).encode() + b"\n"
+        return json.dumps(self._asdict()).encode() + b"\n"
 
     def elapsed_ms(self, boot: str, steady_s: float) -> float | None:
         """Time from then to a moment of the same boot; ``None`` in another boot, where it is unknown."""
@@ -60,6 +61,7 @@ def decode_times(data: bytes) -> Times | None:
     try:
         values = json.loads(data)
         boot, numbers = values["boot"], [values[name] for name in ("steady_s", "wall_ms", "age_ms")]
+        numbers.append(values.get("timer_ms", 0.0))
     except (ValueError, KeyError, TypeError):
         return None
     good = isinstance(boot, str) and all(isinstance(one, int | float) and 0 <= one < 1 << 53 for one in numbers)
@@ -128,6 +130,11 @@ class StoreClock(Clock):
             age_ms, self._ahead_ms = wall_ms, 0.0
         self._age_ms, self._aged_s = age_ms, now
         return int(age_ms)
+
+    def confirm(self) -> None:
+        """An operator says that the machine's clock is right: ages go by it at once."""
+        self._age_ms, self._aged_s = float(self._clock.wall_ms()), self._clock.steady()
+        self._ahead_ms = 0.0
 
     def times(self) -> Times:
         """What the next life is to know."""

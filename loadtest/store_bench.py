@@ -32,7 +32,9 @@ from broker.store.records import NO_CHANGE, Change, Removed, Stored
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from broker.store_clock import StoreClock
+from broker.timer_clock import TimerClock
 from penstock.errors import PenstockError
+from penstock.guarded_clock import GuardedClock
 from penstock.protocol.message import IS_COMPILED, encode_properties, encode_record, record_tail
 from penstock.protocol.requests.messages import Append
 from penstock.protocol.requests.request import Result
@@ -264,7 +266,10 @@ class Bench:
         state = BrokerState()
         self.store: MessageStore = open_store(RealDisk(folder), settings.store(), state, clock.wall_ms())
         self.flusher = Flusher(self.store, clock, settings.flush_after_s, settings.flush_bytes, settings.quick_sync_s)
-        self.lead = Lead(settings, state, self.store, StoreClock(clock, 0), self.flusher.need)
+        guard = GuardedClock(clock)
+        store_clock = StoreClock(guard, 0)
+        timer_clock = TimerClock(guard, store_clock)
+        self.lead = Lead(settings, state, self.store, store_clock, timer_clock, self.flusher.need)
         self.dispatch = self.lead.dispatch
         self.answered = 0
         self.error: PenstockError | None = None

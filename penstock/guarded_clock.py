@@ -61,6 +61,10 @@ class GuardedClock(Clock):
             self._look(now)
         return int(self._zero_ms + now * 1000.0)
 
+    def reading_ms(self) -> float:
+        """The same as the machine's wall clock showed it when it was last looked at."""
+        return self._read_ms + self._clock.steady() * 1000.0
+
     def resume(self, wall_ms: float) -> None:
         """Goes on with the time that an earlier process of this boot believed, which has stood already."""
         now = self._clock.steady()
@@ -76,6 +80,14 @@ class GuardedClock(Clock):
         if self._least_ms is None or least_ms < self._least_ms:
             self._least_ms = least_ms
         self._look(now)
+
+    def confirm(self) -> None:
+        """An operator says that the machine's clock is right: it is believed at once."""
+        now = self._clock.steady()
+        self._look(now)
+        if self.jump_s:
+            self._believe(self._read_ms, "as an operator has confirmed")
+            self._read_s = now
 
     def figures(self) -> dict[str, float]:
         """What the status pages say of it, by metric name."""

@@ -18,6 +18,7 @@ from broker.settings import BrokerSettings
 from broker.state import BrokerState
 from broker.store.message_store import MessageStore
 from broker.store_clock import StoreClock
+from broker.timer_clock import TimerClock
 from penstock.errors import PenstockError, Unavailable
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.request import Request
@@ -43,6 +44,7 @@ class Lead:
         state: BrokerState,
         store: MessageStore,
         clock: StoreClock,
+        timer_clock: TimerClock,
         on_unsynced: OnUnsynced,
         on_routes_changed: Callable[[], None] | None = None,
         read_clock: Callable[[], Mapping[str, float]] = dict,
@@ -51,6 +53,7 @@ class Lead:
         self._state = state
         self._store = store
         self._clock = clock
+        self._timer_clock = timer_clock
         self._on_unsynced = on_unsynced
         self._on_routes_changed = on_routes_changed
         self._read_clock = read_clock
@@ -90,6 +93,7 @@ class Lead:
             clock.monotonic(),
             clock.wall_ms(),
             clock.age_ms(),
+            timer_clock=self._timer_clock,
             figures=self._figures,
             parked=parked,
             on_routes_changed=self._on_routes_changed,

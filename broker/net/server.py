@@ -26,6 +26,7 @@ from broker.store.disk import Disk, RealDisk
 from broker.store.message_store import MessageStore
 from broker.store.recovery import Progress, open_store
 from broker.store_clock import StoreClock, compare, read_times, write_times
+from broker.timer_clock import TimerClock
 from penstock.client.lasting_links import lasting_links
 from penstock.errors import Unavailable
 from penstock.guarded_clock import GuardedClock
@@ -124,12 +125,27 @@ async def run(
     opening = partial(_open, settings, world, open_disk, state, _told_of_recovery(tell))
     try:
         store = await world.offload(opening)
-        clock = compare(guard, store.last_ms, read_times(open_disk))
+        times = read_times(open_disk)
+        clock = compare(guard, store.last_ms, times)
+        timer_clock = TimerClock(guard, clock, times)
         try:
-            write_times(open_disk, clock.times())
-            await _serve(settings, world, guard, clock, state, store, open_disk, listeners, tell, secret, task_status)
+            write_times(open_disk, timer_clock.times())
+            await _serve(
+                settings,
+                world,
+                guard,
+                clock,
+                timer_clock,
+                state,
+                store,
+                open_disk,
+                listeners,
+                tell,
+                secret,
+                task_status,
+            )
         finally:
-            write_times(open_disk, clock.times())
+            write_times(open_disk, timer_clock.times())
             store.close(clock.wall_ms())
     finally:
         for listener in listeners:  # also where nobody has come to serve them
@@ -141,6 +157,7 @@ async def _serve(
     world: World,
     guard: GuardedClock,
     clock: StoreClock,
+    timer_clock: TimerClock,
     state: BrokerState,
     store: MessageStore,
     disk: Disk,
@@ -158,14 +175,14 @@ async def _serve(
     ):
         registration = Registration(settings, _advertised(settings, host, port), state, links, secret)
         read_clock = lambda: guard.figures() | clock.figures()  # noqa: E731
-        lead = Lead(settings, state, store, clock, flusher.need, registration.topics_changed, read_clock)
+        lead = Lead(settings, state, store, clock, timer_clock, flusher.need, registration.topics_changed, read_clock)
         door, room = Doorkeeper("the broker"), NativeRoom(settings.held_bytes_max)
         running = RunningBroker(host, port, lead, door, registration.away, room)
         links.on_lost = registration.lost
         nursery.start_soon(flusher.run, lead, offload)
         nursery.start_soon(_tick, lead, clock)
         nursery.start_soon(_give_back, store, world.offload)
-        nursery.start_soon(_keep_times, disk, clock)
+        nursery.start_soon(_keep_times, disk, timer_clock)
         mirror = _mirror(settings, state, lead, links)
         tell("asking the home of sessions what they hold here")
         with trio.move_on_after(settings.handover_wait_s) as patience:
@@ -256,7 +273,7 @@ async def _give_back(store: MessageStore | Disk, offload: Offload) -> None:
             await offload(store.give_back)
 
 
-async def _keep_times(disk: Disk, clock: StoreClock) -> None:
+async def _keep_times(disk: Disk, clock: TimerClock) -> None:
     """Leaves the time to the next life: a hundred bytes, which no sync waits for."""
     while True:
         await trio.sleep(TIMES_S)

@@ -3,8 +3,8 @@
 A message is checked when it sets out to sleep as an append is, and again when it wakes: its topic may be another by
 then. What is refused as it wakes goes to the dead letters of ``timers`` with the reason, so it is never lost.
 
-A message is never early: it wakes by the time that ages are judged by (``broker/store_clock.py``), which no single
-wrong reading of the clock moves.
+A message is never early: it wakes by a clock that stands still where the machine's jumps forward, until an operator
+confirms that it is right (``broker/timer_clock.py``).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from broker.messages.whole_records import records_of
 from broker.settings import BrokerSettings
 from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
+from broker.timer_clock import JUMP_MS, TimerClock
 from broker.timers.fold import TOPIC, Sleeper, Timers, timer_of
 from penstock.errors import (
     Busy,
@@ -41,6 +42,8 @@ from penstock.protocol.message import BODY_BYTES_MAX, FLAG_WOKEN, FRAME_HEAD_BYT
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.timers import (
     CancelTimer,
+    ClockConfirmed,
+    ConfirmClock,
     ListTimers,
     SetTimers,
     Timer,
@@ -72,7 +75,9 @@ class TimerRequests:
         acceptance: Acceptance,
         letters: DeadLetters,
         settings: BrokerSettings,
+        clock: TimerClock,
     ) -> None:
+        self._clock = clock
         self._timers = timers
         self._store = store
         self._acceptance = acceptance
@@ -129,7 +134,8 @@ class TimerRequests:
         found = self._timers.after(request.after_ms, request.after_id, count_max)
         rows = tuple(self._row(one) for one in found)
         after = (found[-1].due_ms, found[-1].id) if len(found) == count_max else (0, 0)
-        return Now(TimersPage(rows, *after, len(self._timers), self._timers.bytes))
+        frozen_s = self._clock.frozen_s
+        return Now(TimersPage(rows, *after, len(self._timers), self._timers.bytes, frozen_s, int(frozen_s and now_ms)))
 
     def _row(self, sleeper: Sleeper) -> Timer:
         try:
@@ -140,13 +146,26 @@ class TimerRequests:
         key = message.key if isinstance(message.key, str) else message.key.hex()
         return Timer(sleeper.id, sleeper.due_ms, message.topic, key, len(record))
 
+    @handles(ConfirmClock)
+    def confirm_clock(self, request: ConfirmClock, now: float, now_ms: int) -> Outcome:
+        """The machine's clock is right, an operator says: what is due by it fires with the next tick."""
+        ahead_s = self._clock.fires_until_ms() is None and self._clock.frozen_s
+        if ahead_s and abs(ahead_s - request.ahead_s) * 1000 > JUMP_MS:
+            raise InvalidRequest(
+                f"the clock is {ahead_s:.0f} s ahead by now, not {request.ahead_s:.0f} s",
+                hint="look again, and confirm",
+            )
+        return Now(ClockConfirmed(self._clock.confirm()))
+
     # ------------------------------------------------------------ waking
 
     def tick(self, now: float, now_ms: int, age_ms: int) -> None:
-        """Delivers what is due by ``age_ms``, a bounded number at a time. Raises ``StorageFull``: then all of it is
-        still asleep."""
+        """Delivers what is due, a bounded number at a time. Raises ``StorageFull``: then all of it is still asleep."""
+        until_ms = self._clock.fires_until_ms()
+        if until_ms is None:
+            return
         room = min(WAKE_BYTES_MAX, self._store.batch_bytes_max // 2)
-        due = self._timers.due(min(now_ms, age_ms), WAKE_COUNT_MAX, room)
+        due = self._timers.due(until_ms, WAKE_COUNT_MAX, room)
         if due:
             self._late_ms = now_ms - due[0].due_ms
             self._wake(due, now_ms)
@@ -211,4 +230,5 @@ class TimerRequests:
             "penstock_timers_refused_total": self._refused,
             "penstock_timers_damaged_total": self._damaged,
             "penstock_timers_late_seconds": self._late_ms / 1000.0,
+            "penstock_timers_frozen_s": round(self._clock.frozen_s),
         }

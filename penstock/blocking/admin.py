@@ -66,6 +66,8 @@ class Admin:
     reset_group = carried_out(group_tasks.reset_group)
     delayed = carried_out(tasks.delayed)
     cancel = carried_out(tasks.cancel)
+    frozen_clocks = carried_out(tasks.frozen_clocks)
+    confirm_clock = carried_out(tasks.confirm_clock)
     transactions = carried_out(tasks.transactions)
     commit = carried_out(tasks.commit)
     rollback = carried_out(tasks.rollback)

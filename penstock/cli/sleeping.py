@@ -10,7 +10,7 @@ import click
 
 from penstock.blocking.admin import Admin
 from penstock.cli.display import body_text, json_option, line_text, print_rows
-from penstock.client.administration import DeadLetter, Transaction
+from penstock.client.administration import DeadLetter, FrozenClock, Transaction
 from penstock.errors import InvalidRequest, PenstockError
 
 _SHOWN: Final = 80
@@ -47,7 +47,15 @@ def list_timers(server: str, as_json: bool) -> None:
             }
             for one in admin.delayed()
         ]
+        frozen = admin.frozen_clocks()
     print_rows(rows, ("timer", "broker", "due", "topic", "key", "bytes"), as_json=as_json, empty="no delayed messages")
+    for one in frozen:
+        click.echo(f"{_frozen(one)}: nothing fires there until it is back, or `penstock timer confirm-clock`", err=True)
+
+
+def _frozen(one: FrozenClock) -> str:
+    shown = _time(one.now_ms + int(one.ahead_s * 1000))
+    return f"the clock of {one.broker} has jumped forward by {one.ahead_s:.0f} s, to {shown}"
 
 
 @timer.command()
@@ -67,6 +75,32 @@ def cancel(server: str, timer: str, broker: str) -> None:
     with Admin(server) as admin:
         admin.cancel(broker, int(id), int(due_ms))
     click.echo(f"cancelled {timer}")
+
+
+@timer.command("confirm-clock")
+@click.option("--broker", default="", help="The broker whose clock is right; else all that have stopped.")
+@yes_option
+@click.pass_obj
+def confirm_clock(server: str, broker: str, yes: bool) -> None:
+    """Say that a broker's clock, which has jumped forward, is right.
+
+    What is due by it fires at once. Is it wrong, set it back instead: nothing fires until then.
+
+    \b
+    Examples:
+      penstock timer confirm-clock --broker broker-a
+    """
+    with Admin(server) as admin:
+        frozen = [one for one in admin.frozen_clocks() if one.broker == broker or not broker]
+        for one in frozen:
+            if not yes:
+                click.confirm(
+                    f"{_frozen(one)[0].upper()}{_frozen(one)[1:]}. Is that the right time?", abort=True, err=True
+                )
+            if admin.confirm_clock(one):
+                click.echo(f"confirmed the clock of {one.broker}")
+        if not frozen:
+            click.echo("no clock has jumped forward: delayed messages fire", err=True)
 
 
 @click.group()

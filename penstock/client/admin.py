@@ -94,6 +94,8 @@ class Admin:
     reset_group = awaited(group_tasks.reset_group)
     delayed = awaited(tasks.delayed)
     cancel = awaited(tasks.cancel)
+    frozen_clocks = awaited(tasks.frozen_clocks)
+    confirm_clock = awaited(tasks.confirm_clock)
     transactions = awaited(tasks.transactions)
     commit = awaited(tasks.commit)
     rollback = awaited(tasks.rollback)

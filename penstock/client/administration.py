@@ -24,7 +24,7 @@ from penstock.protocol.requests.groups import CommitOffsets, FetchOffsets, Group
 from penstock.protocol.requests.messages import Append, Appended, BoundsReply, Pull, Pulled, QueryBounds
 from penstock.protocol.requests.request import Done, Reply, Request
 from penstock.protocol.requests.routes import BrokerRoute
-from penstock.protocol.requests.timers import CancelTimer, ListTimers, TimersPage
+from penstock.protocol.requests.timers import CancelTimer, ClockConfirmed, ConfirmClock, ListTimers, TimersPage
 from penstock.protocol.requests.topics import ListTopics, TopicList
 from penstock.protocol.requests.transactions import (
     COMMIT,
@@ -119,6 +119,21 @@ class DelayedMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class FrozenClock:
+    """A broker whose clock has jumped forward, so that no delayed message fires.
+
+    Attributes:
+        broker: its name.
+        ahead_s: how far the clock is ahead.
+        now_ms: the time that the broker goes by meanwhile, in milliseconds since 1970.
+    """
+
+    broker: str
+    ahead_s: float
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """A half that waits for its outcome.
 
@@ -203,6 +218,24 @@ def cancel(broker: str, id: int, due_ms: int) -> Task[None]:
     is none; it may have been cancelled before."""
     route = yield from broker_named(broker, TimerNotFound)
     yield Ask(route.address, CancelTimer(id, due_ms), Done)
+
+
+def frozen_clocks() -> Task[list[FrozenClock]]:
+    """The brokers whose clocks have jumped forward, by name."""
+    found: list[FrozenClock] = []
+    for route in (yield ALL_BROKERS):
+        page: TimersPage = yield Ask(route.address, ListTimers(count_max=1), TimersPage)
+        if page.frozen_s:
+            found.append(FrozenClock(route.broker, page.frozen_s, page.now_ms))
+    return sorted(found, key=lambda one: one.broker)
+
+
+def confirm_clock(frozen: FrozenClock) -> Task[float]:
+    """A broker's clock is right: what is due by it fires. Returns how far it was ahead; 0: it was back already. Raises
+    ``InvalidRequest`` where it has jumped once more."""
+    route = yield from broker_named(frozen.broker, InvalidRequest)
+    confirmed: ClockConfirmed = yield Ask(route.address, ConfirmClock(frozen.ahead_s), ClockConfirmed)
+    return confirmed.ahead_s
 
 
 # ------------------------------------------------------------ transactions

@@ -48,6 +48,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "penstock_timers_refused_total": "Delayed messages that were refused when due: dead letters.",
         "penstock_timers_damaged_total": "Delayed messages that damage took before they were due.",
         "penstock_timers_late_seconds": "How late the delayed messages are that are delivered now.",
+        "penstock_timers_frozen_s": "Seconds that the clock has jumped, while no delayed message fires for that.",
         "penstock_halves": "Halves of transactions that wait for their outcome.",
         "penstock_halves_parked": "Halves of transactions that an operator has to decide.",
         "penstock_halves_committed_total": "Halves of transactions that were committed.",

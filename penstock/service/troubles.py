@@ -17,6 +17,8 @@ _MEANINGS: Final = {
     "penstock_sessions_unreadable": "what was saved of some MQTT sessions cannot be read; the broker's log names one",
     "penstock_namesrv_away": "a name server does not answer; whoever asks it does not find this broker",
     "penstock_store_time_ahead_s": "the log's last store time is ahead of the clock; store times go slowly until then",
+    "penstock_timers_frozen_s": "the clock has jumped forward; no delayed message fires until it is back, or `penstock"
+    " timer confirm-clock` says that it is right",
     "penstock_ages_behind_s": "the clock is far ahead of the log; retention by age and ends of sessions and of silent"
     " groups wait until it has stood for an hour",
 }

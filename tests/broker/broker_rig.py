@@ -16,6 +16,7 @@ from broker.state import BrokerState
 from broker.store.message_store import MessageStore
 from broker.store.recovery import open_store
 from broker.store_clock import compare, read_times, write_times
+from broker.timer_clock import TimerClock
 from penstock.clock import Clock
 from penstock.errors import PenstockError, from_wire
 from penstock.guarded_clock import GuardedClock
@@ -77,8 +78,12 @@ class Rig:
         self.state = state or BrokerState()
         self.store: MessageStore = open_store(self.disk, self.settings.store(), self.state, self.clock.wall_ms())
         self.guard = GuardedClock(self.clock)
-        self.times = compare(self.guard, self.store.last_ms, read_times(self.disk))
-        self.lead = Lead(self.settings, self.state, self.store, self.times, on_unsynced, on_routes_changed)
+        times = read_times(self.disk)
+        self.times = compare(self.guard, self.store.last_ms, times)
+        self.timer_clock = TimerClock(self.guard, self.times, times)
+        self.lead = Lead(
+            self.settings, self.state, self.store, self.times, self.timer_clock, on_unsynced, on_routes_changed
+        )
 
     @property
     def service(self) -> BrokerService:
@@ -140,7 +145,7 @@ class Rig:
 
     def leave_times(self) -> None:
         """What the server does once a minute."""
-        write_times(self.disk, self.times.times())
+        write_times(self.disk, self.timer_clock.times())
 
     def bodies(self, queue: str, offset: int = 0) -> list[bytes]:
         """Bodies of the readable messages of a queue."""

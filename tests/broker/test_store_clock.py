@@ -134,7 +134,9 @@ def test_a_damaged_file_is_no_file(data: bytes) -> None:
 
 
 def test_the_file_gives_back_what_was_written() -> None:
-    times = Times("boot", 12.5, 1_700_000_000_000.0, 1_700_000_000_001.0)
+    times = Times("boot", 12.5, 1_700_000_000_000.0, 1_700_000_000_001.0, 1_700_000_000_002.0)
     data = times.encode()
     assert decode_times(data) == times
-    assert data == b'{"boot": "boot", "steady_s": 12.5, "wall_ms": 1700000000000.0, "age_ms": 1700000000001.0}\n'
+    older = b'{"boot": "boot", "steady_s": 12.5, "wall_ms": 1700000000000.0, "age_ms": 1700000000001.0}'
+    assert data == older[:-1] + b', "timer_ms": 1700000000002.0}\n'
+    assert decode_times(older) == times._replace(timer_ms=0.0)

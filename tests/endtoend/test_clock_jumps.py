@@ -12,7 +12,7 @@ from pathlib import Path
 import jwt
 import pytest
 import trio
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -26,6 +26,7 @@ from penstock.protocol.addresses import split_address
 from penstock.world import World, real_world
 from tests.endtoend.test_hostile_devices import Device
 from tests.patience import PATIENCE_S
+from tests.penstock.admin_scene import delay
 from tests.penstock.hand_clock import SetClock
 
 pytestmark = pytest.mark.endtoend
@@ -173,3 +174,34 @@ async def test_services_that_start_again_on_a_wrong_clock_go_on_with_the_right_t
     clock.ahead_ms = 7_200_000
     await running(tmp_path, monkeypatch, clock, devices, store)
     await running(tmp_path, monkeypatch, clock, devices, work)
+
+
+async def test_a_jump_forward_freezes_delayed_messages_visibly_until_an_operator_confirms_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, devices: list[Device]
+) -> None:
+    def work(bench: Bench) -> None:
+        def penstock(*words: str) -> Result:
+            return CliRunner().invoke(root, ["--server", bench.addresses.namesrv, *words])
+
+        assert "delayed messages fire" in penstock("timer", "confirm-clock").stderr
+        bench.clock.ahead_ms = 7_200_000
+        deadline = time.monotonic() + PATIENCE_S
+        while "no delayed message fires" not in page(bench.addresses, "/healthz"):
+            assert time.monotonic() < deadline
+        delay(bench.addresses.namesrv, b"late", 1)
+        listed = penstock("timer", "list")
+        assert '"orders"' in penstock("timer", "list", "--json").stdout
+        assert "the clock of broker-a has jumped forward by 7200 s" in listed.stderr
+        assert "confirm-clock" in listed.stderr
+        assert "\npenstock_timers_frozen_s 7200" in page(bench.addresses, "/metrics")
+        assert page(bench.addresses, "/readyz") == "ok\n"
+        confirmed = penstock("timer", "confirm-clock", "--yes")
+        assert confirmed.stdout == "confirmed the clock of broker-a\n"
+        with Consumer("g", "orders", servers=bench.addresses.namesrv, start="earliest") as consumer:
+            while not (got := consumer.poll(30.0)):
+                pass
+        assert [message.body for message in got] == [b"late"]
+        assert penstock("timer", "list").stderr == "(no delayed messages)\n"
+        assert "no delayed message fires" not in page(bench.addresses, "/healthz")
+
+    await running(tmp_path, monkeypatch, SetClock(), devices, work)

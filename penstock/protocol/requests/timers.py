@@ -62,13 +62,16 @@ class CancelTimer(Request):
 @value
 class TimersPage(Reply):
     """Timers by due time and id; where there may be more, ``after_ms`` and ``after_id`` continue, else they are 0.
-    ``count``, ``size``: all timers of this broker, and bytes of their frames."""
+    ``count``, ``size``: all timers of this broker, and bytes of their frames. ``frozen_s``: how far its machine's clock
+    is ahead, where nothing fires for that; then ``now_ms`` is the time that it goes by, else 0."""
 
     timers: tuple[Timer, ...]
     after_ms: int
     after_id: int
     count: int
     size: int
+    frozen_s: float = 0.0
+    now_ms: int = 0
 
 
 @value
@@ -81,3 +84,20 @@ class ListTimers(Request):
     after_ms: int = 0
     after_id: int = 0
     count_max: int = 100
+
+
+@value
+class ClockConfirmed(Reply):
+    """How far the clock was ahead; 0 where nothing was frozen, and nothing has changed."""
+
+    ahead_s: float
+
+
+@value
+class ConfirmClock(Request):
+    """An operator says that the machine's clock is right, which was seen to be ``ahead_s`` ahead: timers fire by it
+    again. ``InvalidRequest`` where it is ahead by something else."""
+
+    code: ClassVar[int] = 153
+    reply: ClassVar[type[Reply]] = ClockConfirmed
+    ahead_s: float

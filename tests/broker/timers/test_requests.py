@@ -5,12 +5,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.timers.requests import DELAY_MS_MAX, TimerRequests
-from penstock.errors import InvalidTopic, PenstockError, StorageFull, TimerFired, TimerNotFound, from_wire
+from penstock.errors import (
+    Busy,
+    InvalidRequest,
+    InvalidTopic,
+    PenstockError,
+    StorageFull,
+    TimerFired,
+    TimerNotFound,
+    from_wire,
+)
 from penstock.protocol.message import Message, decode_batch, encode_message
 from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.request import Done
-from penstock.protocol.requests.timers import CancelTimer, ListTimers, SetTimers, TimerSet, TimersPage, TimersSet
+from penstock.protocol.requests.timers import (
+    CancelTimer,
+    ConfirmClock,
+    ListTimers,
+    SetTimers,
+    TimerSet,
+    TimersPage,
+    TimersSet,
+)
 from penstock.protocol.requests.topics import CreateTopic
+from penstock.service.troubles import troubles_of
 from tests.broker.broker_rig import Rig, append
 
 
@@ -29,10 +47,10 @@ def one(rig: Rig, body: bytes, delay_ms: int, topic: str = "t") -> TimerSet:
     return answer.timers[0]
 
 
-def tick(rig: Rig, now_ms: int | None = None, age_ms: int | None = None) -> None:
+def tick(rig: Rig) -> None:
     """What the server does once every 50 ms, and a sync."""
-    now_ms = rig.times.wall_ms() if now_ms is None else now_ms
-    rig.service.tick(rig.clock.now, now_ms, now_ms if age_ms is None else age_ms)
+    now_ms = rig.times.wall_ms()
+    rig.service.tick(rig.clock.now, now_ms, now_ms)
     rig.sync()
 
 
@@ -166,21 +184,40 @@ def test_a_full_disk_delays_but_loses_nothing() -> None:
     assert rig.bodies("t:0").count(large) == 1
 
 
-def test_no_message_fires_while_ages_stand_still() -> None:
+def test_a_jump_of_the_clock_freezes_what_is_due_until_an_operator_confirms_it_or_it_is_undone() -> None:
     rig = rig_with_topic()
     one(rig, b"1", 1_000)
-    before = rig.times.wall_ms()
-    tick(rig, now_ms=before + 3_600_000, age_ms=before)
-    assert rig.bodies("t:0") == []
-    tick(rig, now_ms=before + 3_600_000, age_ms=before + 1_000)
+    rig.clock.set_ms += 3_600_000
+    for _ in range(20):
+        pass_s(rig, 60.0)
+    page = rig.ask(ListTimers())
+    assert (rig.bodies("t:0"), page.frozen_s) == ([], pytest.approx(3600, abs=1))
+    assert page.now_ms == pytest.approx(rig.times.wall_ms(), abs=1)
+    [trouble] = troubles_of({"penstock_timers_frozen_s": rig.service.figures()["penstock_timers_frozen_s"]})
+    assert "confirm-clock" in trouble
+    assert isinstance(rig.ask(ConfirmClock(60.0)), InvalidRequest)
+    assert rig.ask(ConfirmClock(page.frozen_s)).ahead_s == pytest.approx(3600, abs=1)
+    pass_s(rig, 0.05)
+    assert (rig.bodies("t:0"), rig.ask(ListTimers()).frozen_s) == ([b"1"], 0)
+    assert rig.ask(ConfirmClock(0.0)).ahead_s == 0
+    one(rig, b"2", 1_000)
+    rig.clock.set_ms += 3_600_000
+    pass_s(rig, 2.0)
     assert rig.bodies("t:0") == [b"1"]
+    rig.clock.set_ms -= 3_600_000
+    for _ in range(12):
+        pass_s(rig, 1.0)
+    assert rig.bodies("t:0") == [b"1", b"2"]
 
 
 def test_there_is_a_limit_of_bytes_that_wait_and_it_says_so() -> None:
     rig = rig_with_topic(timers_bytes_max=1_000)
-    refused = [len(delayed(rig, (Message("t", bytes(200)), 1_000)).refused) for _ in range(4)]
-    assert refused[0] == 0
-    assert refused[-1] == 1
+    answers = [delayed(rig, (Message("t", bytes(200)), 1_000)) for _ in range(4)]
+    assert answers[0].refused == ()
+    [refused] = answers[-1].refused
+    error = from_wire(refused.code, refused.message)
+    assert isinstance(error, Busy)
+    assert "delayed messages have" in str(error)
     pass_s(rig, 2.0)
     assert delayed(rig, (Message("t", bytes(200)), 1_000)).refused == ()
 
