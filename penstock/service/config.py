@@ -1,9 +1,10 @@
 """Settings from a file, the environment and flags, in order of increasing weight, checked against a frozen dataclass.
 
-A setting is a field; its type says what it takes: ``str``, ``int``, ``float``, ``bool``, ``Path`` or
-``tuple[str, ...]``. A field with ``bytes`` in its name also takes sizes such as ``"512MiB"``, one with ``s`` durations
-such as ``"30s"``. All that is wrong is told at once, in one ``InvalidConfig``: an unknown name, a wrong type or a value
-out of its limits, each with file and line, what was expected and, for a name, which known one is nearest.
+A setting is a field; its type says what it takes: ``str``, ``int``, ``float``, ``bool``, ``Path``,
+``tuple[str, ...]`` or ``tuple[float, ...]``. A field with ``bytes`` in its name also takes sizes such as ``"512MiB"``,
+one with ``s`` durations such as ``"30s"``. All that is wrong is told at once, in one ``InvalidConfig``: an unknown
+name, a wrong type or a value out of its limits, each with file and line, what was expected and, for a name, which known
+one is nearest.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ _NAMES: Final[Mapping[Any, str]] = {
     bool: "true or false",
     Path: "a path",
     tuple[str, ...]: "a list of strings",
+    tuple[float, ...]: "a list of numbers",
 }
 
 
@@ -264,6 +266,8 @@ def _typed(fields: Mapping[str, Any], name: str, value: object, where: str) -> A
         return Path(value)
     if kind == tuple[str, ...] and isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
         return tuple(value)
+    if kind == tuple[float, ...] and isinstance(value, list | tuple):
+        return tuple([_typed({name: float}, name, one, where) for one in value])
     if kind in (str, int, float, bool) and type(value) is kind:
         return _finite(value, where)
     raise _mistyped(kind, where, value)
@@ -279,6 +283,8 @@ def _parsed(kind: Any, name: str, text: str, where: str) -> Any:
         return _quantity(kind, name, text, where)
     if kind == tuple[str, ...]:
         return tuple(part.strip() for part in text.split(",") if part.strip())
+    if kind == tuple[float, ...]:
+        return tuple([_quantity(float, name, part, where) for part in text.split(",") if part.strip()])
     return kind(text)
 
 

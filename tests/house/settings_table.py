@@ -38,7 +38,7 @@ def written(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "`true`" if value else "`false`"
     if isinstance(value, tuple):
-        return "`[" + ", ".join(f'"{one}"' for one in value) + "]`"
+        return "`[" + ", ".join(f"{one:g}" if isinstance(one, float) else f'"{one}"' for one in value) + "]`"
     if isinstance(value, int) and "bytes" in name.split("_") and value and value % (1 << 10) == 0:
         power = max(one for one in (10, 20, 30) if value % (1 << one) == 0)
         return f'`"{value >> power}{ {10: "KiB", 20: "MiB", 30: "GiB"}[power] }"`'

@@ -21,6 +21,7 @@ class Settings:
     keep_alive_s_max: int = 0
     segment_bytes: int = 1 << 30
     namesrv: tuple[str, ...] = ("127.0.0.1:9876",)
+    delays_s: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65_536:
@@ -195,3 +196,13 @@ def test_a_file_that_is_not_there_or_no_toml_is_refused_by_its_name(tmp_path: Pa
 def test_a_nul_is_refused_by_the_name_of_the_setting(tmp_path: Path, line: str) -> None:
     with pytest.raises(InvalidConfig, match=r": (data|namesrv) holds a NUL"):
         read_file(written(tmp_path, line))
+
+
+def test_a_list_of_durations_is_one_in_a_file_and_in_the_environment() -> None:
+    assert from_table(delays_s=[0.5, 2, "10s", "2h"]).delays_s == (0.5, 2.0, 10.0, 7200.0)
+    assert from_environment(DELAYS_S="500ms, 2,10s").delays_s == (0.5, 2.0, 10.0)
+    for wrong in ([True], ["soon"], 5, "10s"):
+        with pytest.raises(InvalidConfig, match=r"delays_s: expected a (list of numbers|number), got"):
+            from_table(delays_s=wrong)
+    with pytest.raises(InvalidConfig, match="PENSTOCK_BROKER_DELAYS_S: expected a number, got 'x'"):
+        from_environment(DELAYS_S="1,x")
