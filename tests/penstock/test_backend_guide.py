@@ -51,7 +51,7 @@ def test_every_block_of_the_guide_runs(real_cluster: Any) -> None:
     assert "1001 messages until now" in said
     assert "telemetry has it" in said
     assert "5 of 10 are wanted" in said
-    assert "10 payments are done, the last one is b'3'" in said
+    assert "10 charges are done, the last one is b'3'" in said
     assert "b'one' is printed, attempt 1" in said
     assert "taken back" in said
     assert "both messages are rolled back" in said
