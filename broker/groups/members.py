@@ -75,6 +75,7 @@ class Group:
     Attributes:
         holders: who holds each queue.
         awaited_until: until then, members of an earlier life of the broker may hold the queues that have no holder.
+        seen: those of them that had one since.
     """
 
     generation: int
@@ -82,6 +83,7 @@ class Group:
     members: dict[str, Member] = field(default_factory=dict)
     holders: dict[str, str] = field(default_factory=dict)
     awaited_until: float = 0.0
+    seen: set[str] = field(default_factory=set)
 
 
 def member_waker(group: str, member: str) -> str:
@@ -127,6 +129,11 @@ class Groups:
     def names(self) -> list[str]:
         """Groups with members."""
         return list(self._groups)
+
+    @property
+    def latest(self) -> int:
+        """The last generation that began, of whatever group."""
+        return self._generation
 
     @property
     def topics(self) -> set[str]:
@@ -188,6 +195,7 @@ class Groups:
             there = {topic_queue(one, number) for one in known.claim.topics for number in range(self._queue_count(one))}
             for queue in there.intersection(holding):
                 if queue not in group.holders:
+                    group.seen.add(queue)
                     group.holders[queue] = member
                     known.held[queue] = self._generation + 1
 
@@ -262,6 +270,7 @@ class Groups:
             group = self._groups.get(name)
             if group is not None and group.awaited_until:
                 group.awaited_until = 0.0
+                group.seen.clear()
                 changed[name] = []
         for name, member in self._ends.due(now):
             changed.setdefault(name, []).append(member)
@@ -310,7 +319,7 @@ class Groups:
         """Gives what nobody holds to whom it is dealt; wakes the members that have something else than ``before``."""
         for member, known in group.members.items():
             for queue in known.dealt:
-                if queue not in group.holders and not group.awaited_until:
+                if queue not in group.holders and (not group.awaited_until or queue in group.seen):
                     group.holders[queue] = member
                     known.held[queue] = group.generation
             if before.get(member) != (known.queues, known.pending):

@@ -33,6 +33,7 @@ from penstock.client.arguments import (
 from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_delay, check_reason, check_received
 from penstock.client.discovery import Discovery
 from penstock.client.handling import Handling, Work
+from penstock.client.handover import Callback, HandOver
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost, lost_queues
 from penstock.client.jobs import FLOW, STOP_S
 from penstock.client.membership import Member
@@ -83,6 +84,15 @@ class Consumer(OnlyAsync):
         prefetch_bytes: what is read ahead, over all queues.
         timeout_s: deadline of entering the block, of a commit and of a seek.
         links: ways to servers other than TCP, for programs that embed them.
+        ordered: no queue has two members at work, so that the messages of a key are worked off one after the other: a
+            queue goes to another member when this one has asked for the next batch, or left, or its session has ended,
+            and is held up at a message that was given back (``nack``). The group's too; all members have the same
+            ``session_s``.
+        on_assigned: called with the queues that this member got, a tuple, before it reads them: it may seek.
+        on_revoked: called with the queues that go to other members or that it leaves, when the program has asked for
+            the next batch: it may commit what it did there. Others get them when it returns.
+        on_lost: called with the queues that others may have already: its session has ended, or there is no
+            ``on_revoked``. Callbacks are functions or ``async`` ones; what they raise is told in the log.
     """
 
     def __init__(
@@ -107,6 +117,10 @@ class Consumer(OnlyAsync):
         links: Links | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
+        ordered: bool = False,
+        on_assigned: Callback | None = None,
+        on_revoked: Callback | None = None,
+        on_lost: Callback | None = None,
     ) -> None:
         check_text("group", group, hint="the group comes first: Consumer(group, topics)")
         self._subscription = Subscription(topics, start, retry_topic(group))
@@ -122,7 +136,8 @@ class Consumer(OnlyAsync):
         terms = terms_of(filter, strategy, room, queues, force)
         attempts = attempts_of(attempts_max, retry_delays_s)
         name = f"member-{self._rng.getrandbits(64):016x}"
-        self._who = Membership(group, name, self._subscription, session_s, terms, attempts)
+        hand_over = HandOver(ordered, on_assigned, on_revoked, on_lost)
+        self._who = Membership(group, name, self._subscription, session_s, terms, attempts, hand_over)
         self._members: dict[str, Member] = {}
         self._wires = TaskScope()
         self._tasks = TaskScope()
@@ -156,6 +171,8 @@ class Consumer(OnlyAsync):
         try:
             await self._tasks.close()
         finally:
+            if self._opened is not None:
+                self._opened[1].put_down()
             try:
                 with anyio.CancelScope(shield=True):  # bounded: a leave has a deadline
                     async with anyio.create_task_group() as leaving:
@@ -171,7 +188,7 @@ class Consumer(OnlyAsync):
         return self
 
     async def __anext__(self) -> list[ReceivedMessage]:
-        batch = await self._intake().take()
+        batch = await self._intake().next()
         if batch is None:
             raise StopAsyncIteration
         return batch.hand_out()
@@ -183,7 +200,7 @@ class Consumer(OnlyAsync):
     async def poll(self, wait_s: float) -> list[ReceivedMessage]:
         """The next batch, or an empty list when none comes in ``wait_s`` seconds."""
         with anyio.move_on_after(wait_s):
-            batch = await self._intake().take()
+            batch = await self._intake().next()
             return [] if batch is None else batch.hand_out()
         return []
 
@@ -454,11 +471,14 @@ class Consumer(OnlyAsync):
         subscription.opened(self._clock.wall_ms())
         topics, names = subscription.by_address(wanted)
         for address in self._members.keys() - topics.keys():
-            await self._members.pop(address).leave()
+            await self._members[address].leave()
+            del self._members[address]
         for address, here in topics.items():
             if address in self._members:
                 self._members[address].subscribe(here)
             else:
-                member = Member(self._who, names[address], discovery.link(address), here, intake, self._rng)
+                member = Member(
+                    self._who, names[address], discovery.link(address), here, intake, self._rng, self._clock
+                )
                 self._members[address] = member
                 self._tasks.start_soon(member.run)

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
+from penstock.client import handover
 from penstock.client.arguments import check_seconds, check_text
 from penstock.client.attempts import USUAL, Attempts
+from penstock.client.handover import HandOver, Queues
 from penstock.client.positions import UNSET, Position
 from penstock.client.subscription import Subscription
 from penstock.client.terms import NO_TERMS, Terms
 from penstock.errors import Fenced, LogReplaced
-from penstock.protocol.requests.groups import Assignment, QueueOffset
+from penstock.protocol.received import MessageQueue
+from penstock.protocol.requests.groups import Assignment, JoinGroup, QueueOffset
 
 SESSION_S: Final = 30.0
 """How long a member that falls silent keeps its queues."""
@@ -41,6 +44,7 @@ class Membership:
     session_s: float
     terms: Terms = NO_TERMS
     attempts: Attempts = USUAL
+    hand_over: HandOver = handover.USUAL
 
     def __post_init__(self) -> None:
         check_text("group", self.group, hint="the group comes first: Consumer(group, topics)")
@@ -51,34 +55,76 @@ class Membership:
         """How long a watch waits at the broker: three fit into a session."""
         return self.session_s / 3
 
+    def join(self, topics: Iterable[str], holding: Iterable[str], broker: str, *, is_first: bool) -> JoinGroup:
+        """The request to enter the group at a broker. ``holding``: the queues that are held there."""
+        plain = JoinGroup(
+            self.group,
+            self.member,
+            tuple(topics),
+            self.session_s,
+            ordered=self.hand_over.ordered,
+            lets_go=self.hand_over.lets_go,
+            holding=tuple(sorted(holding)) if self.hand_over.ordered else (),
+        )
+        return self.terms.join(broker, plain, is_first=is_first)
+
+
+class Change(NamedTuple, Generic[P]):
+    """What an assignment means: what is ours no more, and what is new to us."""
+
+    assignment: Assignment
+    going: list[P]
+    new: list[QueueOffset]
+
 
 class Holdings(Generic[P]):
-    """The queues held at one broker. ``on_drop`` is called for each that is taken away, before anything else."""
+    """The queues held at one broker. ``on_drop`` is called for each that is taken away, before anything else.
+
+    Attributes:
+        generation: of the assignment that came last: commits name it.
+        carried_out: of the one that was carried out last: signs of life name it.
+    """
 
     def __init__(self, on_drop: Callable[[P], None]) -> None:
         self.held: dict[str, P] = {}
         self.generation = UNSET
+        self.carried_out = UNSET
         self.log_id = ""
         self.filter = ""
         self._on_drop = on_drop
         self._storing: set[P] = set()
         self._lost: list[str] = []
+        self._gone: list[MessageQueue] = []
 
     # -- assignments
 
-    def apply(self, assignment: Assignment) -> list[QueueOffset]:
-        """Drops what is ours no more; the queues that are new to us. Raises ``LogReplaced`` where the broker has
-        another log than before: what we read and committed is gone, and what of the new one is to be read is not ours
-        to say."""
+    def change(self, assignment: Assignment) -> Change[P]:
+        """What an assignment that has just come means. Raises ``LogReplaced`` where the broker has another log than
+        before: what we read and committed is gone, and what of the new one is to be read is not ours to say."""
         self._check_log(assignment.log_id)
         committed = {one.queue: one.offset for one in assignment.queues}
-        for queue, position in list(self.held.items()):
-            if committed.get(queue) not in (position.committed, position.committing):
-                self.drop(position)
-        self.generation, self.filter = assignment.generation, assignment.filter
+        going = {
+            queue: position
+            for queue, position in self.held.items()
+            if committed.get(queue) not in (position.committed, position.committing)
+        }
+        new = [one for one in assignment.queues if one.queue in going or one.queue not in self.held]
+        self.generation = assignment.generation
+        return Change(assignment, list(going.values()), new)
+
+    def carry_out(self, change: Change[P], *, is_lost: bool = True) -> list[QueueOffset]:
+        """Drops what goes and tells the queues that are new. ``is_lost``: what goes is somebody else's already."""
+        for position in change.going:
+            if position.live:
+                self.drop(position, is_lost=is_lost)
+        self.carried_out, self.filter = change.assignment.generation, change.assignment.filter
         for position in self.held.values():
             position.filter = self.filter
-        return [one for one in assignment.queues if one.queue not in self.held]
+        return change.new
+
+    def apply(self, assignment: Assignment) -> list[QueueOffset]:
+        """Takes an assignment in at once."""
+        return self.carry_out(self.change(assignment))
 
     def _check_log(self, log_id: str) -> None:
         if self.log_id and log_id and log_id != self.log_id:
@@ -86,18 +132,25 @@ class Holdings(Generic[P]):
             raise LogReplaced(message, hint="a consumer that is opened again begins there as `start` says")
         self.log_id = log_id or self.log_id
 
-    def drop(self, position: P) -> None:
+    def drop(self, position: P, *, is_lost: bool = True) -> None:
         position.live = False
         self._on_drop(position)
         del self.held[position.queue.name]
+        if is_lost:
+            self._gone.append(position.queue)
         if position.uncommitted and position not in self._storing:
             self._lost.append(position.queue.name)
 
     def drop_all(self) -> None:
         """The broker does not know us any more."""
-        self.generation = UNSET
+        self.generation = self.carried_out = UNSET
         for position in list(self.held.values()):
             self.drop(position)
+
+    def take_gone(self) -> Queues:
+        """Queues that were taken away without a chance to let go of them, each told once."""
+        gone, self._gone = self._gone, []
+        return tuple(sorted(set(gone)))
 
     def take_lost(self) -> list[str]:
         """Lost queues, each told once."""

@@ -1,16 +1,21 @@
 """One consumer's membership of its group at one broker: joins, watches, holds what it is assigned, commits, leaves.
 
-The watch is heartbeat and notice in one long poll: a new generation reaches the member at once. What an assignment
-means, and what is lost by it, is decided in penstock/client/holdings.py; this module waits.
+The watch is heartbeat and notice in one long poll: a new assignment reaches the member at once. What it means, and
+what is lost by it, is decided in penstock/client/holdings.py; this module waits. Where queues are handed over in two
+steps, the next watch leaves when the program has let go of those that go; heartbeats go on meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 
 import anyio
 
+from penstock.client.handover import Callback, Lease, Queues
 from penstock.client.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership
 from penstock.client.positions import UNSET
 from penstock.client.pulling import Held, Intake, bounds_of, offset_of
@@ -19,9 +24,12 @@ from penstock.client.wire_link import ask, call
 from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound
 from penstock.protocol.link import Link
 from penstock.protocol.received import ReceivedMessage, queue_named
-from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
+from penstock.protocol.requests.groups import Assignment, CommitOffsets, LeaveGroup, QueueOffset, WatchGroup
 from penstock.protocol.requests.retries import SentBack
-from penstock.world import Rng
+from penstock.world import Clock, RealClock, Rng
+
+_log = logging.getLogger(__name__)
+_IN_CALLBACK: ContextVar[bool] = ContextVar("in a callback of a rebalance", default=False)
 
 
 class Member:
@@ -29,7 +37,14 @@ class Member:
     failed for good."""
 
     def __init__(
-        self, who: Membership, broker: str, link: Link, topics: Sequence[str], intake: Intake, rng: Rng
+        self,
+        who: Membership,
+        broker: str,
+        link: Link,
+        topics: Sequence[str],
+        intake: Intake,
+        rng: Rng,
+        clock: Clock | None = None,
     ) -> None:
         self.who = who
         self.broker = broker
@@ -45,6 +60,7 @@ class Member:
         self._watching: anyio.CancelScope | None = None
         self._left = False
         self._is_new = True
+        self._lease = Lease(clock or RealClock(), who.session_s)
 
     @property
     def held(self) -> dict[str, Held]:
@@ -71,6 +87,7 @@ class Member:
             while not self._left:
                 try:
                     with anyio.CancelScope() as self._watching:  # left when the topics change, and for good
+                        await self._tell_lost()
                         await self._join()
                         failures = 0
                         while True:
@@ -88,26 +105,46 @@ class Member:
             self.joined.set()
 
     async def _join(self) -> None:
-        who = self.who
-        join = JoinGroup(who.group, who.member, self._topics, who.session_s)
-        join = who.terms.join(self.broker, join, is_first=self._is_new)
+        if self.who.hand_over.ordered and self._lease.is_over:
+            self._holdings.drop_all()  # others may hold the queues by now
+            await self._tell_lost()
+        sent = self._lease.now()
+        join = self.who.join(self._topics, self.held, self.broker, is_first=self._is_new)
         async with self._applying:
-            await self._apply(await ask(self._link, join, Assignment))
+            assignment = await ask(self._link, join, Assignment)
+            self._renew(sent)
+            await self._apply(assignment)
         self._is_new, self.trouble = False, None
 
     async def _look(self, wait_s: float) -> None:
-        """Learns the group's generation; waits for a new one if there is none."""
-        watch = WatchGroup(self.who.group, self.who.member, self._holdings.generation, wait_s)
-        assignment = await ask(self._link, watch, Assignment)
+        """Learns of another assignment; waits for one if there is none."""
+        assignment = await self._watch(wait_s)
         async with self._applying:
             if assignment.generation > self._holdings.generation:
                 await self._apply(assignment)
 
+    async def _watch(self, wait_s: float) -> Assignment:
+        """A sign of life. It tells the generation that is carried out: all that this one took away is let go of."""
+        sent = self._lease.now()
+        watch = WatchGroup(self.who.group, self.who.member, self._holdings.carried_out, wait_s)
+        assignment = await ask(self._link, watch, Assignment)
+        self._renew(sent)
+        return assignment
+
+    def _renew(self, sent: float) -> None:
+        was_over = self._lease.is_over
+        self._lease.renew(sent)
+        if was_over:
+            self._intake.stir()
+
     async def leave(self) -> None:
-        """Ends ``run`` and tells the broker, so that others get the queues at once. Never fails."""
+        """Ends ``run``, lets go of the queues and tells the broker, so that others get them at once. Never fails."""
         self._left = True
-        self._holdings.drop_all()
         self._again()
+        if self.held and self.who.hand_over.lets_go:
+            with anyio.move_on_after(self.who.session_s):  # then they are somebody else's
+                await self._let_go(list(self.held.values()))
+        self._holdings.drop_all()
         with contextlib.suppress(PenstockError):
             await call(self._link, LeaveGroup(self.who.group, self.who.member), LEAVE_S)
 
@@ -117,20 +154,77 @@ class Member:
             self._watching.cancel()
 
     async def _apply(self, assignment: Assignment) -> None:
+        hand_over = self.who.hand_over
         self.who.terms.hear(self.who.group, assignment.filter)
-        new = [self._hold(one) for one in self._holdings.apply(assignment)]
+        change = self._holdings.change(assignment)
+        if change.going and hand_over.lets_go:
+            await self._while_alive(lambda: self._let_go(change.going))
+        new = [self._hold(one) for one in self._holdings.carry_out(change, is_lost=not hand_over.lets_go)]
+        await self._tell_lost()
         try:
             await self._begin_unset([held for held in new if held.offset == UNSET])
         except (Fenced, QueueNotFound):
             return  # there is a newer generation already, and the next look brings it
         for held in new:
             self.held[held.queue.name] = held
-            self._intake.pull(held)
+        assigned = tuple(sorted(held.queue for held in new))
+        if hand_over.on_assigned is not None and assigned:
+            await self._while_alive(lambda: _call(hand_over.on_assigned, assigned))
+        for held in new:
+            if held.live:
+                self._intake.pull(held)
         self.joined.set()
+
+    # -- handing queues over
+
+    async def _let_go(self, going: Sequence[Held]) -> None:
+        """Hands out nothing more of these queues, waits until the program is done with what it has of them, and has it
+        commit. Of a group that is not ordered the wait ends with the session."""
+        for held in going:
+            held.leave()
+        patience_s = None if self.who.hand_over.ordered else self.who.session_s
+        with anyio.move_on_after(patience_s) as patience:  # None: without end
+            for held in going:
+                await held.wait_idle()
+        queues = tuple(sorted(held.queue for held in going if held.live))
+        if patience.cancelled_caught:
+            _log.warning("the program works on %s for too long: others have it now", ", ".join(map(str, queues)))
+            await _call(self.who.hand_over.on_lost, queues)
+        else:
+            await _call(self.who.hand_over.on_revoked, queues)
+
+    async def _while_alive(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Does something that takes the program's time, with heartbeats. Raises ``Fenced`` where the broker has dropped
+        us meanwhile."""
+        dropped: list[PenstockError] = []
+
+        async def beat() -> None:
+            while not dropped:
+                await anyio.sleep(self.who.watch_s)
+                try:
+                    await self._watch(0.0)
+                except (Fenced, GroupNotFound) as error:
+                    dropped.append(error)
+                except PenstockError:
+                    continue  # the broker may come back in time
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(beat)
+            await work()
+            tasks.cancel_scope.cancel()
+        if dropped:
+            raise dropped[0]
+
+    async def _tell_lost(self) -> None:
+        gone = self._holdings.take_gone()
+        if gone and self.who.hand_over.on_lost is not None:
+            await _call(self.who.hand_over.on_lost, gone)
 
     def _hold(self, one: QueueOffset) -> Held:
         queue = queue_named(self.broker, one.queue)
         held = Held(queue=queue, link=self._link, committed=one.offset, committing=one.offset)
+        held.lease = self._lease if self.who.hand_over.ordered else None
         held.begin(one.offset)
         held.filter, held.log_id = self._holdings.filter, self._holdings.log_id
         return held
@@ -139,14 +233,15 @@ class Member:
         """Finds where to begin in queues of which the group never committed an offset.
 
         Beginning at the end is committed at once: else a member that takes over before the first commit would begin at
-        a later end and skip what came in between.
+        a later end and skip what came in between. So is any beginning in an ordered group: a broker that begins anew
+        knows by it that there may be holders.
         """
         if not new:
             return
         begun: dict[Held, int] = {}
         for held, bounds in zip(new, await bounds_of(self._link, [held.queue.name for held in new]), strict=True):
             held.begin(await offset_of(self._link, bounds, self.who.subscription.start_of(held.queue.topic)))
-            if self.who.subscription.start == "latest":
+            if self.who.subscription.start == "latest" or self.who.hand_over.ordered:
                 begun[held] = held.offset
         if begun:
             await self._commit(begun)
@@ -194,9 +289,28 @@ class Member:
         raise Fenced(f"{self.broker} takes no message back from group {who.group}")
 
     async def _learn(self) -> None:
-        """After a refused commit: asks what is held now."""
+        """After a refused commit: asks what is held now. Where an assignment waits for the program, the program does
+        not wait for it."""
         try:
-            await self._look(0.0)
+            if self.who.hand_over.lets_go or _IN_CALLBACK.get():
+                await self._watch(0.0)
+            else:
+                await self._look(0.0)
         except (Fenced, GroupNotFound):
             self._holdings.drop_all()
             self._again()
+
+
+async def _call(callback: Callback | None, queues: Queues) -> None:
+    """What a callback raises is told in the log: the hand-over goes on."""
+    if callback is None or not queues:
+        return
+    token = _IN_CALLBACK.set(True)
+    try:
+        result = callback(queues)
+        if inspect.isawaitable(result):
+            await result
+    except Exception:
+        _log.exception("%s failed", getattr(callback, "__name__", callback))
+    finally:
+        _IN_CALLBACK.reset(token)

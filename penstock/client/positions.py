@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from penstock.client.arguments import Place, check_count
+from penstock.client.handover import Lease
 from penstock.client.unfinished import Unfinished
 from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound
 from penstock.protocol.batches import decode_queue
@@ -66,6 +67,9 @@ class Position:
         covered: up to where the program has committed since reading began: a commit of an earlier message is no news.
         version: goes up with every ``begin`` and ``rewind``.
         paused: nothing is pulled or handed out.
+        leaving: it goes to another member once the program has let go of it; until then it may be committed.
+        hands: how many pieces of work the program has under way there.
+        lease: until when work may begin, where the group is ordered.
     """
 
     queue: MessageQueue
@@ -82,6 +86,9 @@ class Position:
     live: bool = True
     paused: bool = False
     unfinished: Unfinished | None = None
+    leaving: bool = False
+    hands: int = 0
+    lease: Lease | None = None
 
     def begin(self, offset: int) -> None:
         """Reading goes on from here; what was pulled so far is void."""
@@ -157,7 +164,14 @@ class Batch(NamedTuple):
     @property
     def void(self) -> bool:
         """Whether the queue was given up, or sought elsewhere, since this was pulled."""
-        return not self.position.live or self.version != self.position.version
+        position = self.position
+        return not position.live or position.leaving or self.version != position.version
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing of it may begin before the broker has heard of this member."""
+        lease = self.position.lease
+        return lease is not None and lease.is_over
 
     def hand_out(self) -> list[ReceivedMessage]:
         """All messages at once."""

@@ -34,17 +34,44 @@ _log = logging.getLogger(__name__)
 @dataclass(slots=True, eq=False, kw_only=True)
 class Held(Position):
     """A position that a task pulls from: ``taken`` is set when the first batch of its last pull was taken, ``resumed``
-    when it is paused no more."""
+    when it is paused no more, ``left`` when it is given up or about to be, ``idle`` when no work is under way there.
+    ``not_before``: nothing is pulled before that time of the event loop."""
 
     link: Link
     taken: anyio.Event = field(default_factory=anyio.Event)
     resumed: anyio.Event = field(default_factory=anyio.Event)
+    left: anyio.Event = field(default_factory=anyio.Event)
+    idle: anyio.Event = field(default_factory=anyio.Event)
+    not_before: float = 0.0
     scope: anyio.CancelScope | None = None
 
     def begin(self, offset: int) -> None:
         Position.begin(self, offset)
         if self.scope is not None:
             self.scope.cancel()
+
+    def leave(self) -> None:
+        """Nothing more is handed out: it goes to another member."""
+        self.leaving = True
+        self.left.set()
+        if self.scope is not None:
+            self.scope.cancel()
+
+    def take_up(self) -> None:
+        """The program begins a piece of work."""
+        self.hands += 1
+
+    def put_down(self) -> None:
+        """The program is done with a piece of work."""
+        self.hands -= 1
+        if not self.hands:
+            self.idle.set()
+
+    async def wait_idle(self) -> None:
+        """Until the program has no work under way."""
+        while self.hands:
+            self.idle = anyio.Event()
+            await self.idle.wait()
 
     def pause(self) -> None:
         """Nothing is pulled or handed out until ``resume``."""
@@ -77,8 +104,24 @@ class Intake:
         self._ready: deque[tuple[Held, Batch]] = deque()
         self._changed = anyio.Event()
         self._failure: PenstockError | None = None
+        self._in_hand: Held | None = None
 
     # -- the taker's side
+
+    async def next(self) -> Batch | None:
+        """As ``take``, for a program that works on one batch at a time: it is done with the last one."""
+        self.put_down()
+        batch = await self.take()
+        if batch is not None and isinstance(batch.position, Held):
+            self._in_hand = batch.position
+            self._in_hand.take_up()
+        return batch
+
+    def put_down(self) -> None:
+        """The program is done with the batch in its hands."""
+        if self._in_hand is not None:
+            self._in_hand.put_down()
+            self._in_hand = None
 
     async def take(self, fits: Callable[[Batch], bool] | None = None) -> Batch | None:
         """The next batch; ``None`` when every queue was read to its ``stop_at``. Raises what ended the pulling.
@@ -88,6 +131,8 @@ class Intake:
             if batch is not None:
                 if batch.is_first:
                     await anyio.lowlevel.cancel_shielded_checkpoint()  # the next pull leaves before the program goes on
+                if batch.void:
+                    continue
                 return batch
             if self._failure is not None:
                 raise self._failure
@@ -105,7 +150,7 @@ class Intake:
             held, batch = self._ready.popleft()
             if batch.void:
                 continue
-            if fits is not None and (any([held is one for one, _batch in left]) or not fits(batch)):
+            if batch.waits or (fits is not None and (any([held is one for one, _batch in left]) or not fits(batch))):
                 left.append((held, batch))  # and so are those behind it
                 continue
             if batch.is_first:
@@ -130,6 +175,7 @@ class Intake:
     def drop(self, held: Held) -> None:
         """Gives a queue up: nothing of it is handed out from now on."""
         held.live = False
+        held.left.set()
         if held.scope is not None:
             held.scope.cancel()
         self._held.discard(held)
@@ -142,7 +188,7 @@ class Intake:
 
     async def _keep_pulling(self, held: Held) -> None:
         failures = 0
-        while held.live and not held.finished:
+        while held.live and not held.leaving and not held.finished:
             with anyio.CancelScope() as held.scope:  # left by seek and drop
                 try:
                     await self._pull_once(held)
@@ -159,6 +205,8 @@ class Intake:
     async def _pull_once(self, held: Held) -> None:
         if held.paused:
             await held.resumed.wait()
+        if (wait_s := held.not_before - anyio.current_time()) > 0:
+            await anyio.sleep(wait_s)
         version = held.version
         try:
             pulled = await ask(held.link, self._limits.pull(held, len(self._held)), Pulled)
@@ -213,8 +261,10 @@ class MessageStream:
         return self
 
     async def __anext__(self) -> ReceivedMessage:
+        if self._batch is not None and self._batch.waits and not self._batch.void:
+            self._batch.position.rewind()
         while self._batch is None or self._batch.void or self._at == len(self._batch.messages):
-            self._batch, self._at = await self._intake.take(), 0
+            self._batch, self._at = await self._intake.next(), 0
             if self._batch is None:
                 raise StopAsyncIteration
         message = self._batch.messages[self._at]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.errors import InvalidRequest
@@ -53,16 +53,13 @@ class Terms:
     def join(self, broker: str, member: JoinGroup, *, is_first: bool) -> JoinGroup:
         """The request to enter the group at a broker; others' terms are changed by the first one only."""
         names = tuple(sorted(queue.name for queue in self.queues if queue.broker == broker))
-        return JoinGroup(
-            member.group,
-            member.member,
-            member.topics,
-            member.session_s,
-            self.filter,
-            self.strategy,
-            self.room,
-            names,
-            self.force and is_first,
+        return replace(
+            member,
+            filter=self.filter,
+            strategy=self.strategy,
+            room=self.room,
+            queues=names,
+            force=self.force and is_first,
         )
 
     def hear(self, group: str, filter: str) -> None:

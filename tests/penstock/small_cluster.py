@@ -14,15 +14,17 @@ from typing import Any
 
 import pytest
 
+from broker.groups.allocation import Claim, Place
+from broker.groups.members import Groups, Terms, member_waker
+from broker.kernel.theme import Wakers
 from penstock.errors import (
-    Fenced,
-    GroupNotFound,
     InvalidRequest,
     LogReplaced,
     OffsetOutOfRange,
     PenstockError,
     QueueNotFound,
     TopicNotFound,
+    Unavailable,
 )
 from penstock.protocol.link import Link, OnResult
 from penstock.protocol.message import (
@@ -83,12 +85,30 @@ def cut_records(body: bytes | memoryview) -> list[bytes]:
 
 
 class SmallGroup:
-    def __init__(self) -> None:
-        self.generation = 0
-        self.members: dict[str, tuple[str, ...]] = {}
-        self.held: dict[str, list[str]] = {}
+    """Positions of a group, and its members, which the broker's own code keeps."""
+
+    def __init__(self, name: str, groups: Groups) -> None:
+        self.name = name
         self.offsets: dict[str, int] = {}
-        self.watching: list[tuple[WatchGroup, OnResult]] = []
+        self._groups = groups
+
+    @property
+    def members(self) -> list[str]:
+        return [one.member for one in self._groups.members(self.name)[1]] if self.name in self._groups else []
+
+    def check(self, member: str, generation: int, queues: Iterable[str]) -> None:
+        self._groups.check_commit(self.name, member, generation, list(queues))
+
+
+class KnownGroups(dict[str, SmallGroup]):
+    """Groups by name; one that is asked for is there."""
+
+    def __init__(self, broker: SmallBroker) -> None:
+        self._broker = broker
+
+    def __missing__(self, name: str) -> SmallGroup:
+        made = self[name] = SmallGroup(name, self._broker._members)
+        return made
 
 
 class SmallBroker:
@@ -98,7 +118,11 @@ class SmallBroker:
         self.route = BrokerRoute(name, address, QUEUES)
         self.queues: dict[str, list[bytes]] = {}
         self.first: dict[str, int] = defaultdict(int)
-        self.groups: dict[str, SmallGroup] = defaultdict(SmallGroup)
+        self.groups = KnownGroups(self)
+        self.now = 0.0  # by which sessions end
+        self._wakers: Wakers = {}
+        self._members = self._begin_groups(0)
+        self._watching: list[tuple[WatchGroup, OnResult]] = []
         self.asked: list[Request] = []
         self.given_back: list[SendBack] = []
         self.refuse: Callable[[Request], PenstockError | None] = lambda request: None
@@ -164,8 +188,7 @@ class SmallBroker:
     def _send_back(self, request: SendBack) -> Result:
         """A message comes again at once, whatever its delay is to be."""
         group = self.groups[request.group]
-        if request.generation != group.generation or request.queue not in group.held[request.member]:
-            raise Fenced(f"generation {request.generation}, now {group.generation}")
+        group.check(request.member, request.generation, [request.queue])
         record = bytearray(self.queues[request.queue][request.offset])
         attempt = int.from_bytes(record[ATTEMPTS_AT : ATTEMPTS_AT + 4], "big") + 1
         name = f"%DLQ%{request.group}:0" if attempt >= request.attempts_max else f"%RETRY%{request.group}:0"
@@ -271,63 +294,110 @@ class SmallBroker:
 
     # -- groups
 
+    def _begin_groups(self, generation: int) -> Groups:
+        return Groups(
+            lambda topic: sum(queue.rpartition(":")[0] == topic for queue in self.queues),
+            generation,
+            Place(self.route.broker),
+            self._wakers,
+            lambda name: name in self.groups and bool(self.groups[name].offsets),
+            self.now,
+        )
+
+    def begin_anew(self) -> None:
+        """As a broker that was killed and is there again: it knows no members."""
+        self._members = self._begin_groups(self._members.latest + 1000)
+        for group in self.groups.values():
+            group._groups = self._members
+        watching, self._watching = self._watching, []
+        for _request, on_result in watching:
+            on_result(Unavailable("the broker was killed"))
+
+    def pass_time(self, seconds: float) -> None:
+        """Sessions end."""
+        self.now += seconds
+        self._members.expire(self.now)
+        self._tell_members()
+
     def _group(
         self, request: JoinGroup | WatchGroup | LeaveGroup | CommitOffsets, on_result: OnResult
     ) -> Result | None:
-        group = self.groups[request.group]
-        if isinstance(request, JoinGroup):
-            group.members[request.member] = request.topics
-            self.rebalance(group)
-            return self._assignment(group, request.member)
-        if request.member not in group.members:
-            raise GroupNotFound(f"{request.member} is no member")
-        if isinstance(request, LeaveGroup):
-            del group.members[request.member]
-            self.rebalance(group)
+        group, members = self.groups[request.group], self._members
+        if isinstance(request, CommitOffsets):
+            group.check(request.member, request.generation, [one.queue for one in request.offsets])
+            group.offsets.update({one.queue: one.offset for one in request.offsets})
             return Done()
         if isinstance(request, WatchGroup):
-            if request.generation == group.generation and request.wait_s > 0:
-                group.watching.append((request, on_result))
+            members.touch(request.group, request.member, request.generation, self.now)
+            self._tell_members()
+            if request.wait_s > 0 and not self._is_news(request):
+                self._watching.append((request, on_result))
                 return None
-            return self._assignment(group, request.member)
-        held = group.held[request.member]
-        if request.generation != group.generation or any(one.queue not in held for one in request.offsets):
-            raise Fenced(f"generation {request.generation}, now {group.generation}")
-        group.offsets.update({one.queue: one.offset for one in request.offsets})
-        return Done()
+        elif isinstance(request, LeaveGroup):
+            members.leave(request.group, request.member)
+            self._tell_members()
+            return Done()
+        else:
+            self.enter(request)
+        return self._assignment(request)
+
+    def enter(self, request: JoinGroup) -> None:
+        """A member, which may be one of no client."""
+        claim = Claim(frozenset(request.topics), request.room, frozenset(request.queues))
+        terms = Terms(request.filter, request.strategy, request.session_s if request.ordered else 0.0)
+        self._members.join(
+            request.group,
+            request.member,
+            claim,
+            request.session_s,
+            self.now,
+            terms,
+            force=request.force,
+            lets_go=request.lets_go,
+            holding=request.holding,
+        )
+        self._tell_members()
+
+    def _is_news(self, request: WatchGroup) -> bool:
+        return self._members.of_member(request.group, request.member).members[request.member].changed > (
+            request.generation
+        )
 
     def rebalance(self, group: SmallGroup) -> None:
-        group.generation += 1
-        group.held = {member: [] for member in group.members}
-        for topic in sorted({topic for topics in group.members.values() for topic in topics}):
-            takers = sorted(member for member, topics in group.members.items() if topic in topics)
-            queues = sorted(queue for queue in self.queues if queue.rpartition(":")[0] == topic)
-            for at, queue in enumerate(queues):
-                group.held[takers[at * len(takers) // len(queues)]].append(queue)
-        watching, group.watching = group.watching, []
-        for request, on_result in watching:
-            if request.member in group.members:
-                on_result(self._assignment(group, request.member))
-            else:
-                on_result(GroupNotFound(request.member))
+        """A generation of which all members are told."""
+        if group.name in self._members:
+            self._members._rebalance(group.name, self._members._groups[group.name], tell_all=True)
+            self._tell_members()
+
+    def _tell_members(self) -> None:
+        stirred = frozenset(self._wakers)
+        self._wakers.clear()
+        told = [one for one in self._watching if member_waker(one[0].group, one[0].member) in stirred]
+        self._watching = [one for one in self._watching if one not in told]
+        for request, on_result in told:
+            try:
+                result: Result = self._assignment(request)
+            except PenstockError as error:
+                result = error
+            on_result(result)
 
     def expel(self, group_name: str, member: str) -> None:
         """As if the member's session had run out."""
-        group = self.groups[group_name]
-        del group.members[member]
-        self.rebalance(group)
+        self._members.leave(group_name, member)
+        self._tell_members()
 
     def replace_log(self) -> None:
         """As a broker that starts over an empty data folder."""
         self.log_id = "log-2"
         self.queues = {queue: [] for queue in self.queues}
-        self.groups = defaultdict(SmallGroup)
+        self.groups.clear()
+        self.begin_anew()
 
-    def _assignment(self, group: SmallGroup, member: str) -> Assignment:
-        held = group.held[member]
-        return Assignment(
-            group.generation, tuple(QueueOffset(queue, group.offsets.get(queue, -1)) for queue in held), self.log_id
-        )
+    def _assignment(self, request: JoinGroup | WatchGroup) -> Assignment:
+        group, offsets = self._members.of_member(request.group, request.member), self.groups[request.group].offsets
+        known = group.members[request.member]
+        rows = tuple(QueueOffset(queue, offsets.get(queue, -1)) for queue in known.queues)
+        return Assignment(group.generation, rows, self.log_id, group.terms.filter, known.pending)
 
 
 class SmallCluster:

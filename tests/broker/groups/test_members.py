@@ -217,6 +217,7 @@ def test_after_a_start_the_members_of_before_go_on_and_what_they_held_waits_for_
     assert (assignment(group, "a"), assignment(group, "b")) == (("t:0", "t:1"), ("", "t:2 t:3"))
     some.check_commit("g", "a", group.generation, ["t:0", "t:3"])
     some.touch("g", "a", group.generation, 53.0)
+    assert assignment(group, "b") == ("t:3", "t:2"), "of this one it is known that nobody has it"
     some.touch("g", "b", group.generation, 59.0)
     some.expire(60.0)
     assert (assignment(group, "a"), assignment(group, "b")) == (("t:0 t:1", ""), ("t:2 t:3", ""))

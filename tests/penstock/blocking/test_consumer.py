@@ -72,7 +72,7 @@ def test_every_message_arrives_and_a_commit_stores_how_far(cluster: SmallCluster
         c.commit()
         assert c.poll(0.02) == []
     assert committed(cluster) == {f"orders:{queue}": 10 for queue in range(4)}
-    assert cluster.brokers[0].groups["g"].members == {}
+    assert cluster.brokers[0].groups["g"].members == []
 
 
 def test_iterating_and_the_stream_of_messages(cluster: SmallCluster) -> None:

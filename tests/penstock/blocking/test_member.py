@@ -79,5 +79,5 @@ def test_leaving_gives_the_queues_back(broker: SmallBroker) -> None:
     with link:
         one.tend()
         one.leave()
-        assert broker.groups["g"].members == {}
+        assert broker.groups["g"].members == []
         assert one.held == {}

@@ -17,7 +17,7 @@ from penstock.client.consumer import Consumer
 from penstock.errors import Damaged, InvalidRequest, LogReplaced, StorageFull
 from penstock.protocol.message import Message, encode_message, record_body
 from penstock.protocol.received import ReceivedMessage
-from penstock.protocol.requests.groups import CommitOffsets
+from penstock.protocol.requests.groups import CommitOffsets, JoinGroup
 from penstock.protocol.requests.messages import Append
 from penstock.protocol.requests.retries import SendBack
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
@@ -273,8 +273,7 @@ def test_of_a_queue_that_went_elsewhere_nothing_more_is_begun_or_committed() -> 
     async def work(message: ReceivedMessage) -> None:
         begun.append((message.queue.number, message.offset))
         if len(begun) == 2:
-            broker.groups["g"].members["other"] = ("orders",)
-            broker.rebalance(broker.groups["g"])
+            broker.enter(JoinGroup("g", "other", ("orders",)))
             put(broker, b"last", queue=0)
             await anyio.sleep(1)
             raise ValueError("of no use")
