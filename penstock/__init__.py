@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from penstock.client.consumer import Consumer as Consumer
     from penstock.client.finding import find as find
     from penstock.client.halves import HalfMessage as HalfMessage
+    from penstock.client.outcomes import Outcome as Outcome
+    from penstock.client.outcomes import Status as Status
     from penstock.client.producer import Producer as Producer
     from penstock.client.reader import Reader as Reader
     from penstock.client.sending import Receipt as Receipt
@@ -32,6 +34,7 @@ _HOMES: Final = {
     "HalfMessage": "penstock.client.halves",
     "Message": "penstock.protocol.message",
     "MessageQueue": "penstock.protocol.received",
+    "Outcome": "penstock.client.outcomes",
     "PenstockError": "penstock.errors",
     "Producer": "penstock.client.producer",
     "Reader": "penstock.client.reader",
@@ -39,6 +42,7 @@ _HOMES: Final = {
     "Receipt": "penstock.client.sending",
     "Retry": "penstock.client.attempts",
     "SendManyError": "penstock.errors",
+    "Status": "penstock.client.outcomes",
     "find": "penstock.client.finding",
 }
 
@@ -49,6 +53,7 @@ __all__ = [
     "HalfMessage",
     "Message",
     "MessageQueue",
+    "Outcome",
     "PenstockError",
     "Producer",
     "Reader",
@@ -56,6 +61,7 @@ __all__ = [
     "ReceivedMessage",
     "Retry",
     "SendManyError",
+    "Status",
     "find",
 ]
 

@@ -8,6 +8,7 @@ open between calls. It is not for several threads at once. Every wait has a dead
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -108,6 +109,22 @@ class BlockingLink:
         self._guarded(self._send, wire.join(parts), deadline)
         self._asked.update(zip(ids, map(type, requests), strict=True))
         return ids
+
+    def send_only(self, request: Request) -> None:
+        """Sends a request whose reply is passed over. Raises ``Unavailable``."""
+        data = wire.join(wire.encode_request(self._next_id, request))
+        self._next_id += 1
+        with contextlib.suppress(PenstockError):  # a new connection is made
+            self._guarded(self._take_in)
+        self._guarded(self._send, data, self._clock.monotonic() + self.timeout_s)
+
+    def _take_in(self) -> None:
+        """Reads what is there, so that replies for which nobody waits do not pile up."""
+        if self._socket is not None:
+            ready = select.poll()
+            ready.register(self._socket, select.POLLIN)
+            while ready.poll(0):
+                self._read(self._clock.monotonic() + self.timeout_s)
 
     def receive(self, wait_s: float) -> dict[int, Result]:
         """Results of submitted requests by their ids: those at hand, else what comes within ``wait_s`` seconds."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TypeVar, Unpack, overload
+from typing import Any, Final, TypeVar, Unpack, overload
 
 from penstock.blocking.checking import Checks
 from penstock.blocking.routes import Routes
@@ -19,22 +19,26 @@ from penstock.blocking.transaction import Transaction
 from penstock.client import preparation, sending, ways
 from penstock.client.arguments import OnlyBlocking, check_seconds
 from penstock.client.delays import Delay, Due, due_of
+from penstock.client.faults import Faults, attempt_s
 from penstock.client.halves import Beginning, BlockingListener, Half, begun, check_ended, check_group, ends_of
+from penstock.client.outcomes import Outcome, outcome_of, outcomes_of
 from penstock.client.preparation import Fields
 from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
-from penstock.client.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Receipt, settled
+from penstock.client.sending import ROUTE_FRESH_S, Outgoing, Receipt, settled
 from penstock.client.ways import DelayedReceipt, Later, Selector, Way
-from penstock.errors import InvalidRequest, PenstockError, TimedOut, TimerNotFound, Unavailable
+from penstock.errors import InvalidRequest, PenstockError, SendManyError, TimedOut, TimerNotFound, Unavailable
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.message import Message
 from penstock.protocol.requests.request import Done, Reply, Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.requests.servers import Ping
 from penstock.protocol.requests.timers import CancelTimer
 from penstock.protocol.requests.transactions import ROLLBACK, HalvesEnded
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 from topicmap.queues import TopicMap
 
 _log = logging.getLogger(__name__)
+ONEWAY_S: Final = 2.0
 _R = TypeVar("_R", bound=Reply)
 
 
@@ -67,8 +71,9 @@ class Producer(OnlyBlocking):
         self._preparation = preparation.Preparation(self._rng.getrandbits(64), topic_map or TopicMap())
         self._back_off = BackOff()
         self._known: dict[str, tuple[float, tuple[BrokerRoute, ...]]] = {}
-        self._avoid: dict[str, float] = {}
+        self._faults = Faults()
         self._turn = 0
+        self._unheard: set[str] = set()  # addresses at which answers were not awaited
         self._open = False
 
     def __enter__(self) -> Producer:
@@ -79,6 +84,11 @@ class Producer(OnlyBlocking):
         self.close()
 
     def close(self) -> None:
+        """Ends the connections, once the brokers have taken what was sent without an acknowledgement."""
+        for address in self._unheard:
+            with suppress(PenstockError):
+                self._routes.link(address).call(Ping(), ONEWAY_S)  # carried out in order: behind what was sent
+        self._unheard.clear()
         self._open = False
         self._routes.close()
 
@@ -175,6 +185,39 @@ class Producer(OnlyBlocking):
         way = ways.way_of(queue, due := due_of(delay, at))
         return ways.receipts(self._send_all(messages, timeout_s, way, queue, due), way)
 
+    def send_each(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: Selector | None = None,
+        delay: Delay | None = None,
+        at: datetime | int | None = None,
+        timeout_s: float | None = None,
+    ) -> list[Outcome]:
+        """As ``send_many``, with an outcome for each message in place of receipts and errors."""
+        how: dict[str, Any] = {"queue": queue, "delay": delay, "at": at, "timeout_s": timeout_s}
+        try:
+            return [outcome_of(one) for one in self.send_many(messages, **how)]
+        except SendManyError as error:
+            return outcomes_of(error)
+
+    @overload
+    def send_oneway(self, message: Message, /) -> None: ...
+
+    @overload
+    def send_oneway(self, topic: str, body: bytes, /, **fields: Unpack[Fields]) -> None: ...
+
+    def send_oneway(self, message: Message | str, body: bytes = b"", /, **fields: Unpack[Fields]) -> None:
+        """Sends one message without waiting for an acknowledgement. As ``penstock.Producer.send_oneway``."""
+        given = preparation.as_message(message, body, **fields)
+        [one] = self._preparation.runs((given,), self._clock.wall_ms())
+        self._check_open()
+        self._turn += 1
+        avoid = self._faults.avoided(self._clock.monotonic())
+        broker = sending.choose(one.key, self._brokers(one.topic), self._turn, avoid)
+        self._unheard.add(broker.address)
+        self._routes.link(broker.address).send_only(sending.append_of([one]))
+
     def cancel(self, receipt: DelayedReceipt, *, timeout_s: float | None = None) -> None:
         """Takes a delayed message back. Raises as ``penstock.Producer.cancel``."""
         cancel = CancelTimer(receipt.timer, receipt.due_ms)
@@ -263,14 +306,18 @@ class Producer(OnlyBlocking):
         """Attempts until each message is stored, has an error that no repetition mends, or no time."""
         if timeout_s is not None:
             check_seconds("timeout_s", timeout_s)
-        outgoing = self._preparation.runs(messages, self._clock.wall_ms())
+        if way.is_whole:
+            outgoing = self._preparation.runs(messages, self._clock.wall_ms())
+        else:
+            outgoing = ways.runs_of_each(self._preparation, messages, self._clock.wall_ms())
         self._check_open()
         ways.prepare(outgoing, messages, way, queue, due)
         began = self._clock.monotonic()
         deadline = began + (self.timeout_s if timeout_s is None else timeout_s)
-        waiting, repetition, telling = settled(outgoing), 0, Telling(_log, began)
+        waiting, repetition, telling = [one for one in settled(outgoing) if one.error is None], 0, Telling(_log, began)
         while waiting:
-            self._try(waiting, deadline, way)
+            for window in sending.windows(waiting):
+                self._try(window, deadline, way)
             waiting, repetition = way.again(settled(waiting)), repetition + 1
             wait_s = self._back_off.wait_s(repetition, self._rng)
             goes_on = self._clock.monotonic() + wait_s
@@ -282,37 +329,42 @@ class Producer(OnlyBlocking):
         return settled(outgoing)
 
     def _try(self, waiting: list[Outgoing], deadline: float, way: Way) -> None:
-        """One attempt for all: each gets a place or an error."""
-        by_broker: dict[BrokerRoute, list[Outgoing]] = {}
+        """One attempt for all: each gets a place or an error. Those that may go elsewhere wait for a part of the time
+        only."""
+        by_broker: dict[tuple[BrokerRoute, bool], list[Outgoing]] = {}
         now = self._clock.monotonic()
-        avoid = [address for address, until in self._avoid.items() if now < until]
+        avoid = self._faults.avoided(now)
         self._turn += 1
         for one in waiting:
             try:
+                brokers = self._brokers(one.topic)
                 if one.chosen is None:
-                    broker = sending.choose(one.key, self._brokers(one.topic), self._turn, avoid)
+                    broker = sending.choose(one.key, brokers, self._turn, avoid)
                 else:
-                    broker = ways.broker_of_chosen(one, self._brokers(one.topic))
+                    broker = ways.broker_of_chosen(one, brokers)
             except PenstockError as error:
                 one.fail(error)
             else:
                 one.broker = broker
-                by_broker.setdefault(broker, []).append(one)
-        for broker, mine in by_broker.items():
-            self._store(broker, mine, deadline, way)
+                may_leave = way.may_leave and not one.key and one.chosen is None and len(brokers) > 1
+                by_broker.setdefault((broker, may_leave), []).append(one)
+        for (broker, may_leave), mine in by_broker.items():
+            left_s = max(0.0, deadline - self._clock.monotonic())
+            self._store(broker, mine, attempt_s(left_s) if may_leave else left_s, way)
 
-    def _store(self, broker: BrokerRoute, mine: list[Outgoing], deadline: float, way: Way) -> None:
-        batches = list(sending.batches(mine, way.fits))
+    def _store(self, broker: BrokerRoute, mine: list[Outgoing], limit_s: float, way: Way) -> None:
+        batches, began = list(sending.batches(mine, way.fits)), self._clock.monotonic()
         results: Sequence[Result]
         try:
-            left = max(0.0, deadline - self._clock.monotonic())
-            results = self._routes.link(broker.address).call_many([way.request(one) for one in batches], left)
+            results = self._routes.link(broker.address).call_many([way.request(one) for one in batches], limit_s)
         except PenstockError as error:
             results = [error] * len(batches)
             if isinstance(error, Unavailable | TimedOut):
-                self._avoid[broker.address] = self._clock.monotonic() + AVOID_S
+                self._faults.failed(broker.address, self._clock.monotonic())
                 for one in mine:
                     self._known.pop(one.topic, None)
+        now = self._clock.monotonic()
+        self._faults.answered(broker.address, now - began, now)
         for batch, result in zip(batches, results, strict=True):
             way.settle(batch, broker.broker, result)
 

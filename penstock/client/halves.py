@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from penstock.client.arguments import check_text
 from penstock.client.sending import Outgoing, final_error, once_more
@@ -88,6 +88,9 @@ class Half(NamedTuple):
 
 class Beginning(Records):
     """The way to store messages as halves of a producer group."""
+
+    may_leave: ClassVar[bool] = False
+    is_whole: ClassVar[bool] = True
 
     def __init__(self, group: str) -> None:
         self._group = group

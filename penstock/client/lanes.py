@@ -8,32 +8,35 @@ from functools import partial
 import anyio
 
 from penstock.client.discovery import Discovery
+from penstock.client.faults import Faults
 from penstock.client.sending import Outgoing
 from penstock.client.task_scope import TaskScope
 from penstock.client.ways import AT_ONCE, Way
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.routes import BrokerRoute
+from penstock.world import Clock
 
 
 class Round:
     """What was handed over for one broker since the last request to it left: one request more. ``done`` is set when all
     of it has its result; every send in it waits for that.
 
-    A *quick* one has single messages with the producer's own deadline, so that one deadline does for all: ``until``,
-    in the loop's time. ``watched``: the quick ones without a result, in the order of their deadlines.
+    A *quick* one has single messages that all wait for ``quick_s``, so that one deadline does for all: ``until``, in
+    the loop's time. ``watched``: the quick ones without a result.
     """
 
-    __slots__ = ("_watched", "bytes", "count", "done", "is_quick", "outgoing", "until", "way")
+    __slots__ = ("_watched", "bytes", "count", "done", "outgoing", "quick_s", "until", "way")
 
-    def __init__(self, watched: dict[Round, None], until: float | None, way: Way) -> None:
+    def __init__(self, watched: dict[Round, None], quick_s: float | None, way: Way) -> None:
         self.way = way
         self.outgoing: list[Outgoing] = []
         self.bytes = self.count = 0
         self.done = anyio.Event()
-        self.is_quick = until is not None
-        self.until = until or 0.0
+        self.quick_s = quick_s
+        self.until = 0.0
         self._watched = watched
-        if self.is_quick:
+        if quick_s is not None:
+            self.until = anyio.current_time() + quick_s
             watched[self] = None
 
     def settle(self, broker: str, result: Result) -> None:
@@ -41,33 +44,34 @@ class Round:
         self._watched.pop(self, None)
         self.done.set()
 
+    def abandon(self, one: Outgoing) -> None:
+        """The answer for a message is waited for no more: it means nothing to it."""
+        self.outgoing[self.outgoing.index(one)] = Outgoing(one.at, one.run, one.topic, one.key)
+
 
 class Lanes:
     """The open requests of each broker."""
 
-    def __init__(self, discovery: Discovery, tasks: TaskScope) -> None:
+    def __init__(self, discovery: Discovery, tasks: TaskScope, faults: Faults, clock: Clock) -> None:
         self._discovery = discovery
         self._tasks = tasks
+        self._faults = faults
+        self._clock = clock
         self._open: dict[BrokerRoute, list[Round]] = {}
         self._watched: dict[Round, None] = {}
         self._some = anyio.Event()  # set when there is something to watch
 
     def hand_over(self, broker: BrokerRoute, one: Outgoing, quick_s: float | None = None, way: Way = AT_ONCE) -> Round:
         """Has ``one`` sent with this round's requests, which leave when every task that can run has run. ``quick_s``:
-        the producer's own time limit for a single message."""
+        how long a single message waits."""
         if not self._open:
             self._tasks.start_soon(self._flush)
         rounds = self._open.setdefault(broker, [])
         last = rounds[-1] if rounds else None
-        if (
-            last is None
-            or last.is_quick != (quick_s is not None)
-            or last.way is not way
-            or not way.fits(last.bytes, last.count, one)
-        ):
-            last = Round(self._watched, None if quick_s is None else anyio.current_time() + quick_s, way)
+        if last is None or last.quick_s != quick_s or last.way is not way or not way.fits(last.bytes, last.count, one):
+            last = Round(self._watched, quick_s, way)
             rounds.append(last)
-            if last.is_quick:
+            if quick_s is not None:
                 self._some.set()
         last.outgoing.append(one)
         last.bytes += one.run.size
@@ -81,7 +85,7 @@ class Lanes:
                 self._some = anyio.Event()
                 await self._some.wait()
                 continue
-            first = next(iter(self._watched))
+            first = min(self._watched, key=lambda one: one.until)
             left_s = first.until - anyio.current_time()
             if left_s > 0:
                 await anyio.sleep(left_s)
@@ -99,6 +103,12 @@ class Lanes:
         lanes, self._open = self._open, {}
         for broker, rounds in lanes.items():
             link = self._discovery.link(broker.address)
+            began = self._clock.monotonic()
             for one in rounds:
-                link.submit(one.way.request(one.outgoing), partial(one.settle, broker.broker))
+                link.submit(one.way.request(one.outgoing), partial(self._answered, one, broker, began))
             link.flush()
+
+    def _answered(self, one: Round, broker: BrokerRoute, began: float, result: Result) -> None:
+        now = self._clock.monotonic()
+        self._faults.answered(broker.address, now - began, now)
+        one.settle(broker.broker, result)

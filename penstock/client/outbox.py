@@ -8,8 +8,9 @@ penstock/client/sending.py and penstock/client/ways.py; this module waits.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.lowlevel
@@ -17,18 +18,23 @@ import anyio.lowlevel
 from penstock.client import sending, ways
 from penstock.client.arguments import check_seconds
 from penstock.client.discovery import Discovery
+from penstock.client.faults import Faults, attempt_s
 from penstock.client.lanes import Lanes, Round
 from penstock.client.retry import BackOff, Telling, worth_another_try
-from penstock.client.sending import AVOID_S, Outgoing, settled
+from penstock.client.sending import Outgoing, settled
 from penstock.client.task_scope import TaskScope
 from penstock.client.ways import AT_ONCE, Way
 from penstock.client.wire_link import WireLinks, ask
-from penstock.errors import InvalidRequest, NoRoute, PenstockError, TimedOut, Unavailable
+from penstock.errors import Busy, InvalidRequest, NoRoute, PenstockError, TimedOut, Unavailable
 from penstock.protocol.link import Links
 from penstock.protocol.requests.request import Reply, Request
 from penstock.world import Clock, Rng
 
+ONEWAY_S: Final = 2.0
+"""So long the end waits for answers that no send awaited."""
+
 _R = TypeVar("_R", bound=Reply)
+_Ts = TypeVarTuple("_Ts")
 _log = logging.getLogger("penstock.client.producer")  # what programs know
 
 
@@ -50,12 +56,14 @@ class Outbox:
         self._clock = clock
         self._rng = rng
         self._back_off = BackOff()
-        self._avoid: dict[str, float] = {}
+        self._faults = Faults()
         self._turn = 0
         self._pending = 0
         self._pending_max = pending_max
         self._room = anyio.Event()
         self._under_way = 0
+        self._started = 0
+        self._unheard: list[Round] = []  # with messages for which no answer is awaited
         self._ended = anyio.Event()
         self._tasks: TaskScope | None = None
         self._discovery: Discovery | None = None
@@ -67,7 +75,7 @@ class Outbox:
         await self._tasks.open()
         links = self._links or WireLinks(self._tasks, clock=self._clock, rng=self._rng)
         self._discovery = Discovery(self._servers, links, clock=self._clock)
-        self._lanes = Lanes(self._discovery, self._tasks)
+        self._lanes = Lanes(self._discovery, self._tasks, self._faults, self._clock)
         self._tasks.start_soon(self._lanes.watch)
         return self._tasks, self._discovery
 
@@ -76,9 +84,12 @@ class Outbox:
         try:
             for _ in range(2 if in_peace else 0):  # what was started a moment ago has begun then
                 await anyio.lowlevel.checkpoint()
-            while in_peace and self._under_way:  # each ends by its own deadline
+            while in_peace and (self._under_way or self._started):  # each ends by its own deadline
                 self._ended = anyio.Event()
                 await self._ended.wait()
+            with anyio.move_on_after(ONEWAY_S if in_peace else 0):
+                for round_ in self._unheard:
+                    await round_.done.wait()
         finally:
             assert self._tasks is not None
             assert self._lanes is not None
@@ -89,12 +100,46 @@ class Outbox:
             finally:
                 lanes.close()
 
+    def start(self, work: Callable[[*_Ts], Coroutine[Any, Any, None]], *args: *_Ts) -> None:
+        """Has something sent in a task of its own, which the end waits for. Raises ``Busy``."""
+        self.opened()
+        assert self._tasks is not None
+        if self._started >= self._pending_max:
+            raise Busy(f"{self._started} messages are under way", hint="await some sends, or raise pending_max")
+        self._started += 1
+        self._tasks.start_soon(self._run, partial(work, *args))
+
+    async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._under_way += 1
+        try:
+            await work()
+        finally:
+            self._started -= 1
+            self._under_way -= 1
+            self._ended.set()
+
+    async def send_oneway(self, one: Outgoing) -> None:
+        """Hands a message over and waits for no answer. Raises ``PenstockError`` where no broker is known."""
+        discovery, lanes = self.opened()
+        brokers = discovery.known(one.topic)
+        with anyio.move_on_after(self.timeout_s):
+            brokers = brokers or await discovery.brokers(one.topic, create=True)
+        if not brokers:
+            raise _too_late(one, self.timeout_s)
+        self._turn += 1
+        broker = sending.choose(one.key, brokers, self._turn, self._faults.avoided(self._clock.monotonic()))
+        self._unheard = [round_ for round_ in self._unheard if not round_.done.is_set()]
+        round_ = lanes.hand_over(broker, one)
+        if not self._unheard or self._unheard[-1] is not round_:
+            self._unheard.append(round_)
+
     async def send_quickly(self, one: Outgoing) -> bool:
         """An attempt for a single message that needs no deadline of its own. Returns ``False`` where it cannot be made
         so, and nothing was done."""
         discovery, lanes = self.opened()
         brokers = discovery.known(one.topic)
-        if not brokers or self._avoid or self._pending + 1 > self._pending_max:
+        may_leave = len(brokers) > 1 and not one.key
+        if not brokers or self._pending + 1 > self._pending_max or (may_leave and self._faults):
             return False
         self._turn += 1
         try:
@@ -105,12 +150,13 @@ class Outbox:
         self._under_way += 1
         self._pending += 1
         try:
-            limit_s = self.timeout_s
+            limit_s = attempt_s(self.timeout_s) if may_leave else self.timeout_s
             handed_over = lanes.hand_over(one.broker, one, limit_s)
             await handed_over.done.wait()
             if one.queue is not None:
                 return True
             if one.error is None:
+                handed_over.abandon(one)
                 one.fail(_too_late(one, limit_s))
             self._note_failure(one)
         finally:
@@ -119,7 +165,7 @@ class Outbox:
             self._room.set()
             if not self._under_way:
                 self._ended.set()
-        left_s = handed_over.until - anyio.current_time()
+        left_s = handed_over.until - limit_s + self.timeout_s - anyio.current_time()
         if sending.once_more([one]) and left_s > 0:
             await self.send_all([one], left_s, 1)
         return True
@@ -128,9 +174,10 @@ class Outbox:
         self, outgoing: list[Outgoing], limit_s: float, repetition: int = 0, way: Way = AT_ONCE
     ) -> list[Outgoing]:
         """Attempts until each message is stored, has an error that no repetition mends, or no time. ``repetition``: how
-        many attempts there were."""
+        many attempts there were. One that has such an error already is left as it is."""
         check_seconds("timeout_s", limit_s)
-        waiting, began = settled(outgoing), self._clock.monotonic()
+        waiting = [one for one in settled(outgoing) if one.error is None or one.error.retryable]
+        began = self._clock.monotonic()
         telling = Telling(_log, began)
         self._under_way += 1
         try:
@@ -138,7 +185,8 @@ class Outbox:
                 if repetition:
                     await anyio.sleep(self._back_off.wait_s(repetition, self._rng))
                 while waiting and (repetition == 0 or self._discovery is not None):  # else it was closed meanwhile
-                    await self._try(waiting, way)
+                    for window in sending.windows(waiting):
+                        await self._try(window, way, attempt_s(limit_s))
                     waiting, repetition = way.again(settled(waiting)), repetition + 1
                     if waiting:
                         wait_s = self._back_off.wait_s(repetition, self._rng)
@@ -155,13 +203,22 @@ class Outbox:
                 self._note_failure(one)
         return outgoing
 
-    async def _try(self, waiting: list[Outgoing], way: Way) -> None:
-        """One attempt for all: each gets a place or an error."""
+    async def _try(self, waiting: list[Outgoing], way: Way, limit_s: float) -> None:
+        """One attempt for all: each gets a place or an error. Those that may go elsewhere wait for ``limit_s``."""
         count = sum([one.count for one in waiting])
         await self._take_room(count)
         try:
-            routed = await self._route(waiting)
-            for round_ in dict.fromkeys([self._hand_over(one, way) for one in routed]):
+            routed, free = await self._route(waiting, way)
+            rounds = {one: self._hand_over(one, way) for one in routed}
+            if free:
+                with anyio.move_on_after(limit_s):
+                    for one in free:
+                        await rounds[one].done.wait()
+                for one in free:
+                    if not rounds[one].done.is_set():
+                        rounds.pop(one).abandon(one)
+                        one.fail(_too_late(one, limit_s))
+            for round_ in dict.fromkeys(rounds.values()):
                 await round_.done.wait()
         finally:
             self._pending -= count
@@ -170,24 +227,26 @@ class Outbox:
             if one.error is not None:
                 self._note_failure(one)
 
-    async def _route(self, waiting: list[Outgoing]) -> list[Outgoing]:
-        """Those for which a broker was found; the others get their error."""
+    async def _route(self, waiting: list[Outgoing], way: Way) -> tuple[list[Outgoing], list[Outgoing]]:
+        """Those for which a broker was found, and those of them that may go to another one; the others get their
+        error."""
         discovery, _lanes = self.opened()
-        if self._avoid:
-            now = self._clock.monotonic()
-            self._avoid = {address: until for address, until in self._avoid.items() if now < until}
+        avoid = self._faults.avoided(self._clock.monotonic())
+        free: list[Outgoing] = []
         self._turn += 1
         for one in waiting:
             one.broker = None
             try:
                 brokers = discovery.known(one.topic) or await discovery.brokers(one.topic, create=True)
                 if one.chosen is None:
-                    one.broker = sending.choose(one.key, brokers, self._turn, self._avoid)
+                    one.broker = sending.choose(one.key, brokers, self._turn, avoid)
+                    if way.may_leave and not one.key and len(brokers) > 1:
+                        free.append(one)
                 else:
                     one.broker = ways.broker_of_chosen(one, brokers)
             except PenstockError as error:
                 one.fail(error)
-        return [one for one in waiting if one.broker is not None]
+        return [one for one in waiting if one.broker is not None], free
 
     def _hand_over(self, one: Outgoing, way: Way) -> Round:
         _discovery, lanes = self.opened()
@@ -224,7 +283,7 @@ class Outbox:
     def _note_failure(self, one: Outgoing) -> None:
         """Goes round a broker that cannot be reached, and asks the name servers again who has the topic."""
         if one.broker is not None and isinstance(one.error, Unavailable | TimedOut) and self._discovery is not None:
-            self._avoid[one.broker.address] = self._clock.monotonic() + AVOID_S
+            self._faults.failed(one.broker.address, self._clock.monotonic())
             self._discovery.forget(one.topic)
 
     async def _take_room(self, count: int) -> None:

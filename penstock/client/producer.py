@@ -5,11 +5,12 @@ Concurrent sends coalesce: whatever was handed over for one broker since the las
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Final, Unpack, overload
+from typing import Any, Final, Unpack, overload
 
 from penstock.client import preparation, sending, ways
 from penstock.client.arguments import OnlyAsync, check_seconds
@@ -17,12 +18,13 @@ from penstock.client.checking import Checker
 from penstock.client.delays import Delay, due_of
 from penstock.client.halves import CHECK_S, Half, Listener, check_group
 from penstock.client.outbox import Outbox
+from penstock.client.outcomes import Outcome, outcome_of, outcomes_of
 from penstock.client.preparation import Fields, messages_of
 from penstock.client.retry import TIMEOUT_S
 from penstock.client.sending import Receipt
 from penstock.client.transaction import Transaction, Transactions
 from penstock.client.ways import ASLEEP, AT_ONCE, DelayedReceipt, Selector
-from penstock.errors import InvalidRequest, TimerNotFound
+from penstock.errors import InvalidRequest, PenstockError, SendManyError, TimerNotFound
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.link import Links
 from penstock.protocol.message import Message
@@ -32,6 +34,8 @@ from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import TopicMap
 
 PENDING_MAX: Final = 10_000
+
+_log = logging.getLogger(__name__)
 
 
 class Producer(OnlyAsync):
@@ -201,15 +205,85 @@ class Producer(OnlyAsync):
         alone, which have one size, cost the least; without a key they go to one queue together. Args as for ``send``.
 
         Raises:
-            TooLarge, InvalidMessage, InvalidTopic: one of them is illegal and nothing was sent.
-            SendManyError: some have no receipt; its ``failures`` say which and why.
+            SendManyError: some have no receipt, because they are illegal or were not stored; its ``failures`` say
+                which and why.
         """
-        outgoing = self._preparation.runs(messages, self._clock.wall_ms())
+        outgoing = ways.runs_of_each(self._preparation, messages, self._clock.wall_ms())
         self._outbox.opened()
         way = ways.way_of(queue, due := due_of(delay, at))
         ways.prepare(outgoing, messages, way, queue, due)
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         return ways.receipts(await self._outbox.send_all(outgoing, limit_s, way=way), way)
+
+    async def send_each(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: Selector | None = None,
+        delay: Delay | None = None,
+        at: datetime | int | None = None,
+        timeout_s: float | None = None,
+    ) -> list[Outcome]:
+        """As ``send_many``, with an outcome for each message in place of receipts and errors."""
+        how: dict[str, Any] = {"queue": queue, "delay": delay, "at": at, "timeout_s": timeout_s}
+        try:
+            return [outcome_of(one) for one in await self.send_many(messages, **how)]
+        except SendManyError as error:
+            return outcomes_of(error)
+
+    def send_soon(
+        self,
+        message: Message | str,
+        body: bytes = b"",
+        /,
+        *,
+        on_done: Callable[[Outcome], object] | None = None,
+        queue: Selector | None = None,
+        delay: Delay | None = None,
+        at: datetime | int | None = None,
+        timeout_s: float | None = None,
+        **fields: Unpack[Fields],
+    ) -> None:
+        """Sends one message in a task of the producer's, and returns at once. ``on_done`` is called in the event loop
+        with what became of it, whatever that is. The end of the block waits for it. Args as for ``send``.
+
+        Raises:
+            Busy: as many messages as ``pending_max`` are under way.
+            InvalidRequest: the producer is not open.
+        """
+        how: dict[str, Any] = {"queue": queue, "delay": delay, "at": at, "timeout_s": timeout_s}
+        self._outbox.start(self._tell, partial(self.send, message, body, **how, **fields), on_done)
+
+    async def _tell(
+        self, send: Callable[[], Awaitable[Receipt | DelayedReceipt]], on_done: Callable[[Outcome], object] | None
+    ) -> None:
+        try:
+            outcome = outcome_of(await send())
+        except PenstockError as error:
+            outcome = outcome_of(error)
+        try:
+            if on_done is not None:
+                on_done(outcome)
+            elif outcome.error is not None:
+                _log.warning("a message is %s: %s", outcome.status, outcome.error)
+        except Exception:
+            _log.exception("on_done raised")
+
+    @overload
+    async def send_oneway(self, message: Message, /) -> None: ...
+
+    @overload
+    async def send_oneway(self, topic: str, body: bytes, /, **fields: Unpack[Fields]) -> None: ...
+
+    async def send_oneway(self, message: Message | str, body: bytes = b"", /, **fields: Unpack[Fields]) -> None:
+        """Sends one message without waiting for an acknowledgement: it is not sent again, and may be lost. The end of
+        the block waits a moment for what has left.
+
+        Raises:
+            TooLarge, InvalidMessage, InvalidTopic, NoRoute, Unavailable: it was not sent.
+        """
+        [one] = self._preparation.runs((preparation.as_message(message, body, **fields),), self._clock.wall_ms())
+        await self._outbox.send_oneway(one)
 
     async def cancel(self, receipt: DelayedReceipt, *, timeout_s: float | None = None) -> None:
         """Takes a delayed message back.

@@ -30,8 +30,8 @@ BATCH_BYTES_MAX: Final = 1024 * 1024
 BATCH_COUNT_MAX: Final = 4096
 ROUTE_FRESH_S: Final = 30.0
 """How long a client goes by what a name server said about a topic."""
-AVOID_S: Final = 5.0
-"""How long messages without a key go round a broker that failed."""
+WINDOW_BYTES: Final = 16 * 1024 * 1024
+"""So many bytes of messages of one ``send_many`` are under way at once."""
 _ID: Final = UNIQUE_KEY.encode() + b"\x01"
 
 
@@ -256,6 +256,19 @@ def batches(
         count += one.count
     if start < len(outgoing):
         yield outgoing[start:]
+
+
+def windows(outgoing: list[Outgoing]) -> Iterator[list[Outgoing]]:
+    """Cuts messages into pieces that are under way at once, in order."""
+    start = size = 0
+    for at, one in enumerate(outgoing):
+        if size and size + one.run.size > WINDOW_BYTES:
+            yield outgoing[start:at]
+            start = at
+            size = 0
+        size += one.run.size
+    if start < len(outgoing):
+        yield outgoing[start:] if start else outgoing
 
 
 def append_of(batch: Sequence[Outgoing]) -> AppendRuns:

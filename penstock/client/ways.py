@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from penstock import errors
 from penstock.client import sending
 from penstock.client.delays import Due
+from penstock.client.preparation import Preparation
 from penstock.client.sending import Outgoing, Receipt
 from penstock.errors import InternalError, InvalidRequest, NoRoute, PenstockError
 from penstock.protocol.message import Message
@@ -21,7 +22,7 @@ from penstock.protocol.requests.messages import Append, Appended, PlacedRun, Ref
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.timers import SetTimers, TimersSet
-from penstock.protocol.runs import record_of
+from penstock.protocol.runs import Run, record_of
 
 RECORDS_MAX: Final = 1024
 """Whole records in a request."""
@@ -59,7 +60,15 @@ Selector = MessageQueue | Callable[[Sequence[MessageQueue], Message], MessageQue
 
 
 class Way:
-    """How messages are stored: at once, in queues that the brokers choose."""
+    """How messages are stored: at once, in queues that the brokers choose.
+
+    Attributes:
+        may_leave: whether a message without a key goes to another broker where one gives no answer.
+        is_whole: whether an illegal message keeps all that are sent with it from being stored.
+    """
+
+    may_leave: ClassVar[bool] = True
+    is_whole: ClassVar[bool] = False
 
     def request(self, batch: Sequence[Outgoing]) -> Request:
         """What stores a batch."""
@@ -185,6 +194,31 @@ class _Choice:
 
     def __call__(self, queues: Sequence[MessageQueue]) -> MessageQueue:
         return self._selector(queues, self._message)
+
+
+def runs_of_each(preparation: Preparation, messages: Sequence[Message], now_ms: int) -> list[Outgoing]:
+    """Runs of the messages that are legal, and of each other one an ``Outgoing`` that has its error already."""
+    try:
+        return preparation.runs(messages, now_ms)
+    except PenstockError:
+        pass
+    made: list[Outgoing] = []
+    start = 0
+    for at, message in enumerate(messages):
+        try:
+            preparation.runs((message,), now_ms)
+        except PenstockError as error:
+            made += _moved(preparation.runs(messages[start:at], now_ms), start)
+            made.append(Outgoing(at, Run(b"", 0, 0, [b""]), "", ""))
+            made[-1].fail(error)
+            start = at + 1
+    return made + _moved(preparation.runs(messages[start:], now_ms), start)
+
+
+def _moved(outgoing: list[Outgoing], by: int) -> list[Outgoing]:
+    for one in outgoing:
+        one.at += by
+    return outgoing
 
 
 def address_of(broker: str, brokers: Sequence[BrokerRoute]) -> str:

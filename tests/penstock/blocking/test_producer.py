@@ -12,7 +12,16 @@ import pytest
 
 from penstock.blocking import Producer
 from penstock.clock import Clock
-from penstock.errors import Busy, InvalidMessage, InvalidRequest, SendManyError, TimedOut, TooLarge, Unavailable
+from penstock.errors import (
+    Busy,
+    InvalidMessage,
+    InvalidRequest,
+    InvalidTopic,
+    SendManyError,
+    TimedOut,
+    TooLarge,
+    Unavailable,
+)
 from penstock.protocol.message import Message, decode_message
 from penstock.protocol.requests.messages import AppendRuns
 from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
@@ -141,3 +150,32 @@ def test_outside_its_block_a_producer_says_so_and_connects_no_more(cluster: Smal
         p.send("orders", b"x")
     all_refuse(uses, refused)
     assert cluster.stored("orders") == [b"x"]
+
+
+def test_a_message_without_a_key_leaves_a_broker_that_hangs(cluster: SmallCluster) -> None:
+    cluster.brokers[0].silent = lambda request: isinstance(request, AppendRuns)
+    with producer(cluster, timeout_s=30.0) as p:
+        p._faults.answered(cluster.brokers[0].route.address, 0.6, p._clock.monotonic())  # it was slow a moment ago
+        assert {p.send("orders", b"x").queue.broker for _ in range(5)} == {"broker-1"}
+    with producer(cluster, timeout_s=3.0) as p:
+        assert {p.send("orders", b"x").queue.broker for _ in range(5)} == {"broker-1"}
+    assert cluster.stored("orders").count(b"x") == 10
+
+
+def test_each_illegal_message_has_an_outcome_of_its_own_and_the_good_ones_are_stored(cluster: SmallCluster) -> None:
+    many = [Message("orders", b"x"), Message("orders", bytes(5_000_000)), Message("a/b", b"x"), Message("orders", b"")]
+    with producer(cluster) as p:
+        assert [one.status for one in p.send_each(many)] == ["stored", "not stored", "not stored", "stored"]
+        assert [one.level for one in p.send_each(many[:1])] == ["disk"]
+    assert sorted(cluster.stored("orders")) == [b"", b"x", b"x"]
+
+
+def test_what_is_sent_one_way_is_stored_before_the_block_has_ended(cluster: SmallCluster) -> None:
+    with producer(cluster) as p:
+        for at in range(1000):
+            p.send_oneway("orders", b"%d" % at, key="k")
+        with pytest.raises(InvalidTopic):
+            p.send_oneway(Message("a/b", b"x"))
+    assert sorted(cluster.stored("orders"), key=int) == [b"%d" % at for at in range(1000)]
+    with pytest.raises(InvalidRequest, match="not open"):
+        p.send_oneway("orders", b"x")

@@ -68,11 +68,10 @@ def test_one_message_that_is_not_stored_is_reported_with_its_own_error(penstock:
     error = json.loads(penstock("produce", "a/b", "x", "--json").stderr)
     assert (error["error"], error["code"]) == ("InvalidTopic", 22)
     assert "one level of an MQTT name" in error["message"]
-    error = json.loads(penstock("produce", "a/b", "x", "y", "--json").stderr)
-    assert error["error"] == "InvalidTopic"
-    error = json.loads(penstock("produce", "mqtt|sessions", "x", "y", "--json").stderr)
-    assert error["error"] == "SendManyError"
-    assert "2 of 2 messages have no receipt" in error["message"]
+    for topic in ("a/b", "mqtt|sessions"):
+        error = json.loads(penstock("produce", topic, "x", "y", "--json").stderr)
+        assert error["error"] == "SendManyError"
+        assert "2 of 2 messages have no receipt" in error["message"]
 
 
 def test_a_topic_has_any_first_level_as_its_name_in_all_commands(penstock: Penstock, rows: Rows) -> None:

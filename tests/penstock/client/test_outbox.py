@@ -12,22 +12,28 @@ import pytest
 import trio
 import trio.testing
 
+from penstock.client.outcomes import Outcome
 from penstock.client.producer import Producer
-from penstock.client.sending import Receipt
+from penstock.client.sending import Receipt, choose
 from penstock.errors import (
     Busy,
+    InvalidRequest,
+    InvalidTopic,
     PenstockError,
     TimedOut,
     TooLarge,
     Unavailable,
 )
-from penstock.protocol.message import decode_message
-from penstock.protocol.requests.messages import AppendRuns
+from penstock.protocol.message import Message, decode_message
+from penstock.protocol.requests.messages import Appended, AppendRuns, PlacedRun
 from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.requests.timers import SetTimers
 from penstock.protocol.runs import decode_runs
+from tests.patience import PATIENCE_S
 from tests.penstock.hand_clock import TrioClock
 from tests.penstock.producing import appends, producer, unreachable_when_written
-from tests.penstock.small_cluster import SmallCluster, records_of
+from tests.penstock.small_cluster import SmallBroker, SmallCluster, records_of
 
 Run = Callable[..., Any]
 
@@ -264,3 +270,162 @@ async def test_a_single_message_that_failed_is_tried_again_within_its_deadline_w
     sent = [decode_message(record) for run in runs for record in records_of(run)]
     assert [message.id for message in sent if message.body == b"x"] == [receipt.id] * 3
     assert len({message.id for message in sent if message.body == b"y"}) == 1
+
+
+def hangs(broker: SmallBroker) -> None:
+    broker.silent = lambda request: isinstance(request, AppendRuns | SetTimers)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+async def test_a_message_without_a_key_leaves_a_broker_that_hangs_and_one_with_a_key_stays(quick: bool) -> None:
+    cluster = SmallCluster(brokers=2, topics=["orders"])
+    async with producer(cluster, timeout_s=9, clock=TrioClock()) as p:
+        await p.send("orders", b"the way is known now")
+        for broker in cluster.brokers:
+            hangs(broker)
+        began = trio.current_time()
+        with pytest.raises(TimedOut) as caught:
+            await (p.send("orders", b"x") if quick else p.send("orders", b"x", timeout_s=9))
+        assert caught.value.unknown
+        assert trio.current_time() - began == 9
+        cluster.brokers[1].silent = lambda request: False
+        await trio.sleep(60)
+        for more in ({}, {} if quick else {"timeout_s": 9}):  # the second one goes round
+            began = trio.current_time()
+            while (await p.send("orders", b"y", **more)).queue.broker != "broker-1":  # type: ignore[arg-type]
+                pass
+            assert trio.current_time() - began < 6
+        key = next(str(at) for at in range(99) if choose(str(at), p_routes(cluster), 0).broker == "broker-0")
+        before = len(appends(cluster.brokers[1]))
+        with pytest.raises(TimedOut):
+            await p.send("orders", b"x", key=key)
+        assert len(appends(cluster.brokers[1])) == before
+    assert {message.count(b"y") for message in cluster.stored("orders") if message == b"y"} == {1}
+
+
+def p_routes(cluster: SmallCluster) -> list[BrokerRoute]:
+    return [broker.route for broker in cluster.brokers]
+
+
+async def test_a_slow_broker_is_gone_round_and_its_late_answers_mean_nothing() -> None:
+    cluster = SmallCluster(brokers=2, topics=["orders"])
+    slow = cluster.brokers[0]
+    answered: list[Any] = []
+    async with producer(cluster, timeout_s=9, clock=TrioClock()) as p, trio.open_nursery() as nursery:
+        for _ in range(2):
+            await p.send("orders", b"the way is known now")
+
+        async def answer(request: AppendRuns, on_result: Any, after_s: float) -> None:
+            await trio.sleep(after_s)
+            on_result(Busy("at last") if after_s > 3 else Appended("disk", (), (), (PlacedRun(0, 0, 77, 0),)))
+            answered.append(request)
+
+        def slowly(request: Any, on_result: Any) -> None:
+            if isinstance(request, AppendRuns):
+                nursery.start_soon(answer, request, on_result, delays.pop(0))
+            else:
+                SmallBroker.submit(slow, request, on_result)
+
+        slow.submit = slowly  # type: ignore[method-assign]
+        delays = [1.0]
+        began = trio.current_time()
+        offsets = [(await p.send("orders", b"x")).offset for _ in range(12)]
+        assert offsets.count(77) == 1
+        assert trio.current_time() - began == 1, "it was asked once"
+        await trio.sleep(60)
+        delays = [5.0]
+        receipts = [await p.send("orders", b"z") for _ in range(2)]
+        await trio.sleep(5)
+        assert [one.queue.broker for one in receipts] == ["broker-1"] * 2
+    assert len(answered) == 2
+    assert cluster.stored("orders").count(b"z") == 2
+
+
+def test_a_callback_hears_what_became_of_each_message_and_the_block_waits_for_it(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].refuse_record = lambda body: TooLarge("no") if body == b"bad" else None
+    told: list[Outcome] = []
+
+    async def test() -> None:
+        async with producer(cluster, pending_max=4) as p:
+            for body in (b"a", b"bad", b"b"):
+                p.send_soon("orders", body, key="k", on_done=told.append)
+            p.send_soon("orders", b"nobody wants to know", key="k")
+            with pytest.raises(Busy, match="4 messages are under way"):
+                p.send_soon("orders", b"c")
+        with pytest.raises(InvalidRequest, match="not open"):
+            p.send_soon("orders", b"c")
+
+    run(test)
+    assert sorted([(one.status, one.level) for one in told]) == [
+        ("not stored", ""),
+        ("stored", "disk"),
+        ("stored", "disk"),
+    ]
+    assert sorted(cluster.stored("orders")) == [b"a", b"b", b"nobody wants to know"]
+
+
+def test_a_callback_that_raises_ends_nothing_and_what_is_told_to_nobody_is_in_the_log(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = SmallCluster(topics=["orders"])
+
+    def wrong(outcome: Outcome) -> None:
+        raise KeyError("mine")
+
+    async def test() -> None:
+        async with producer(cluster) as p:
+            p.send_soon("orders", b"a", on_done=wrong)
+            p.send_soon("a/b", b"x")
+            await p.send("orders", b"b")
+
+    run(test)
+    assert sorted(cluster.stored("orders")) == [b"a", b"b"]
+    assert sorted([one.partition(":")[0] for one in caplog.messages]) == ["a message is not stored", "on_done raised"]
+
+
+def test_what_is_sent_one_way_is_stored_and_waits_for_no_answer(run: Run, serve: Callable[..., Any]) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    broker.route = broker.route._replace(address=serve(broker).address)
+
+    async def test() -> None:
+        async with Producer(servers=broker.route.address) as p:
+            for at in range(100):
+                await p.send_oneway("orders", b"%d" % at, key="k")
+            with pytest.raises(InvalidTopic):
+                await p.send_oneway("a/b", b"x")
+
+    run(test)
+    assert sorted(cluster.stored("orders"), key=int) == [b"%d" % at for at in range(100)], "all had left at the end"
+    assert len(appends(broker)) < 100
+
+
+async def test_an_answer_that_does_not_come_holds_up_neither_a_one_way_send_nor_the_end_for_long() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    hangs(cluster.brokers[0])
+    began = trio.current_time()
+    async with producer(cluster) as p:
+        await p.send_oneway(Message("orders", b"x"))
+        assert trio.current_time() == began
+    assert trio.current_time() - began == 2
+    cluster.brokers[0].silent = lambda request: True
+    async with producer(cluster, timeout_s=7) as p:
+        with pytest.raises(PenstockError) as caught:
+            await p.send_oneway("orders", b"x")
+        assert not caught.value.unknown
+
+
+def test_more_than_a_link_takes_at_once_is_sent_once_each(run: Run, serve: Callable[..., Any]) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    broker.route = broker.route._replace(address=serve(broker).address)
+    bodies = [bytes([at]) * 1_000_000 for at in range(80)]
+
+    async def test() -> None:
+        async with Producer(servers=broker.route.address, timeout_s=PATIENCE_S) as p:
+            assert len(await p.send_many([Message("orders", body) for body in bodies])) == 80
+
+    run(test)
+    assert sum(request.count for request in appends(broker)) == 80
+    assert sorted(cluster.stored("orders")) == bodies

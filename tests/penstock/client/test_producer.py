@@ -17,8 +17,10 @@ import trio.testing
 from penstock.client.sending import Receipt
 from penstock.client.ways import DelayedReceipt
 from penstock.errors import (
+    Busy,
     InvalidMessage,
     InvalidRequest,
+    InvalidTopic,
     NoRoute,
     PenstockError,
     SendManyError,
@@ -91,16 +93,24 @@ def test_sending_nothing_returns_nothing(run: Run) -> None:
     assert run(test) == []
 
 
-def test_one_illegal_message_and_nothing_is_sent(run: Run) -> None:
+def test_each_illegal_message_has_an_error_of_its_own_and_the_good_ones_are_stored(run: Run) -> None:
     cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].refuse_record = lambda body: Busy("full") if body == b"never" else None
+    many = [Message("orders", b"x"), Message("orders", bytes(5_000_000)), Message("a/b", b"x"), Message("orders", b"")]
 
     async def test() -> None:
         async with producer(cluster) as p:
-            with pytest.raises(TooLarge):
-                await p.send_many([Message("orders", b"x"), Message("orders", bytes(5_000_000))])
+            with pytest.raises(SendManyError, match="2 of 4 messages") as caught:
+                await p.send_many(many)
+            assert [type(caught.value.failures[at]) for at in (1, 2)] == [TooLarge, InvalidTopic]
+            outcomes = await p.send_each([*many, Message("orders", b"never")], timeout_s=0.2)
+            assert [one.status for one in outcomes] == ["stored", "not stored", "not stored", "stored", "not stored"]
+            assert [one.level for one in outcomes] == ["disk", "", "", "disk", ""]
+            assert [one.status for one in await p.send_each(many[:1], delay=5)] == ["stored"]
 
+    delays(cluster.brokers[0])
     run(test)
-    assert cluster.stored("orders") == []
+    assert sorted(cluster.stored("orders")) == [b"", b"", b"x", b"x"]
 
 
 def test_a_partial_failure_keeps_the_receipts_of_the_others(run: Run) -> None:

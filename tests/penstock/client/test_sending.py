@@ -9,6 +9,7 @@ import pytest
 from penstock.client.preparation import Preparation
 from penstock.client.sending import (
     BATCH_BYTES_MAX,
+    WINDOW_BYTES,
     Outgoing,
     Receipt,
     append_of,
@@ -22,6 +23,7 @@ from penstock.client.sending import (
     receipts,
     settle,
     settled,
+    windows,
 )
 from penstock.errors import (
     Busy,
@@ -218,3 +220,12 @@ def test_receipts_are_a_sequence_that_makes_each_when_it_is_looked_at() -> None:
         with pytest.raises(IndexError):
             found[at]
     assert receipts([]) == []
+
+
+def test_messages_under_way_at_once_have_a_bounded_size_and_keep_their_order() -> None:
+    many = outgoing(9, WINDOW_BYTES // 4 - 1000)
+    cut = list(windows(many))
+    assert [len(window) for window in cut] == [4, 4, 1]
+    assert [one for window in cut for one in window] == many
+    assert list(windows(many[:2])) == [many[:2]]
+    assert list(windows([])) == []

@@ -6,13 +6,24 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.client import ways
 from penstock.client.delays import Due
 from penstock.client.preparation import Preparation
 from penstock.client.sending import Outgoing, Receipt, batches, settled
 from penstock.client.ways import AT_A_TIME, AT_ONCE, IN_A_WHILE, IN_QUEUE, RECORDS_MAX, DelayedReceipt, broker_of_chosen
-from penstock.errors import Busy, InternalError, InvalidRequest, InvalidTopic, NoRoute, SendManyError
+from penstock.errors import (
+    Busy,
+    InternalError,
+    InvalidMessage,
+    InvalidRequest,
+    InvalidTopic,
+    NoRoute,
+    SendManyError,
+    TooLarge,
+)
 from penstock.protocol.message import Message, decode_message
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append, Appended, Placed, Refused
@@ -143,3 +154,25 @@ def test_a_broker_is_found_by_its_name() -> None:
     assert ways.address_of("b", BROKERS) == "10.0.0.2:1"
     with pytest.raises(NoRoute, match="z is away"):
         ways.address_of("z", BROKERS)
+
+
+@given(st.lists(st.sampled_from(["good", "other", "large", "bad topic", "bad key", "none"]), max_size=12))
+def test_illegal_messages_have_errors_of_their_own_and_the_others_are_as_they_were(kinds: list[str]) -> None:
+    made: dict[str, Any] = {
+        "good": Message("t", b"x"),
+        "other": Message("t", b"x", key="k"),
+        "large": Message("t", bytes(5_000_000)),
+        "bad topic": Message("a/b", b"x"),
+        "bad key": Message("t", b"x", key=7),  # type: ignore[arg-type]
+        "none": None,
+    }
+    found = ways.runs_of_each(Preparation(1, TopicMap()), [made[kind] for kind in kinds], 77)
+    assert [one.at for one in found] == [sum([one.count for one in found[:at]]) for at in range(len(found))]
+    told = [one for one in found for _ in range(one.count)]
+    errors = {"large": TooLarge, "bad topic": InvalidTopic, "bad key": InvalidMessage, "none": InvalidMessage}
+    assert [type(one.error) for one in told] == [errors.get(kind, type(None)) for kind in kinds]
+    assert [one.key for one in told if one.error is None] == [
+        "k" * (kind == "other") for kind in kinds if kind in ("good", "other")
+    ]
+    ids = [one.id_of(number) for one in found if one.error is None for number in range(one.count)]
+    assert len(set(ids)) == len(ids)
