@@ -24,6 +24,7 @@ from broker.lineage.owner import LogOwner
 from broker.messages.acceptance import Acceptance
 from broker.messages.dead_letters import DeadLetters
 from broker.messages.requests import MessageRequests
+from broker.producers.repeats import Repeats
 from broker.sessions.exchange_requests import ExchangeRequests
 from broker.sessions.gateways import Gateways
 from broker.sessions.pages import SessionPages
@@ -92,7 +93,8 @@ class BrokerService:
         with contextlib.suppress(StorageFull):  # tried again at each tick
             self._epoch.record(now_ms)
         self.topics = TopicRequests(state, store, settings, self._topic_changed)
-        self._acceptance = Acceptance(self.topics, state, settings)
+        repeats = Repeats(state.producers, store)
+        self._acceptance = Acceptance(self.topics, state, settings, repeats)
         self._messages = MessageRequests(
             store, self.topics, self._acceptance, settings, self._figures, state.lives, state.identity
         )
@@ -111,6 +113,7 @@ class BrokerService:
             self.topics,
             changes,
             self._messages,
+            repeats,
             self._groups,
             filters,
             SessionRequests(state, store, settings, gateways, questions, now, age_ms, self._wakers),

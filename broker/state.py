@@ -11,6 +11,7 @@ from broker.lineage.epochs import Epochs
 from broker.lineage.identity import Identity
 from broker.lineage.removals import Removals
 from broker.messages.retained import Retained
+from broker.producers.fold import Producers
 from broker.sessions.exchanges import Exchanges
 from broker.sessions.fold import Sessions, homes_of
 from broker.sessions.lives import Lives
@@ -41,6 +42,8 @@ class BrokerState(FoldRegistry):
         self.halves = Halves()
         self.lives = Lives()
         self.retained = Retained()
+        self.producers = Producers()
+        self.note_ids = self.producers.note  # not by way of a method: it is called for every run
         self.identity = Identity()
         self.removals = Removals()
         super().__init__(
@@ -56,6 +59,7 @@ class BrokerState(FoldRegistry):
                 self.exchanges,
                 self.lives,
                 self.retained,
+                self.producers,
                 self.identity,
                 self.removals,
                 *more,

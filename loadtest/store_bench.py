@@ -78,6 +78,9 @@ class NoFolds:
     def apply(self, record: Stored) -> Change:
         return NO_CHANGE
 
+    def note_ids(self, producer: bytes, first: int, count: int, stored_ms: int, position: int, step: int) -> None:
+        pass
+
     def queues_of(self, topic: str, properties: bytes) -> tuple[str, ...]:
         return ()
 

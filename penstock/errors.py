@@ -235,6 +235,13 @@ class InvalidMessage(PenstockError):
     fault = "client"
 
 
+class MessageForgotten(PenstockError):
+    """The message may be stored already: its producer has stored so many since that this is not known any more."""
+
+    code = 42
+    fault = "client"
+
+
 class InvalidFilter(PenstockError):
     """A selector that cannot be read, or is over a limit.
 

@@ -14,11 +14,13 @@ from typing import Final
 
 from broker.messages.retained import Retained
 from broker.messages.whole_records import runs_of
+from broker.producers.repeats import Repeats, is_known
 from broker.sessions.exchanges import exchange_of
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
 from broker.store.destinations import Destination, Incoming
 from broker.store.level import Level
+from broker.store.run_frames import frame_bytes
 from broker.topics.requests import TopicRequests
 from penstock.errors import (
     Busy,
@@ -33,13 +35,12 @@ from penstock.errors import (
 )
 from penstock.protocol.message import (
     ANY_QUEUE,
-    BODY_AT,
     BODY_BYTES_MAX,
     CLIENT_ID,
     FLAG_ONCE,
     FLAG_RETAIN,
+    FLAG_SEQUENCED,
     FLAG_WOKEN,
-    FRAME_HEAD_BYTES,
     KEYS,
     KEYS_BASE64,
     MQTT_ID,
@@ -61,7 +62,7 @@ REMEMBERED_BYTES_MAX: Final = 1024
 """Longer tails are not remembered: together with the number it bounds the memory to 8 MiB."""
 
 _ROUND_ROBIN: Final = -1
-_SPECIAL: Final = FLAG_WOKEN | FLAG_ONCE | FLAG_RETAIN
+_SPECIAL: Final = FLAG_WOKEN | FLAG_ONCE | FLAG_RETAIN | FLAG_SEQUENCED
 _NOT_YOURS: Final = "only the broker says of a message that it was delayed"
 _UNIQUE: Final = UNIQUE_KEY.encode() + b"\x01"
 _EXCHANGE: Final = MQTT_ID.encode() + b"\x01"
@@ -97,16 +98,18 @@ class Tail(Destination):
         self.is_open = is_open
 
 
-Accepted = tuple[list[Run], list[Destination], list[Refused], int, int, Level]
+Accepted = tuple[list[Run], list[Destination], list[Refused], int, int, Level, list[Run]]
 """What is to be stored of a batch of runs, and where each goes; what is not stored; how many messages are stored and
-the bytes of their records; the strongest level among them."""
+the bytes of their records; the strongest level among them; and the batch, its runs cut where some messages are stored
+already."""
 
 
 class Acceptance:
     """Checks and places the messages of appends."""
 
-    def __init__(self, topics: TopicRequests, state: BrokerState, settings: BrokerSettings) -> None:
+    def __init__(self, topics: TopicRequests, state: BrokerState, settings: BrokerSettings, repeats: Repeats) -> None:
         self._topics = topics
+        self._repeats = repeats
         self._retained = state.retained
         self._state = state
         self._settings = settings
@@ -123,6 +126,8 @@ class Acceptance:
         """A whole record that is good, and where it goes. Raises what it is refused with. ``is_promised``: it was
         accepted before, so that permissions do not count."""
         runs, _, bad = runs_of(record, 1)
+        for run in runs:
+            run.flag &= ~FLAG_SEQUENCED  # it is stored once because its timer or half ends once
         taken, destinations, refused, *_ = self.take(runs, now_ms, is_promised)
         for one in (*bad, *refused):
             raise from_wire(one.code, one.message)
@@ -132,12 +137,21 @@ class Acceptance:
 
     def take(self, runs: list[Run], now_ms: int, is_promised: bool = False) -> Accepted:
         """The messages of a batch of runs, each accepted or refused on its own."""
+        accepted = self._take(runs, now_ms, is_promised, False)
+        if accepted is None:
+            accepted = self._take(self._repeats.sift(runs), now_ms, is_promised, True)
+            assert accepted is not None
+        return accepted
+
+    def _take(self, runs: list[Run], now_ms: int, is_promised: bool, is_sifted: bool) -> Accepted | None:
+        """The same. Gives nothing where a producer's messages may be stored already and are not sifted."""
         taken: list[Run] = []
         destinations: list[Destination] = []
         refused: list[Refused] = []
         room: RetainedRoom | None = None
-        begun: set[Exchange] | None = None
-        repeated, first, size, level = 0, 0, 0, Level.CACHE
+        begun: set[Exchange] = set()
+        ahead: dict[bytes, int] = {}
+        repeated, first, size, level, known = 0, 0, 0, Level.CACHE, 0
         for run in runs:
             raw, flag, bodies = run.tail, run.flag, run.bodies
             count = len(bodies)
@@ -145,10 +159,13 @@ class Acceptance:
             try:
                 if body_bytes > BODY_BYTES_MAX:
                     raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, not {body_bytes}")
-                if run.counts:
-                    tail = self._tail_that_counts(raw, count, now_ms)
-                else:
-                    tail = self._tails.get(raw) or self._learn(raw, now_ms)
+                counts = run.counts or flag & FLAG_SEQUENCED
+                tail = self._that_counts(run, now_ms) if counts else self._tails.get(raw) or self._learn(raw, now_ms)
+                if is_sifted and flag & FLAG_SEQUENCED and is_known(run, tail.producer):
+                    known += count
+                    first += count
+                    level = max(level, tail.level)  # it may still be on its way there
+                    continue
                 if not (tail.is_open or is_promised):
                     raise NotAllowed(f"nothing is written to topic {tail.topic} at this broker just now")
                 is_free = run.queue_id == ANY_QUEUE
@@ -157,18 +174,19 @@ class Acceptance:
                 if flag & _SPECIAL:
                     if flag & FLAG_WOKEN:
                         raise InvalidMessage(_NOT_YOURS)
+                    if (
+                        not is_sifted
+                        and flag & FLAG_SEQUENCED
+                        and not self._repeats.is_ahead(run, tail.producer, ahead)
+                    ):
+                        return None
                     if flag & FLAG_ONCE:  # such a message is of one exchange: the others of its run are the same
-                        begun = begun or set()
-                        again = count if self._is_repeated(tail, begun) else count - 1
-                        repeated += again
-                        bodies = bodies[: count - again]
-                        if bodies and again:
-                            run = run.of(bodies)
+                        bodies = [] if self._is_repeated(tail, begun) else bodies[:1]
+                        repeated += count - len(bodies)
+                        run = run.of(bodies) if bodies and count > 1 else run
                     if flag & FLAG_RETAIN and bodies:
-                        if room is None:
-                            room = RetainedRoom(self._retained, self._settings, lasts_from_ms(run.born_ms, now_ms))
-                        size_of_one = FRAME_HEAD_BYTES + BODY_AT + body_bytes + len(raw)
-                        room.take(tail.name, size_of_one if body_bytes else 0)
+                        room = room or RetainedRoom(self._retained, self._settings, lasts_from_ms(run.born_ms, now_ms))
+                        room.take(tail.name, frame_bytes(run) if body_bytes else 0)
                 if bodies:
                     if is_free:
                         run.queue_id = tail.key_queue if tail.key_queue >= 0 else next(self._round_robin) % tail.queues
@@ -182,7 +200,7 @@ class Acceptance:
             first += count
         if repeated:  # what is stored already may still be on its way to the disk
             level = max(level, Level.DISK)
-        return taken, destinations, refused, first - len(refused) - repeated, size, level
+        return taken, destinations, refused, first - len(refused) - repeated - known, size, level, runs
 
     def _is_repeated(self, tail: Tail, begun: set[Exchange]) -> bool:
         """Whether the message of an exchange is stored, or in this batch, already."""
@@ -197,14 +215,14 @@ class Acceptance:
         begun.add(exchange)
         return False
 
-    def _tail_that_counts(self, raw: bytes, count: int, now_ms: int) -> Tail:
-        """What a tail means, ``raw``, whose id counts from message to message of so many."""
+    def _that_counts(self, run: Run, now_ms: int) -> Tail:
+        """What the tail of a run means whose id counts from message to message; notes on the run from where on."""
+        raw, count = run.tail, len(run.bodies)
         tail = self._counting.get(raw[:-DIGITS])
         if tail is None:
             properties_at = check_tail(raw)
             tail = self._learn(raw, now_ms, check_counts(raw, properties_at, count) - properties_at)
-        else:
-            check_digits(raw, count)
+        run.number = check_digits(raw, count)
         return tail
 
     def _learn(self, raw: bytes, now_ms: int, id_at: int = -1) -> Tail:

@@ -43,7 +43,7 @@ from penstock.protocol.requests.messages import (
     SeekTime,
 )
 from penstock.protocol.requests.request import Result
-from penstock.protocol.runs import Run, checksum_of, decode_runs
+from penstock.protocol.runs import SOMEWHERE, Run, checksum_of, decode_runs
 from penstock.protocol.selectors.compiling import Selector
 
 COUNT_MAX: Final = 65_536
@@ -137,8 +137,8 @@ class MessageRequests:
         if request.detail:
             placed = [_NOT_STORED] * request.count
             for at, run in zip(places, stored, strict=True):
-                if run.position >= 0:
-                    placed[at] = Placed(run.queue_id, run.offset, run.position)
+                if run.position >= 0 or run.position == SOMEWHERE:
+                    placed[at] = Placed(run.queue_id, run.offset, max(run.position, -1))
         return after_level(level, Appended(level.word, tuple(placed), tuple(refused)), self._store.written)
 
     @handles(AppendRuns)
@@ -186,13 +186,14 @@ class MessageRequests:
     ) -> tuple[Level, list[Refused], list[Run]]:
         """Stores what is good of runs; those returned, which are these or parts of them, say where."""
         try:
-            level, refused = self._store_whole(runs, now_ms, life, attempt)
+            return self._store_whole(runs, now_ms, life, attempt)
         except TooLarge:
             return self._store_parts(runs, now_ms, life, attempt)
-        return level, refused, runs
 
-    def _store_whole(self, runs: list[Run], now_ms: int, life: str, attempt: int) -> tuple[Level, list[Refused]]:
-        taken, destinations, refused, stored, size, level = self._acceptance.take(runs, now_ms)
+    def _store_whole(
+        self, runs: list[Run], now_ms: int, life: str, attempt: int
+    ) -> tuple[Level, list[Refused], list[Run]]:
+        taken, destinations, refused, stored, size, level, runs = self._acceptance.take(runs, now_ms)
         try:
             if taken:
                 self._store.append_runs(taken, destinations, now_ms)
@@ -201,7 +202,7 @@ class MessageRequests:
             self._note_refused(life, attempt)
             raise
         self._figures.appended(stored, size, len(refused))
-        return level, refused
+        return level, refused, runs
 
     def _store_parts(
         self, runs: list[Run], now_ms: int, life: str, attempt: int
@@ -210,21 +211,24 @@ class MessageRequests:
         from there on are refused for it."""
         level, refused, most = Level.CACHE, list[Refused](), self._store.batch_bytes_max
         parts = cut_runs(runs, most)
-        pieces = [run for part in parts for run in part.runs]
-        for part in parts:
+        pieces: list[Run] = []
+        for number, part in enumerate(parts):
             if part.size > most:
+                pieces += part.runs
                 refused.append(_refusal(part.first, _too_large(part.size, most)))
                 self._figures.appended(0, 0, 1)
                 continue
             try:
-                its_level, its_refused = self._store_whole(part.runs, now_ms, life, attempt)
+                its_level, its_refused, its_runs = self._store_whole(part.runs, now_ms, life, attempt)
             except StorageFull as error:
                 if len(refused) == part.first:  # nothing is stored yet
                     raise
                 end = parts[-1].first + parts[-1].messages
                 refused += [_refusal(at, error) for at in range(part.first, end)]
                 self._figures.appended(0, 0, end - part.first - part.messages)
+                pieces += [run for other in parts[number:] for run in other.runs]
                 break
+            pieces += its_runs
             level = max(level, its_level)
             refused += [one._replace(at=part.first + one.at) for one in its_refused]
         return level, refused, pieces
@@ -343,7 +347,7 @@ def _places(runs: list[Run]) -> tuple[PlacedRun, ...]:
     places: list[PlacedRun] = []
     at = 0
     for run in runs:
-        if run.position >= 0:
-            places.append(PlacedRun(at, run.queue_id, run.offset, run.position))
+        if run.position >= 0 or run.position == SOMEWHERE:
+            places.append(PlacedRun(at, run.queue_id, run.offset, max(run.position, -1)))
         at += len(run.bodies)
     return tuple(places)

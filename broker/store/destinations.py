@@ -10,7 +10,7 @@ from broker.store.level import Level
 from broker.store.queue_index import Queue
 from broker.store.run_frames import Layout, layout_of
 from penstock.protocol.message import check_tail
-from penstock.protocol.runs import Run, run_of
+from penstock.protocol.runs import DIGITS, Run, run_of
 from topicmap.queues import SYSTEM_PREFIX
 
 
@@ -21,7 +21,8 @@ class Destination:
         topic, properties: what is said in the tail; of tails that count, in that of the first message.
         level: its topic's.
         is_system: its records are facts, which are in no queue.
-        id_at: where in the properties the unique id that counts begins, -1 if none does.
+        id_at: where in the properties the unique id that counts begins, -1 if none does. ``producer``: what is before
+            the digits that count.
         queue: the topic queue of the last run, ``None`` before the first; without a key they take turns. ``queue_id``
             is its number.
         tag, keys: their hashes, those of an id that counts left out. ``id_hash``: of what stands before its digits.
@@ -38,6 +39,7 @@ class Destination:
         "level",
         "light",
         "light_as_of",
+        "producer",
         "properties",
         "queue",
         "queue_id",
@@ -51,6 +53,7 @@ class Destination:
         self.level = level
         self.is_system = topic.startswith(SYSTEM_PREFIX)
         self.id_at = id_at
+        self.producer = properties[id_at:-DIGITS] if id_at >= 0 else b""
         self.queue: Queue | None = None
         self.queue_id = -1
         self.tag = 0

@@ -385,6 +385,11 @@ class MessageStore:
         as many as bounded work finds. Its ``next``: the ``before`` with which to go on, 0 if there is nothing more."""
         return self._reading.find(topic, key, since_ms, until_ms, count_max, before)
 
+    def position_of_id(self, topic: str, unique_id: bytes) -> int:
+        """Where the latest message with a unique id is, readable already or not; -1 where bounded work does not find
+        it."""
+        return self._reading.position_of_id(topic, unique_id)
+
     # ------------------------------------------------------------ upkeep
 
     def tick(self, now_ms: int, age_ms: int | None = None) -> None:

@@ -7,9 +7,11 @@ Nothing is decoded or encoded on the way.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -27,6 +29,8 @@ from penstock.protocol.message import (
     FRAME_BYTES_MAX,
     FRAME_HEAD_BYTES,
     RECORD_BYTES_MIN,
+    UNIQUE_KEY,
+    property_of,
     record_properties,
     record_topic,
 )
@@ -41,7 +45,10 @@ FIND_MAX: Final = 1_000
 ENTRIES_MAX: Final = 65_536
 """So many entries are looked at for one pull."""
 ENTRIES_AT_ONCE: Final = 4_096
+ID_LOOKS_MAX: Final = 64
+"""The same where a unique id is looked for, which hardly another message's hash is."""
 _NEVER: Final = 1 << 62
+_UNIQUE: Final = UNIQUE_KEY.encode()
 
 Found = tuple[int, int, int, int]  # offset, position, size, tag hash
 
@@ -267,6 +274,18 @@ class Reading:
                 rows.append(ENTRY.pack(queue_offset_of(frame), position, len(frame), 0))
                 frames.append(frame)
         return Pulled(len(rows), following, 0, 0, b"".join(rows + frames))
+
+    def position_of_id(self, topic: str, unique_id: bytes) -> int:
+        """See ``MessageStore.position_of_id``."""
+        candidates = self._candidates(key_hash(topic, unique_id), _NEVER, _NEVER)
+        for _, position in islice(candidates, ID_LOOKS_MAX):
+            with contextlib.suppress(Damaged):
+                if position >= 0:
+                    record = memoryview(self.frame(position))[FRAME_HEAD_BYTES:]
+                    same = property_of(record_properties(record), _UNIQUE) == unique_id
+                    if same and record_topic(record) == topic.encode():
+                        return position
+        return -1
 
     def _is_there(self, topic: str, frame: bytes) -> bool:
         """Whether a message is of the topic as it is now, and not of one of its name that was deleted."""

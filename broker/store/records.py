@@ -77,6 +77,11 @@ class Folds(Protocol):
         """Takes in a system record or a record with the retain flag."""
         ...
 
+    def note_ids(self, producer: bytes, first: int, count: int, stored_ms: int, position: int, step: int) -> None:
+        """Takes in messages whose ids count (``FLAG_SEQUENCED``): so many of a producer, from number ``first`` on. The
+        first one's frame is at ``position``, the next one's ``step`` bytes behind it; the last one was stored then."""
+        ...
+
     def queues_of(self, topic: str, properties: bytes) -> Sequence[str]:
         """The open light queues that a user's record belongs to at this point of the log."""
         ...

@@ -29,6 +29,7 @@ from penstock.protocol.message import (
     BODY_BYTES_MAX,
     FLAG_ONCE,
     FLAG_RETAIN,
+    FLAG_SEQUENCED,
     FLAG_WOKEN,
     FRAME_HEAD_BYTES,
     encode_record,
@@ -217,6 +218,8 @@ class Writing:
                 rows.append(key_row(key, run.position, run.step, len(run.bodies)))
             if destination.id_at >= 0:
                 rows += _id_rows(destination.id_hash, run.tail, run.position, run.step, len(run.bodies))
+                if run.flag & FLAG_SEQUENCED and not run.flag & _FOLDED:
+                    self._note_ids(destination, run, 0, len(run.bodies), run.stored_ms)
             if run.flag & _FOLDED:
                 self._fold(destination, run, frames, run.position - first)
                 changes = self._folds.changes
@@ -231,6 +234,11 @@ class Writing:
         elif destination.topic != SEAL_TOPIC:
             self._fold(destination, run, frames, at)
 
+    def _note_ids(self, destination: Destination, run: Run, at: int, count: int, stored_ms: int) -> None:
+        """Folds take in the ids of so many messages of a run, from number ``at`` on."""
+        position = run.position + at * run.step
+        self._folds.note_ids(destination.producer, run.number + at, count, stored_ms, position, run.step)
+
     def _fold(self, destination: Destination, run: Run, frames: bytes, at: int) -> None:
         """Folds take in the messages of a run, one after the other; its frames are at ``at``."""
         topic, index, position, step = destination.topic, self._index, run.position, run.step
@@ -239,6 +247,8 @@ class Writing:
             own = counted(run.tail, number) if number and destination.id_at >= 0 else run.tail
             properties = destination.properties_of(own)
             stored = Stored(position, step, topic, run.queue_id, run.flag, properties, stored_ms_of(frame), frame)
+            if run.flag & FLAG_SEQUENCED and destination.id_at >= 0:
+                self._note_ids(destination, run, number, 1, stored.stored_ms)
             change = self._folds.apply(stored)
             for key in change.opened:
                 index.ensure(key, position)
@@ -289,14 +299,12 @@ class Writing:
     def replay(self, position: int, frames: Sequence[bytes]) -> None:
         """Recovery hands over a run of the log: good frames one behind the other, the first at ``position``. Neighbours
         that differ as the messages of a run do are taken in together, as they were when they were stored."""
-        log, last_ms, folded = self._log, self._log.last_ms, _FOLDED
+        log, folded = self._log, _FOLDED
         to: Destination | None = None
         tail, queue_id, flag, first, step, offset, count, number = b"", 0, 0, position, 0, 0, 0, -1
         for frame in frames:
             _, its_queue_id, its_flag, its_offset, stored_ms, tail_at = indexed(frame)
             its_tail = frame[tail_at:]
-            if stored_ms > last_ms:
-                last_ms = stored_ms
             if (
                 count
                 and its_offset == offset + count
@@ -313,9 +321,13 @@ class Writing:
             ):
                 count += 1
                 position += step
+                if stored_ms > log.last_ms:
+                    log.last_ms = stored_ms
                 continue
             if to is not None and count:
-                self._take_again(to, flag, queue_id, tail, first, step, count, offset, b"")
+                self._take_again(to, flag, queue_id, tail, number, first, step, count, offset, b"")
+            if stored_ms > log.last_ms:
+                log.last_ms = stored_ms
             to = self._destination_of(its_tail)
             tail, queue_id, flag, first, step, offset = (
                 its_tail,
@@ -329,13 +341,11 @@ class Writing:
             count = 1
             position += step
             if to.is_system or flag & folded:
-                log.last_ms = last_ms
-                self._take_again(to, flag, queue_id, tail, first, step, 1, offset, frame)
+                self._take_again(to, flag, queue_id, tail, number, first, step, 1, offset, frame)
                 count = 0
             self.ends_with_seal = to.topic == SEAL_TOPIC
         if to is not None and count:
-            self._take_again(to, flag, queue_id, tail, first, step, count, offset, b"")
-        log.last_ms = last_ms
+            self._take_again(to, flag, queue_id, tail, number, first, step, count, offset, b"")
 
     def _take_again(
         self,
@@ -343,6 +353,7 @@ class Writing:
         flag: int,
         queue_id: int,
         tail: bytes,
+        number: int,
         position: int,
         step: int,
         count: int,
@@ -362,7 +373,8 @@ class Writing:
         elif to.topic == SEAL_TOPIC:
             self._note_passed(frame)
         run = Run(tail, flag, 0, [b""] * count)  # its bodies are in the log, and looked at by nobody
-        run.placed(position, step, queue_id, offset, 0)
+        run.placed(position, step, queue_id, offset, self._log.last_ms)
+        run.number = number
         self._take_in([run], [to], [queue], [entries], frame, position)
 
     def end_replay(self) -> None:

@@ -85,6 +85,9 @@ FLAG_RETAIN: Final = 0b100
 FLAG_ONCE: Final = 0b1000
 """The message belongs to an exchange of QoS 2 (``MQTT_ID``: incarnation and epoch of the session and packet id, with
 colons); the broker stores it once however often it comes."""
+FLAG_SEQUENCED: Final = 0b10000
+"""The end of the message's unique id is a number that counts, what is before it is its producer: the broker stores it
+once however often it comes."""
 FLAG_WOKEN: Final = 0b100000
 """The message slept in the broker. Its property ``TIMER`` says which delayed message it was (due time in milliseconds
 and id, with a colon), or ``HALF`` which half of a transaction (its id). Only a broker sets it."""

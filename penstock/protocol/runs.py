@@ -34,6 +34,9 @@ HEXADECIMAL: Final = frozenset(b"0123456789abcdef")
 _NO_HOST: Final = bytes(8)
 UNUSUAL: Final = struct.Struct(">I8sIQ")
 """System flag, born host, reconsume times, prepared: what is in ``Run.unusual``."""
+NOWHERE: Final = -1
+SOMEWHERE: Final = -2
+"""Positions of a run that is not stored, and of one of which it is not known where it is stored."""
 
 
 class Run:
@@ -53,8 +56,9 @@ class Run:
     Whoever stores it notes on it where: the messages are one behind the other in the log and in every queue that they
     belong to. One object for both, because every publication makes one.
 
-        position: log position of the first one's frame, -1 as long as it is stored nowhere.
+        position: log position of the first one's frame, ``NOWHERE`` as long as it is not stored.
         step: bytes of each frame, and so from one to the next.
+        number: that of the first one's id, where the broker has looked at it.
         queue_id, offset: their topic queue (``ANY_QUEUE``: the broker chooses), and the place of the first one in it.
         stored_ms: wall-clock milliseconds since 1970 at which they were stored.
     """
@@ -64,6 +68,7 @@ class Run:
         "born_ms",
         "counts",
         "flag",
+        "number",
         "offset",
         "position",
         "queue_id",
@@ -82,8 +87,9 @@ class Run:
         self.bodies = bodies
         self.size = len(bodies) * (BODY_AT + len(bodies[0]) + len(tail))
         self.unusual = b""
+        self.number = NOWHERE
         self.queue_id = ANY_QUEUE
-        self.position = self.offset = -1
+        self.position = self.offset = NOWHERE
         self.step = self.stored_ms = 0
 
     def tail_of(self, number: int) -> bytes:
@@ -130,11 +136,14 @@ def check_counts(tail: bytes, properties_at: int, count: int) -> int:
     return id_at
 
 
-def check_digits(tail: bytes, count: int) -> None:
-    """Raises ``InvalidMessage`` unless a tail ends with digits from which so many messages can count on."""
+def check_digits(tail: bytes, count: int) -> int:
+    """The number at the end of a tail. Raises ``InvalidMessage`` unless it is one from which so many messages can count
+    on."""
     digits = tail[-DIGITS:]
-    if not HEXADECIMAL.issuperset(digits) or int(digits, 16) + count > 1 << 4 * DIGITS:
+    number = int(digits, 16) if HEXADECIMAL.issuperset(digits) else -1
+    if number < 0 or number + count > 1 << 4 * DIGITS:
         raise InvalidMessage(f"an id that counts ends with {DIGITS} hexadecimal digits, enough for {count} messages")
+    return number
 
 
 def run_of(record: bytes) -> Run:

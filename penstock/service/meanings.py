@@ -22,6 +22,8 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "rocketmq_storage_size": "Bytes of the commit log.",
         "rocketmq_storage_flush_behind_bytes": "Bytes of the commit log that are not synced yet.",
         "penstock_messages_refused_total": "Messages refused with an error.",
+        "penstock_messages_repeated_total": "Messages of producers that came again and were stored once.",
+        "penstock_producers": "Producers whose messages are recognised when they come again.",
         "penstock_syncs_total": "Syncs of the commit log to the disk.",
         "penstock_disk_full": "1 while the disk has no room and messages are refused.",
         "penstock_index_unwritable": "1 while index/ or checkpoint/ cannot be written.",

@@ -72,6 +72,8 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
         "rocketmq_storage_size": rig.store.written,
         "rocketmq_storage_flush_behind_bytes": 0,
         "penstock_messages_refused_total": 1,
+        "penstock_messages_repeated_total": 0,
+        "penstock_producers": 0,
         "penstock_empty_topics_deleted_total": 0,
         "penstock_syncs_total": 1,
         "penstock_topics": 1,

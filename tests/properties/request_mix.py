@@ -10,11 +10,15 @@ from penstock.protocol.message import (
     CLIENT_ID,
     FLAG_ONCE,
     FLAG_RETAIN,
+    FLAG_SEQUENCED,
+    KEYS,
     MQTT_ID,
     MQTT_TOPIC,
+    UNIQUE_KEY,
     decode_batch,
     encode_properties,
     encode_record,
+    record_tail,
 )
 from penstock.protocol.requests.filters import CloseFilters, KeepFilters, OpenFilters
 from penstock.protocol.requests.groups import (
@@ -48,6 +52,7 @@ from penstock.protocol.requests.shares import SettleShared, TakeShared
 from penstock.protocol.requests.timers import CancelTimer, SetTimers, TimersSet
 from penstock.protocol.requests.topics import CreateTopic, DeleteTopic
 from penstock.protocol.requests.transactions import BeginHalves, EndHalves, HalfOutcome, HalvesBegun
+from penstock.protocol.runs import DIGITS, Run, checksum_of, encode_runs
 from tests.broker.broker_rig import Rig
 
 TOPICS = ("a", "b", "c")
@@ -67,9 +72,11 @@ class Mix:
         self.generations: dict[str, int] = {}
         self.timers: list[tuple[int, int]] = []
         self.halves: list[int] = []
+        self.numbers: dict[str, int] = {}
         self.taken: dict[str, list[int]] = {}
         self.kinds: list[Callable[[], Request]] = [
             self.append, self.append, self.append, self.retain, self.exchange, self.runs, self.create, self.delete,
+            self.sequenced, self.sequenced,
             self.open, self.open, self.close, self.keep_filters, self.join, self.leave, self.commit, self.commit_alone,
             self.hold, self.send_back, self.open_session, self.open_session, self.save, self.save, self.close_session,
             self.end_session, self.release, self.keep_sessions, self.end_lives, self.take, self.settle, self.set_timer,
@@ -133,6 +140,21 @@ class Mix:
 
     def runs(self) -> Request:
         return AppendRuns(1, self.rng.randrange(1 << 32), self.rng.randbytes(30), "life", 0)  # garbage
+
+    def sequenced(self) -> Request:
+        """Messages of a producer, some of which it may have sent before."""
+        rng, runs = self.rng, []
+        for _ in range(rng.randint(1, 3)):
+            producer = self.one_of(("0123456789abcdef-", "p-"))
+            first = max(0, self.numbers.get(producer, 1) - rng.choice([0, 0, 0, 3]))
+            count = rng.choice([1, 1, 3])
+            self.numbers[producer] = first + count + rng.choice([0, 0, 2])
+            properties = {KEYS: self.one_of(("k", "l")), UNIQUE_KEY: f"{producer}{first:0{DIGITS}x}"}
+            tail = record_tail(self.one_of(TOPICS).encode(), encode_properties(properties))
+            flag = FLAG_SEQUENCED | rng.choice([0, 0, FLAG_RETAIN])
+            runs.append(Run(tail, flag, 0, [rng.randbytes(4) for _ in range(count)], True))
+        body = encode_runs(runs)
+        return AppendRuns(sum(len(run.bodies) for run in runs), checksum_of(body), body, detail=True)
 
     def create(self) -> Request:
         return CreateTopic(self.one_of(TOPICS), self.rng.randint(1, 5), self.one_of(("disk", "cache")))

@@ -20,8 +20,9 @@ class Placed(NamedTuple):
 
 
 class PlacedRun(NamedTuple):
-    """Where messages of an AppendRuns went, from the place ``at`` in the batch on, up to the next row or refusal: one
-    behind the other in one topic queue. ``offset``, ``position``: of the first."""
+    """Where messages of an AppendRuns are, from the place ``at`` in the batch on, up to the next row or refusal: one
+    behind the other in one topic queue. ``offset``, ``position``: of the first; -1 for messages that were stored before
+    and of which it is not known any more."""
 
     at: int
     queue_id: int

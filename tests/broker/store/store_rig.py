@@ -88,6 +88,9 @@ class SmallFolds:
         self.open.pop(key, None)
         return Change(ended=(key,))
 
+    def note_ids(self, producer: bytes, first: int, count: int, stored_ms: int, position: int, step: int) -> None:
+        """Not known here."""
+
     def queues_of(self, topic: str, properties: bytes) -> Sequence[str]:
         return [key for key, wanted in self.open.items() if wanted == topic]
 

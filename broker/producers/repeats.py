@@ -1,0 +1,209 @@
+"""What of an append is stored already: runs of producers, cut where what they are sent for changes.
+
+Each piece of a run is new, or all of it is stored, and then it says where: as it was told the first time. Runs that are
+ahead of all that their producer has stored cost a look; only where one is not are all of its append sifted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final
+
+from broker.producers.fold import Producers, Stretch
+from broker.producers.window import Window
+from broker.store.frames import queue_id_of, queue_offset_of, stored_ms_of
+from broker.store.message_store import MessageStore
+from penstock.errors import Damaged, InvalidMessage, MessageForgotten
+from penstock.protocol.message import ANY_QUEUE, FLAG_SEQUENCED
+from penstock.protocol.runs import DIGITS, NOWHERE, SOMEWHERE, Run
+
+PRODUCER_BYTES_MAX: Final = 64
+"""Of a unique id, before the digits that count."""
+LOOKED_UP_MAX: Final = 64
+"""So many places per request are looked up in the index of keys; memory has those that are asked for soon."""
+_FORGOTTEN: Final = -3
+_TWICE: Final = -4
+_OF_STATE: Final[dict[bool | None, int]] = {True: SOMEWHERE, False: NOWHERE, None: _FORGOTTEN}
+
+
+class Repeats:
+    """Looks at the runs of appends before they are accepted."""
+
+    def __init__(self, producers: Producers, store: MessageStore) -> None:
+        self._producers = producers
+        self._store = store
+        self._room = 0
+        self._repeated = 0
+
+    def is_ahead(self, run: Run, producer: bytes, ahead: dict[bytes, int]) -> bool:
+        """Whether the messages of a run are behind all that their producer has stored, or has in this append: it notes
+        in ``ahead`` up to which number that is. Raises ``InvalidMessage`` for a producer that is none."""
+        first = run.number
+        window = self._producers.get(producer)
+        if window is None:
+            check_producer(producer)
+        elif first <= window.highest:
+            return False
+        if ahead and first <= ahead.get(producer, -1):
+            return False
+        ahead[producer] = first + len(run.bodies) - 1
+        return True
+
+    def sift(self, runs: list[Run]) -> list[Run]:
+        """These runs, or pieces of them, in order. The ``position`` of one that is not to be stored is another than
+        ``NOWHERE``: where it is stored, ``SOMEWHERE``, or one for which ``is_known`` raises the reason."""
+        highest: dict[bytes, int] = {}  # in this append
+        seen: set[tuple[bytes, int]] | None = None
+        sifted: list[Run] | None = None
+        self._room = LOOKED_UP_MAX
+        for at, run in enumerate(runs):
+            first = number_of(run) if run.flag & FLAG_SEQUENCED and run.position == NOWHERE else -1
+            if first < 0:
+                if sifted is not None:
+                    sifted.append(run)
+                continue
+            producer = producer_of(run)
+            last = first + len(run.bodies) - 1
+            window = self._producers.get(producer)
+            before = highest.get(producer, -1)
+            if last > before:
+                highest[producer] = last
+            if (window is None or first > window.highest) and first > before:
+                if sifted is not None:
+                    sifted.append(run)
+                if seen is not None:
+                    seen.update([(producer, number) for number in range(first, last + 1)])
+                continue
+            if sifted is None:
+                sifted = runs[:at]
+            if seen is None:
+                seen = _ids_of(sifted)
+            sifted += self._cut(run, producer, first, window, seen)
+        return runs if sifted is None else sifted
+
+    def _cut(
+        self, run: Run, producer: bytes, first: int, window: Window | None, seen: set[tuple[bytes, int]]
+    ) -> list[Run]:
+        """Pieces of a run, some of whose messages may be stored, or ``seen`` in this append."""
+        states: list[int] = []
+        for number in range(first, first + len(run.bodies)):
+            state = NOWHERE if window is None else _OF_STATE[window.holds(number)]
+            if state == NOWHERE:
+                if (producer, number) in seen:
+                    state = _TWICE
+                else:
+                    seen.add((producer, number))
+            states.append(state)
+        pieces: list[Run] = []
+        start, end = 0, len(states)
+        for stop in range(1, end + 1):
+            if stop < end and states[stop] == states[start]:
+                continue
+            if states[start] == SOMEWHERE:
+                self._repeated += stop - start
+                run.queue_id = ANY_QUEUE
+                pieces += self._placed(run, producer, first, start, stop)
+            else:
+                pieces.append(_piece(run, start, stop, states[start]))
+            start = stop
+        return pieces
+
+    def _placed(self, run: Run, producer: bytes, first: int, start: int, stop: int) -> list[Run]:
+        """Stored messages of a run, cut by where they are."""
+        pieces: list[Run] = []
+        stretches = self._producers.recent(producer)
+        while start < stop:
+            number = first + start
+            found, end = _stretch_with(stretches, number, first + stop)
+            piece = _piece(run, start, end - first, SOMEWHERE)
+            if found is not None:
+                self._place(piece, found.position + (number - found.first) * found.step, found.step)
+            elif self._room > 0:
+                self._room -= 1
+                end = number + 1
+                piece = _piece(run, start, end - first, SOMEWHERE)
+                topic_bytes = run.tail[0] << 8 | run.tail[1]
+                topic = run.tail[2 : 2 + topic_bytes].decode("utf-8", "replace")
+                position = self._store.position_of_id(topic, producer + piece.tail[-DIGITS:])
+                if position >= 0:
+                    self._place(piece, position, 0)
+            pieces.append(piece)
+            start = end - first
+        return pieces
+
+    def _place(self, run: Run, position: int, step: int) -> None:
+        """Notes on a run where its first message is, if that can be read."""
+        try:
+            frame = self._store.frame(position)
+        except Damaged:
+            return
+        run.placed(position, step, queue_id_of(frame), queue_offset_of(frame), stored_ms_of(frame))
+
+    def figures(self) -> dict[str, float]:
+        """Gauges and counters of producers whose messages are stored once."""
+        return {
+            "penstock_producers": len(self._producers),
+            "penstock_messages_repeated_total": self._repeated,
+        }
+
+
+def is_known(run: Run, producer: bytes) -> bool:
+    """Whether a run that was sifted is stored already. Raises what it is refused with."""
+    check_producer(producer)
+    if run.position == _TWICE:
+        raise InvalidMessage("one request has this unique id twice")
+    if run.position == _FORGOTTEN:
+        raise MessageForgotten("this message may be stored already; after what came since that is not known any more")
+    return run.position != NOWHERE
+
+
+def check_producer(producer: bytes) -> None:
+    """Raises ``InvalidMessage`` for what is too long to be known."""
+    if len(producer) > PRODUCER_BYTES_MAX:
+        raise InvalidMessage(f"before what counts a unique id has at most {PRODUCER_BYTES_MAX} bytes")
+
+
+def number_of(run: Run) -> int:
+    """The number of a run's first message, -1 where it has none."""
+    try:
+        return int(run.tail[-DIGITS:], 16)
+    except ValueError:
+        return -1  # it is refused for that
+
+
+def producer_of(run: Run) -> bytes:
+    """What stands before the numbers in the ids of a run, whose last property is the id."""
+    tail = run.tail
+    return tail[tail.rfind(b"\x01") + 1 : -DIGITS]
+
+
+def _piece(run: Run, start: int, stop: int, position: int) -> Run:
+    piece = run.of(run.bodies[start:stop], start) if stop - start < len(run.bodies) else run
+    piece.position = position
+    return piece
+
+
+def _stretch_with(stretches: Sequence[Stretch], number: int, end: int) -> tuple[Stretch | None, int]:
+    """The stretch with a number, and the number before which it ends, or before which the next one may begin."""
+    at = bisect_right(stretches, number, key=_first_of)
+    if at:
+        stretch = stretches[at - 1]
+        behind = stretch.first + stretch.messages
+        if number < behind:
+            return stretch, min(behind, end)
+    return None, min(end, stretches[at].first) if at < len(stretches) else end
+
+
+def _first_of(stretch: Stretch) -> int:
+    return stretch.first
+
+
+def _ids_of(runs: list[Run]) -> set[tuple[bytes, int]]:
+    seen: set[tuple[bytes, int]] = set()
+    for run in runs:
+        first = number_of(run) if run.flag & FLAG_SEQUENCED and run.position == NOWHERE else -1
+        if first >= 0:
+            producer = producer_of(run)
+            seen.update([(producer, number) for number in range(first, first + len(run.bodies))])
+    return seen
