@@ -19,6 +19,7 @@ from typing import Final
 
 from broker.filters import fold as filters
 from broker.kernel.fold import fact_record
+from broker.lineage.owner import LogOwner
 from broker.state import BrokerState
 from broker.store.destinations import Incoming, incoming_of
 from broker.store.disk import RealDisk
@@ -65,10 +66,11 @@ def until_sealed(store: MessageStore) -> list[float]:
     """Seals everything; how much processor time each tick took."""
     sync(store)
     store._sealing.plan(store.written)
-    ticks = []
+    owner, ticks = LogOwner(store, store._folds), []
     while store._sealing._plans:
         began = time.process_time()
         store.tick(1)
+        owner.tick(1, 1)
         ticks.append(time.process_time() - began)
         sync(store)
     return ticks
@@ -147,12 +149,13 @@ def flat_matching(folder: Path) -> list[Row]:
 def fill(folder: Path, settings: StoreSettings, size: int, body_bytes: int) -> None:
     """A log of about ``size`` bytes, left as after kill -9 (but sealed as far as it goes)."""
     store = open_store(RealDisk(folder), settings, NoFolds(), 1)
-    batch = device_batch(100, body_bytes) * 4
+    owner, batch = LogOwner(store, store._folds), device_batch(100, body_bytes) * 4
     while store.written < size:
         store.append(batch, 1)
         if store.written - store.durable > 32 << 20:
             sync(store)
             store.tick(1)
+            owner.tick(1, 1)
     sync(store)
     store._log.close()
     store._chunks.close_all()

@@ -15,6 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from broker.kernel.fold import fact_record
+from broker.lineage.owner import LogOwner
 from broker.state import BrokerState
 from broker.store.destinations import Incoming, incoming_of
 from broker.store.disk import RealDisk
@@ -72,6 +73,7 @@ def bodies(store: MessageStore, start: int) -> Iterator[tuple[int, bytes]]:
 def write_for_ever(folder: Path) -> None:
     """Appends, syncs and says so, until killed."""
     store, state = open_soak(folder)
+    owner = LogOwner(store, state)
     rng = random.Random()
     number = store.next_offset(QUEUE)
     while True:
@@ -90,6 +92,7 @@ def write_for_ever(folder: Path) -> None:
         store.mark_durable(point)
         store.mark_committed(point)
         store.tick(now_ms)
+        owner.tick(now_ms, now_ms)
         print(number, flush=True)
 
 

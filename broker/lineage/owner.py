@@ -1,7 +1,7 @@
 """The owner of a log: decides what the log needs besides what is asked of the broker, and appends it.
 
-Seals, growth behind damage and removals are records, and only who leads a log writes records. A store that nobody owns
-appends nothing, however time passes: it does what the records say that it reads (``MessageStore.tick``).
+Seals, keyframes, growth behind damage and removals are records, and only who leads a log writes records. A store that
+nobody owns appends nothing, however time passes: it does what the records say that it reads (``MessageStore.tick``).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from broker.kernel.fold import fact_record
 from broker.lineage.removals import TOPIC, Removals
@@ -17,6 +18,11 @@ from broker.store.records import Folds
 from penstock.errors import StorageFull
 
 Carrier = Callable[[int, int], bool]
+KEYFRAME_SHARE: Final = 4
+"""Keyframes take at most this fraction of the log: after one of a large state some segments have none, and go with the
+next that has one."""
+PARTS_PER_TICK: Final = 8
+"""So many parts of a keyframe are written in a tick where other work waits for it, else one."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +44,7 @@ class LogOwner:
         store.own()
 
     def tick(self, now_ms: int, age_ms: int, needed_from: int | None = None) -> None:
-        """Lets the log grow behind damage, writes the watermark down after silence, applies retention.
+        """Lets the log grow behind damage, writes keyframes, and the watermark after silence, applies retention.
 
         ``age_ms``: the time by which retention judges ages. ``needed_from``: the position up to which all named readers
         have read; None without readers. Raises ``StorageFailed``.
@@ -48,10 +54,22 @@ class LogOwner:
             return
         with contextlib.suppress(StorageFull):  # tried again at the next tick
             store.grow(now_ms)
+            self._write_keyframe(now_ms)
             if store.is_silent(now_ms):
                 store.seal(now_ms)
         with contextlib.suppress(StorageFull):
             self._retain(now_ms, age_ms, needed_from)
+
+    def _write_keyframe(self, now_ms: int) -> None:
+        """The state at a segment's begin goes into the log behind it, so that the log can be read from there alone:
+        retention has steps of no more than a few times the state."""
+        due = self._store.keyframe_due
+        if due is None:
+            return
+        if due.behind < KEYFRAME_SHARE * due.size:
+            self._store.pass_keyframe()
+        else:
+            self._store.write_keyframe(now_ms, PARTS_PER_TICK if due.holds_up else 1)
 
     def _retain(self, now_ms: int, age_ms: int, needed_from: int | None) -> None:
         """Removes by a record; the store carries it out once that is committed. On a full disk it is the other way

@@ -25,7 +25,7 @@ from broker.store.queue_index import LIGHT, Passed, QueueIndex, hole
 from broker.store.reading import Reading
 from broker.store.records import Folds
 from broker.store.retention import Removal, segments_to_drop
-from broker.store.sealing import Sealing
+from broker.store.sealing import KeyframeDue, Sealing
 from broker.store.settings import StoreSettings
 from broker.store.state import Keyframe, KeyframeMarks
 from broker.store.writing import Writing
@@ -91,7 +91,7 @@ class MessageStore:
         self.damage: list[tuple[int, int]] = []
         self.missing: list[tuple[int, int]] = []
         self._noted = log.start  # the beginning that retention has left, as the label says
-        self.is_owned = self._sealing.writes_keyframes = is_owned
+        self.is_owned = self._sealing.is_owned = is_owned
 
     # ------------------------------------------------------------ appending
 
@@ -184,11 +184,11 @@ class MessageStore:
 
     def own(self) -> None:
         """This node leads the log from here on."""
-        self.is_owned = self._sealing.writes_keyframes = True
+        self.is_owned = self._sealing.is_owned = True
 
     def disown(self) -> None:
         """It does not any more."""
-        self.is_owned = self._sealing.writes_keyframes = False
+        self.is_owned = self._sealing.is_owned = False
 
     def begin_epoch(self, number: int) -> None:
         """What is appended from here on is of this epoch. Numbers only grow."""
@@ -394,7 +394,7 @@ class MessageStore:
 
     def tick(self, now_ms: int, age_ms: int | None = None) -> None:
         """The upkeep of this node's files, a bounded piece per call: seals index chunks and merges them, prepares room,
-        removes what the log says is removed. Appends nothing but keyframes, and those only for the log's owner.
+        removes what the log says is removed. Appends nothing.
 
         ``age_ms``: a time that does not go slowly as store times may, ``now_ms`` unless it is given. Raises
         ``StorageFailed`` where the folder is not this store's any more.
@@ -447,6 +447,29 @@ class MessageStore:
     def seal(self, now_ms: int) -> None:
         """Writes the watermark down now. Raises ``StorageFull``."""
         self._writing.seal(now_ms)
+
+    @property
+    def keyframe_due(self) -> KeyframeDue | None:
+        """The state at a segment's begin that waits to be written behind it, or to be passed: until then nothing more
+        is sealed."""
+        return self._sealing.keyframe_due
+
+    def write_keyframe(self, now_ms: int, parts_max: int) -> None:
+        """Appends parts of the keyframe that is due, each of up to 1 MiB. Raises ``StorageFull``: it begins anew."""
+        due = self._sealing.keyframe_due
+        assert due is not None, "a keyframe is due"
+        try:
+            for record in due.parts(now_ms, parts_max):
+                self._writing.write_keyframe(record, now_ms)
+        except StorageFull:
+            due.start_over()
+            raise
+        if self._sealing.keyframes.get(due.base) is not None:
+            self._sealing.pass_keyframe()
+
+    def pass_keyframe(self) -> None:
+        """The segment whose keyframe is due has none: it goes with the next that has one."""
+        self._sealing.pass_keyframe()
 
     def grow(self, now_ms: int) -> None:
         """Makes the log as long as damage that was passed over asks for; mostly none does. Raises ``StorageFull``."""
@@ -541,5 +564,6 @@ class MessageStore:
         self.sync_all()
         if self.is_owned:
             self._seal_end(now_ms)
+        self.disown()  # nobody is there to write keyframes
         self._sealing.plan(self._log.end)
         self._sealing.finish(now_ms)

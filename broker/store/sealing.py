@@ -2,9 +2,10 @@
 
 A *plan* is made at a position of the log (after every ``chunk_bytes``, and where a segment or the first damage begins,
 so that no chunk reaches over either): a snapshot of the state there, which also knows how far each queue reached. It is
-carried out later and in pieces: the snapshot becomes bytes; where the position begins a segment they are written behind
-it as its keyframe, as long as keyframes stay a small part of the log; and once the log is committed up to the position,
-chunk and checkpoint are written. Queues that ended meanwhile are still sealed, because their end may yet be lost.
+carried out later and in pieces: the snapshot becomes bytes; where the position begins a segment of a log that this node
+owns, they wait for the owner, who has them written behind it as its keyframe, or passes them; and once the log is
+committed up to the position, chunk and checkpoint are written. Queues that ended meanwhile are still sealed, because
+their end may yet be lost.
 
 Chunks and checkpoints are derived and checked by checksum, so they are written without a sync: what a power loss tears
 is made again from the log. Where they cannot be written messages are stored and served all the same: that is told at
@@ -16,7 +17,8 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -30,7 +32,7 @@ from broker.store.queue_index import ENTRY_BYTES, QueueIndex
 from broker.store.records import Folds
 from broker.store.settings import StoreSettings
 from broker.store.snapshot import Snapshot
-from broker.store.state import KeyframeMarks
+from broker.store.state import KeyframeMarks, Piece
 from penstock.errors import StorageFull
 
 SLICE_QUEUES: Final = 2_000
@@ -49,15 +51,42 @@ STRETCH: Final = 4
 takes time, with 100,000 filters a tenth of a second."""
 INDEX_SHARE: Final = 4
 """The index since the last plan has at most about so many times the bytes of the log that a chunk is for."""
-KEYFRAME_SHARE: Final = 4
-"""Keyframes take at most this fraction of the log: after one of a large state some segments have none, and go with the
-next that has one."""
+KEYFRAME_PART: Final = 4
+"""A part of a keyframe has at most this fraction of a segment."""
 KEPT_PLANS: Final = 2
-PARTS_PER_STEP: Final = 8
-"""So many parts of a keyframe, of up to 1 MiB, are written between two looks at the rest of the world."""
 RETRY_MS: Final = 2_000
 """Where the index cannot be written that is tried again after this time."""
 _log = logging.getLogger(__name__)
+
+
+class KeyframeDue:
+    """The state at a segment's begin, which may be written behind it.
+
+    Attributes:
+        base: where the segment begins.
+        size: bytes of the state.
+        behind: how much log lies between it and the latest segment that has a keyframe, or the log's begin.
+        holds_up: whether other plans wait until it is written or passed.
+    """
+
+    def __init__(self, base: int, pieces: list[Piece], behind: int, part_bytes: int) -> None:
+        self.base = base
+        self.size = sum(map(len, pieces))
+        self.behind = behind
+        self.holds_up = False
+        self._pieces = pieces
+        self._part_bytes = part_bytes
+        self._parts: Iterator[bytes] | None = None
+
+    def parts(self, now_ms: int, count_max: int) -> Iterator[bytes]:
+        """The next parts, as records."""
+        if self._parts is None:
+            self._parts = state.keyframe_records(self._pieces, self.base, now_ms, self._part_bytes)
+        return islice(self._parts, count_max)
+
+    def start_over(self) -> None:
+        """A part could not be stored: all come again."""
+        self._parts = None
 
 
 class Sealing:
@@ -66,8 +95,8 @@ class Sealing:
     Attributes:
         sealed: everything before it is in chunks.
         keyframes: which segments have one.
-        writes_keyframes: whether this node leads the log, and so appends them.
-        write_keyframe: appends one part of a keyframe.
+        is_owned: whether this node leads the log, so that keyframes are written.
+        keyframe_due: the one that waits for the owner of the log.
         trouble: why the index cannot be written, empty if it can.
     """
 
@@ -98,8 +127,8 @@ class Sealing:
         self._state_bytes = state_bytes  # of its checkpoint
         self.sealed = sealed
         self.keyframes = KeyframeMarks()
-        self.writes_keyframes = True
-        self.write_keyframe: Callable[[bytes, int], None] = _nowhere
+        self.is_owned = True
+        self.keyframe_due: KeyframeDue | None = None
 
     def plan(self, position: int) -> None:
         """Plans to seal everything before ``position``, at which the log stands now."""
@@ -131,8 +160,8 @@ class Sealing:
             self.step(now_ms)
 
     def step(self, now_ms: int = 0) -> None:
-        """Carries the oldest plan on by a bounded piece; when others wait behind it the whole of it, but for a long
-        keyframe. Raises ``StorageFull``; the plan is kept then."""
+        """Carries the oldest plan on by a bounded piece; when others wait behind it the whole of it, but for what waits
+        for the log's owner or a sync. Raises ``StorageFull``; the plan is kept then."""
         if self._work is None:
             if not self._plans:
                 return
@@ -149,6 +178,10 @@ class Sealing:
             self._work = None
             raise
 
+    def pass_keyframe(self) -> None:
+        """The keyframe that is due is written, or there will be none."""
+        self.keyframe_due = None
+
     def catch_up(self, durable: int) -> None:
         """Carries plans out while a start reads the log, of which so much is known to be durable: each holds the state
         once more. Not the newest, for where one begins a segment its keyframe may be still to come, or to be written.
@@ -158,8 +191,9 @@ class Sealing:
             self._plans.popleft()
 
     def finish(self, now_ms: int) -> None:
-        """Carries out all plans whose stretch is durable. Raises ``StorageFull``."""
-        while self._plans and self._plans[0].position <= self._log.committed:
+        """Carries out all plans whose stretch is durable, up to one that waits for the log's owner. Raises
+        ``StorageFull``."""
+        while self._plans and self._plans[0].position <= self._log.committed and self.keyframe_due is None:
             self.step(now_ms)
 
     def seal_before(self, position: int) -> None:
@@ -175,24 +209,29 @@ class Sealing:
         """Yields between pieces of the work, with True when it goes on after a sync or with the next step."""
         while not plan.step():
             yield False
-        if self.writes_keyframes and plan.position in self._log.bases[-2:] and not self.keyframes.get(plan.position):
-            yield from self._write_keyframe(plan)
+        if self.is_owned and self._lacks_keyframe(plan.position):
+            self.keyframe_due = self._keyframe_of(plan)
+            while self._waits_for_owner():
+                yield True
         while plan.position > self._log.committed:
             yield True
         for _ in self._seal(plan):
             yield False
 
-    def _write_keyframe(self, plan: Snapshot) -> Iterator[bool]:
-        """The state at a segment's begin goes into the log behind it, so that the log can be read from there alone:
-        retention has steps of no more than a few times the state."""
-        snapshot = plan.finish()
+    def _waits_for_owner(self) -> bool:
+        if not self.is_owned:
+            self.keyframe_due = None
+        if self.keyframe_due is not None:
+            self.keyframe_due.holds_up = len(self._plans) > 1
+        return self.keyframe_due is not None
+
+    def _lacks_keyframe(self, position: int) -> bool:
+        return position > 0 and position in self._log.bases[-2:] and not self.keyframes.get(position)
+
+    def _keyframe_of(self, plan: Snapshot) -> KeyframeDue:
         newest = max([mark.base for mark in self.keyframes], default=self._log.start)
-        if not plan.position or plan.position - newest < KEYFRAME_SHARE * sum(map(len, snapshot)):
-            return
-        part_bytes = min(state.PART_BYTES_MAX, self._settings.segment_bytes // KEYFRAME_SHARE)
-        for number, record in enumerate(state.keyframe_records(snapshot, plan.position, self._now_ms, part_bytes), 1):
-            self.write_keyframe(record, self._now_ms)
-            yield number % PARTS_PER_STEP == 0
+        part_bytes = min(state.PART_BYTES_MAX, self._settings.segment_bytes // KEYFRAME_PART)
+        return KeyframeDue(plan.position, plan.finish(), plan.position - newest, part_bytes)
 
     def _seal(self, plan: Snapshot) -> Iterator[None]:
         """Yields between pieces of the work. A tail's beginning never changes meanwhile, and each queue has its
@@ -280,7 +319,3 @@ def _counted(pieces: Iterable[bytes], sizes: list[int]) -> Iterator[bytes]:
     for piece in pieces:
         sizes.append(len(piece))
         yield piece
-
-
-def _nowhere(record: bytes, now_ms: int) -> None:
-    """Nobody writes keyframes yet."""

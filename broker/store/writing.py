@@ -63,7 +63,6 @@ class Writing:
         self._index = index
         self._keys = keys
         self._sealing = sealing
-        sealing.write_keyframe = self._write_keyframe
         self._topic_queues: dict[tuple[str, int], Queue] = {}
         self._nowhere = Queue("", 0)  # that of facts: they are in none
         self._replayed: dict[bytes, Destination] = {}  # of a replay, by tail
@@ -177,8 +176,8 @@ class Writing:
         self._log.roll(self.epoch, urgent=urgent)
         self._sealing.plan(self._log.end)
 
-    def _write_keyframe(self, record: bytes, now_ms: int) -> None:
-        """Appends a part of a keyframe."""
+    def write_keyframe(self, record: bytes, now_ms: int) -> None:
+        """Appends a part of a keyframe. Raises ``StorageFull``."""
         run, destination = incoming_of(record)
         self._append_urgent([run], [destination], now_ms, True)
 

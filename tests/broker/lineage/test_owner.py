@@ -72,6 +72,21 @@ def test_a_store_that_nobody_owns_appends_nothing_however_time_passes(settings: 
     assert unowned(disk, settings).written == end
 
 
+def test_a_keyframe_waits_for_the_owners_decision_and_one_who_is_no_owner_has_none() -> None:
+    store = opened(SimDisk())
+    while store._log.active.base == 0:
+        stored(store, incoming("x" * 200))
+    sync(store)
+    for _ in range(3):
+        store.tick(1000)
+    due, end = store.keyframe_due, store.written
+    assert due is not None
+    assert (due.base, due.behind, store.sealed < due.base) == (store._log.bases[1], store._log.bases[1], True)
+    store.disown()
+    store.tick(1000)
+    assert (store.keyframe_due, store.written, store.sealed) == (None, end, due.base)
+
+
 def test_whoever_comes_to_own_it_catches_up() -> None:
     disk = SimDisk()
     store = opened(disk)

@@ -758,7 +758,7 @@ def test_a_keyframe_that_a_crash_cut_short_is_written_at_the_next_start() -> Non
         stored(store, incoming("x" * 200))
     base = store._log.active.base
     disk.kill()
-    opened(disk)
+    tick(opened(disk))
     found = keyframe_at(open_segments(disk, SMALL), base)
     assert found is not None
     assert [row.key for row in found.queues] == ["t:0"]

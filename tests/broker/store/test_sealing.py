@@ -10,6 +10,7 @@ from itertools import pairwise
 import msgpack
 import pytest
 
+from broker.lineage.owner import KEYFRAME_SHARE, PARTS_PER_TICK
 from broker.store import sealing
 from broker.store.frames import read_stored
 from broker.store.index_chunk import check_chunk
@@ -17,7 +18,7 @@ from broker.store.message_store import MessageStore
 from broker.store.records import KEYFRAME_TOPIC
 from broker.store.recovery import keyframe_at, open_segments, open_store
 from broker.store.scan import Scan
-from broker.store.sealing import INDEX_SHARE, KEYFRAME_SHARE, PARTS_PER_STEP, RETRY_MS, STRETCH
+from broker.store.sealing import INDEX_SHARE, KEYFRAME_PART, RETRY_MS, STRETCH
 from broker.store.state import checkpoint_path, decode_checkpoint, decode_state, stored_positions
 from penstock.protocol.message import FRAME_HEAD_BYTES, record_body
 from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, command, fill, incoming, opened, stored, sync, tick
@@ -363,22 +364,15 @@ def test_where_that_has_no_room_for_it_either_the_keyframe_is_in_the_third_segme
 def test_a_long_keyframe_is_written_a_few_parts_at_a_time_also_while_others_wait() -> None:
     disk = SimDisk()
     store = with_large_state(disk, 2 * LARGE)
-    writes: list[bytes] = []
-    write = store._sealing.write_keyframe
-
-    def counted(record: bytes, now_ms: int) -> None:
-        writes.append(record)
-        write(record, now_ms)
-
-    store._sealing.write_keyframe = counted
-    most = 0
+    written: list[int] = []
     for _ in range(2000):
         stored(store, incoming("x" * 100))
-        before = len(writes)
+        before = store.written
         tick(store)
-        most = max(most, len(writes) - before)
-    assert most == PARTS_PER_STEP
-    assert len(writes) > PARTS_PER_STEP
+        written.append(store.written - before)
+    in_a_segment = KEYFRAME_PART - 1  # beside the heads of frames
+    assert max(written) <= (PARTS_PER_TICK // in_a_segment + 1) * SMALL.segment_bytes < 2 * LARGE
+    assert sum(written) > 4 * LARGE
 
 
 def test_a_keyframe_that_was_cut_short_anywhere_leaves_a_log_that_is_whole() -> None:
