@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from penstock.client.admin import Admin as Admin
     from penstock.client.attempts import Retry as Retry
     from penstock.client.consumer import Consumer as Consumer
+    from penstock.client.devices import device_message as device_message
     from penstock.client.finding import find as find
     from penstock.client.halves import HalfMessage as HalfMessage
     from penstock.client.outcomes import Outcome as Outcome
@@ -43,6 +44,7 @@ _HOMES: Final = {
     "Retry": "penstock.client.attempts",
     "SendManyError": "penstock.errors",
     "Status": "penstock.client.outcomes",
+    "device_message": "penstock.client.devices",
     "find": "penstock.client.finding",
 }
 
@@ -62,6 +64,7 @@ __all__ = [
     "Retry",
     "SendManyError",
     "Status",
+    "device_message",
     "find",
 ]
 

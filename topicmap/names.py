@@ -23,6 +23,9 @@ ORDERED_PREFIX: Final = "$oshare/"
 SYS_LEVEL: Final = "$SYS"
 """First level of the names under which only gateways publish."""
 
+P2P_LEVEL: Final = "$p2p"
+"""First level of the names that each stand for one device: ``$p2p/CLIENT``."""
+
 _QUOTED_MAX: Final = 100
 _AFTER_SLASH: Final = chr(ord("/") + 1)
 _REFUSED: Final = re.compile(r"[\u0000-\u001f\u007f-\u009f\ud800-\udfff]")
@@ -60,6 +63,24 @@ def is_level(name: str) -> bool:
 def is_reserved(name: str) -> bool:
     """Whether only gateways publish under this topic name."""
     return name == SYS_LEVEL or name.startswith(SYS_LEVEL + "/")
+
+
+def device_name(client_id: str) -> str:
+    """The name under which one device gets its own messages. Raises ``InvalidName`` where its client id is no level of
+    a name."""
+    if not is_level(client_id):
+        raise InvalidName("a level of a name has no / + # and no control characters")
+    return f"{P2P_LEVEL}/{client_id}"
+
+
+def is_other_device(filter: str, client_id: str) -> bool:
+    """Whether a filter may match what is for other devices than this client. A filter that begins with a wildcard does
+    not: it matches no name that begins with ``$`` (MQTT-4.7.2-1)."""
+    return (
+        filter.startswith(P2P_LEVEL)
+        and filter[len(P2P_LEVEL) :][:1] in ("", "/")
+        and filter != (f"{P2P_LEVEL}/{client_id}")
+    )
 
 
 def check_filter(filter: str) -> None:

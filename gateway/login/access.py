@@ -310,7 +310,9 @@ class Access:
 
     def may_subscribe(self, identity: Identity, filter: str) -> bool:
         """See ``Authenticator``."""
-        return self._acl is None or self._acl.subscribe(identity.user_name, identity.client_id, filter).allowed
+        if self._acl is None:
+            return self._anonymous.may_subscribe(identity, filter)
+        return self._acl.subscribe(identity.user_name, identity.client_id, filter).allowed
 
     def may_position(self, identity: Identity, name: str) -> bool:
         """See ``Authenticator``."""

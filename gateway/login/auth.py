@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from gateway.mqtt.reason_codes import Reason
+from topicmap.names import is_other_device
 
 BAD_CREDENTIALS: Final = 0x86
 NOT_AUTHORIZED: Final = 0x87
@@ -144,7 +145,8 @@ class Anonymous:
     """Admits clients without credentials: from ``nobody``, from the ``loopback`` address, or from ``everyone``.
 
     Credentials that are shown cannot be checked here, and so are not believed: the client is as anonymous as without.
-    ``$``-topics belong to the system: nobody may publish there. ``at``: who at listeners that have a rule of their own.
+    ``$``-topics belong to the system: nobody may publish there, and only that device gets what is for
+    one. ``at``: who at listeners that have a rule of their own.
     """
 
     __slots__ = ("_at", "_who")
@@ -179,7 +181,7 @@ class Anonymous:
         return not name.startswith("$")
 
     def may_subscribe(self, identity: Identity, filter: str) -> bool:
-        return True
+        return not is_other_device(filter, identity.client_id)
 
     def may_position(self, identity: Identity, name: str) -> bool:
         return True

@@ -19,6 +19,7 @@ from penstock.blocking.transaction import Transaction
 from penstock.client import preparation, sending, ways
 from penstock.client.arguments import OnlyBlocking, check_seconds
 from penstock.client.delays import Delay, Due, due_of
+from penstock.client.devices import DeviceFields, device_message
 from penstock.client.faults import Faults, attempt_s
 from penstock.client.halves import Beginning, BlockingListener, Half, begun, check_ended, check_group, ends_of
 from penstock.client.outcomes import Outcome, outcome_of, outcomes_of
@@ -217,6 +218,51 @@ class Producer(OnlyBlocking):
         broker = sending.choose(one.key, self._brokers(one.topic), self._turn, avoid)
         self._unheard.add(broker.address)
         self._routes.link(broker.address).send_only(sending.append_of([one]))
+
+    @overload
+    def send_to_device(
+        self,
+        client_id: str,
+        body: bytes,
+        /,
+        *,
+        delay: None = None,
+        at: None = None,
+        timeout_s: float | None = None,
+        **fields: Unpack[DeviceFields],
+    ) -> Receipt: ...
+
+    @overload
+    def send_to_device(
+        self,
+        client_id: str,
+        body: bytes,
+        /,
+        *,
+        delay: Delay | None = None,
+        at: datetime | int | None = None,
+        timeout_s: float | None = None,
+        **fields: Unpack[DeviceFields],
+    ) -> Receipt | DelayedReceipt: ...
+
+    def send_to_device(
+        self,
+        client_id: str,
+        body: bytes,
+        /,
+        *,
+        delay: Delay | None = None,
+        at: datetime | int | None = None,
+        timeout_s: float | None = None,
+        **fields: Unpack[DeviceFields],
+    ) -> Receipt | DelayedReceipt:
+        """Stores a message for one device. As ``penstock.Producer.send_to_device``."""
+        message = device_message(client_id, body, **fields)
+        if delay is not None:
+            return self.send(message, delay=delay, timeout_s=timeout_s)
+        if at is not None:
+            return self.send(message, at=at, timeout_s=timeout_s)
+        return self.send(message, timeout_s=timeout_s)
 
     def cancel(self, receipt: DelayedReceipt, *, timeout_s: float | None = None) -> None:
         """Takes a delayed message back. Raises as ``penstock.Producer.cancel``."""

@@ -16,6 +16,7 @@ from penstock.client import preparation, sending, ways
 from penstock.client.arguments import OnlyAsync, check_seconds
 from penstock.client.checking import Checker
 from penstock.client.delays import Delay, due_of
+from penstock.client.devices import DeviceFields, device_message
 from penstock.client.halves import CHECK_S, Half, Listener, check_group
 from penstock.client.outbox import Outbox
 from penstock.client.outcomes import Outcome, outcome_of, outcomes_of
@@ -284,6 +285,53 @@ class Producer(OnlyAsync):
         """
         [one] = self._preparation.runs((preparation.as_message(message, body, **fields),), self._clock.wall_ms())
         await self._outbox.send_oneway(one)
+
+    @overload
+    async def send_to_device(
+        self,
+        client_id: str,
+        body: bytes,
+        /,
+        *,
+        delay: None = None,
+        at: None = None,
+        timeout_s: float | None = None,
+        **fields: Unpack[DeviceFields],
+    ) -> Receipt: ...
+
+    @overload
+    async def send_to_device(
+        self,
+        client_id: str,
+        body: bytes,
+        /,
+        *,
+        delay: Delay | None = None,
+        at: datetime | int | None = None,
+        timeout_s: float | None = None,
+        **fields: Unpack[DeviceFields],
+    ) -> Receipt | DelayedReceipt: ...
+
+    async def send_to_device(
+        self,
+        client_id: str,
+        body: bytes,
+        /,
+        *,
+        delay: Delay | None = None,
+        at: datetime | int | None = None,
+        timeout_s: float | None = None,
+        **fields: Unpack[DeviceFields],
+    ) -> Receipt | DelayedReceipt:
+        """Stores a message for one device, which gets it now, or when it comes back to its session: it must have
+        subscribed to ``$p2p/CLIENT_ID``. ``penstock.device_message`` makes the same message for ``send_many`` and
+        transactions. Args and errors as for ``send``; ``InvalidRequest`` where no name stands for a client id."""
+        message = device_message(client_id, body, **fields)
+        if delay is not None:
+            return await self.send(message, delay=delay, timeout_s=timeout_s)
+        if at is not None:
+            return await self.send(message, at=at, timeout_s=timeout_s)
+        return await self.send(message, timeout_s=timeout_s)
 
     async def cancel(self, receipt: DelayedReceipt, *, timeout_s: float | None = None) -> None:
         """Takes a delayed message back.

@@ -13,13 +13,24 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.mqtt import codec
-from gateway.mqtt.packets import Connack, Connect, Disconnect, Packet, Suback, Subscribe, Subscription
+from gateway.mqtt.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Puback,
+    Publish,
+    Suback,
+    Subscribe,
+    Subscription,
+)
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reader import PacketReader
+from gateway.mqtt.reason_codes import ReasonCode
 from node import session_command
 from node.command import root
 from node.mqtt_client import MqttClient
-from penstock.blocking import bootstrap
+from penstock.blocking import Admin, Producer, bootstrap
 from penstock.protocol.addresses import split_address
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.routes import (
@@ -43,6 +54,7 @@ from penstock.protocol.requests.sessions import (
 from penstock.service.cluster_secret import broker_proof, keep_secret, read_secret
 from tests.node.running import RunningSystem
 from tests.patience import PATIENCE_S
+from tests.penstock.admin_scene import kill
 
 pytestmark = pytest.mark.endtoend
 
@@ -97,6 +109,16 @@ def subscribe(
         assert isinstance(got[0], answer)
 
 
+def packets(device: socket.socket, count: int) -> list[Packet]:
+    """The next packets that come."""
+    reader = PacketReader(1 << 20)
+    reader.level = 5
+    got: list[Packet] = []
+    while len(got) < count:
+        got += reader.receive(device.recv(4096))
+    return got
+
+
 def published(system: RunningSystem, name: str, *bodies: bytes) -> None:
     with MqttClient(system.addresses.mqtt) as client:
         for body in bodies:
@@ -133,6 +155,48 @@ def test_what_waits_for_an_absent_session_is_told(running: RunningSystem, pensto
     plain = shown["plant/+"]
     assert (plain["broker"], plain["waiting"], plain["end"] - plain["next"]) == ("broker-a", 3, 3)
     assert [shown[one]["waiting"] for one in ("plant/a", "$share/w/plant/#")] == [None, None]
+
+
+def test_commands_of_all_kinds_wait_for_their_device_in_its_lag_and_only_that_one_may_have_them(
+    running: RunningSystem, penstock: Run
+) -> None:
+    """Plain, delayed, and what was a dead letter of a service: for the device they are messages like any others."""
+    with durable(running, "d7", Subscription("$p2p/d7", 1)):
+        pass
+    while rows(penstock("session", "show", "d7", "--json"))[0]["next"] is None or is_connected(penstock, "d7"):
+        pass
+    servers = running.addresses.namesrv
+    with Producer(servers=servers) as producer:
+        producer.send_to_device("d8", b"not for d7")
+        producer.send_to_device("d7", b"now")
+        producer.send_to_device("d7", b"later", delay=0.05)
+    kill(servers, b"again", name="$p2p/d7", topic="%24p2p")
+    with Admin(servers) as admin:
+        assert [one.error for one in admin.redrive("billing")] == [None]
+
+    def lag() -> tuple[int, int]:
+        [row] = rows(penstock("session", "list", "--json"))
+        return row["on_way"], row["waiting"]
+
+    while lag() != (0, 4):  # the first of the two that were sent, and its copy behind the dead letter
+        pass
+    with socket.create_connection(split_address(running.addresses.mqtt), PATIENCE_S) as device:
+        kept = Properties(session_expiry_interval=600)
+        hello = Connect("d7", keep_alive_s=60, level=5, clean_start=False, properties=kept)
+        device.sendall(codec.encode(hello, 5))
+        got = packets(device, 5)
+        assert isinstance(got[0], Connack)
+        commands = [one for one in got[1:] if isinstance(one, Publish)]
+        assert sorted(one.payload for one in commands) == [b"again", b"again", b"later", b"now"]
+        while lag() != (4, 0):  # the device has not acknowledged any
+            pass
+        device.sendall(b"".join([codec.encode(Puback(one.packet_id), 5) for one in commands]))
+        while lag() != (0, 0):
+            pass
+        device.sendall(codec.encode(Subscribe(9, (Subscription("$p2p/d8", 1),)), 5))
+        [refused] = packets(device, 1)
+        assert isinstance(refused, Suback)
+        assert refused.reason_codes == (ReasonCode.NOT_AUTHORIZED,)
 
 
 def test_a_connected_session_is_told_with_its_gateway(running: RunningSystem, penstock: Run) -> None:

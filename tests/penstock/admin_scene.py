@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from penstock.blocking import bootstrap
 from penstock.protocol.message import Message, encode_message
 from penstock.protocol.requests.groups import Assignment, JoinGroup, LeaveGroup
@@ -31,15 +29,15 @@ def begin(servers: str, body: bytes, group: str = "payments") -> int:
         return link.ask(BeginHalves(group, 1, encode_message(Message("orders", body, key="k"))), HalvesBegun).ids[0]
 
 
-def kill(servers: str, *bodies: bytes, group: str = "billing", **said: Any) -> None:
+def kill(servers: str, *bodies: bytes, group: str = "billing", name: str = "orders/1", topic: str = "orders") -> None:
     """Makes dead letters of messages of a group."""
     with bootstrap(servers) as routes:
         link = routes.link(routes.brokers()[0].address)
         for body in bodies:
-            record = encode_message(Message("orders", body, key="k", mqtt_topic="orders/1", properties={"p": "v"}))
+            record = encode_message(Message(topic, body, key="k", mqtt_topic=name, properties={"p": "v"}))
             placed = link.ask(Append(1, True, record), Appended).placed[0]
-            joined = link.ask(JoinGroup(group, "m", ("orders",)), Assignment)
-            queue = f"orders:{placed.queue_id}"
+            joined = link.ask(JoinGroup(group, "m", (topic,)), Assignment)
+            queue = f"{topic}:{placed.queue_id}"
             back = SendBack(group, "m", joined.generation, queue, placed.offset, attempts_max=1, reason="no way")
             link.ask(back, SentBack)
             link.ask(LeaveGroup(group, "m"), Done)

@@ -15,7 +15,9 @@ from topicmap.names import (
     check_filter,
     check_name,
     covers,
+    device_name,
     first_match,
+    is_other_device,
     is_reserved,
     is_share,
     legal_filter,
@@ -243,3 +245,28 @@ def test_a_message_quotes_the_beginning_of_a_long_name() -> None:
     assert quoted("a\n") == repr("a\n")
     assert quoted("x" * 100) == repr("x" * 100)
     assert quoted("x" * 60_000) == repr("x" * 100 + "…")
+
+
+def test_a_device_has_a_name_of_its_own_and_no_filter_of_another_matches_it() -> None:
+    assert device_name("d 7") == "$p2p/d 7"
+    for client_id in ("", "a/b", "+", "#", "\n"):
+        with pytest.raises(InvalidName):
+            device_name(client_id)
+    filters = [
+        "#",
+        "+/d7",
+        "$p2p",
+        "$p2p/#",
+        "$p2p/+",
+        "$p2p/d8",
+        "$p2p/d7/x",
+        "$p2p/d7",
+        "$p2px/d8",
+        "p2p/d8",
+        "$P2P/d8",
+    ]
+    others = [filter for filter in filters if is_other_device(filter, "d7")]
+    assert others == ["$p2p", "$p2p/#", "$p2p/+", "$p2p/d8", "$p2p/d7/x"]
+    for filter in filters:
+        is_for_other = any(matches(filter, device_name(client)) for client in ("d8", "d9"))
+        assert not is_for_other or filter in others

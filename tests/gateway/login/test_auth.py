@@ -52,6 +52,14 @@ def test_nobody_publishes_to_the_systems_topics() -> None:
     assert Anonymous("everyone").may_publish(identity, "a/$SYS")
 
 
+def test_what_is_for_one_device_only_that_one_gets() -> None:
+    may_subscribe = Anonymous("everyone").may_subscribe
+    assert may_subscribe(Identity("d7", ""), "$p2p/d7")
+    assert may_subscribe(Identity("d7", ""), "#")
+    assert not may_subscribe(Identity("d7", ""), "$p2p/d8")
+    assert not may_subscribe(Identity("d7", ""), "$p2p/+")
+
+
 def test_a_zone_does_not_hide_a_loopback_address() -> None:
     assert is_loopback("::1%lo")
 
