@@ -131,6 +131,12 @@ class InvalidTopic(PenstockError):
     fault = "client"
 
 
+class ReservedName(InvalidTopic):
+    """A topic or MQTT topic name that only brokers or gateways use."""
+
+    code = 45
+
+
 class QueueNotFound(PenstockError):
     """No such topic queue, or the light queue was closed."""
 
@@ -242,6 +248,12 @@ class MessageForgotten(PenstockError):
     fault = "client"
 
 
+class InvalidProperty(InvalidMessage):
+    """A property of a message whose name is reserved, or with a separator, a surrogate or something else than text."""
+
+    code = 46
+
+
 class InvalidFilter(PenstockError):
     """A selector that cannot be read, or is over a limit.
 
@@ -317,7 +329,9 @@ class AddressInUse(PenstockError):
 
 def _by_code() -> dict[int, type[PenstockError]]:
     table: dict[int, type[PenstockError]] = {PenstockError.code: InternalError}
-    for cls in PenstockError.__subclasses__():
+    classes = PenstockError.__subclasses__()
+    for cls in classes:
+        classes += cls.__subclasses__()
         if cls is InternalError:
             continue
         assert cls.code not in table, f"two errors share wire code {cls.code}"

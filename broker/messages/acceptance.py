@@ -30,6 +30,7 @@ from penstock.errors import (
     InvalidTopic,
     NotAllowed,
     PenstockError,
+    ReservedName,
     TooLarge,
     from_wire,
 )
@@ -45,6 +46,7 @@ from penstock.protocol.message import (
     KEYS_BASE64,
     MQTT_ID,
     MQTT_TOPIC,
+    SHARDING_KEY,
     UNIQUE_KEY,
     check_tail,
     decode_properties,
@@ -236,11 +238,13 @@ class Acceptance:
         given = decode_properties(properties)
         name = _name_of(topic, given)
         if (topic in GATEWAYS_TOPICS or is_reserved(name)) and not given.get(CLIENT_ID):
-            raise InvalidTopic(f"only gateways publish under {quoted(name)}")  # no native producer can say a CLIENT_ID
+            raise ReservedName(f"only gateways publish under {quoted(name)}")  # no native producer can say a CLIENT_ID
         if is_own_topic(topic):
-            raise InvalidTopic(f"only the broker stores messages in {topic!r}")
+            raise ReservedName(f"only the broker stores messages in {topic!r}")
         config = self._topics.for_append(topic, now_ms)
-        key = given.get(KEYS) or (read_key(given[KEYS_BASE64]) if KEYS_BASE64 in given else "")
+        key: str | bytes = given.get(SHARDING_KEY) or given.get(KEYS, "")
+        if not key and KEYS_BASE64 in given:
+            key = read_key(given[KEYS_BASE64])
         queues, topics = config.writing, self._state.topics
         queue_id = queue_for_key(key, queues) if key else _ROUND_ROBIN
         is_open = topic in GATEWAYS_TOPICS or (topics.may_write and "w" in config.access)

@@ -17,13 +17,14 @@ from gateway.mqtt.answers import PINGRESP, PUBCOMP, PUBREL, answer
 from gateway.mqtt.packets import Pingreq, Puback, Pubcomp, Pubrec, Pubrel
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.sessions.session import Session
-from penstock.errors import InvalidMessage, InvalidTopic, StorageFull, TooLarge, TopicNotFound
+from penstock.errors import InvalidMessage, InvalidTopic, ReservedName, StorageFull, TooLarge, TopicNotFound
 
 # Broker error -> reason code of PUBACK and PUBREC.
 REASONS: Final[Mapping[int, Reason]] = MappingProxyType(
     {
         StorageFull.code: Told(ReasonCode.QUOTA_EXCEEDED, "the disk is full"),
         InvalidTopic.code: ReasonCode.TOPIC_NAME_INVALID,
+        ReservedName.code: ReasonCode.TOPIC_NAME_INVALID,
         TopicNotFound.code: ReasonCode.TOPIC_NAME_INVALID,
         InvalidMessage.code: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
         TooLarge.code: Told(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, "the message is larger than a broker stores"),

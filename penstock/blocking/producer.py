@@ -145,13 +145,14 @@ class Producer(OnlyBlocking):
         mqtt_topic: str = "",
         qos: int = 1,
         retain: bool = False,
+        shard: str = "",
         queue: Selector | None = None,
         delay: Delay | None = None,
         at: datetime | int | None = None,
         timeout_s: float | None = None,
     ) -> Receipt | DelayedReceipt:
         """Stores one message and returns when its topic's level is reached. As ``penstock.Producer.send``."""
-        given = [preparation.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain)]
+        given = [preparation.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain, shard)]
         way = ways.way_of(queue, due := due_of(delay, at))
         [one] = self._send_all(given, timeout_s, way, queue, due)
         if one.queue is None:

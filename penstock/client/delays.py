@@ -34,7 +34,9 @@ def due_of(delay: Delay | None, at: datetime | int | None) -> Due | None:
     delay_s = seconds_of(delay)
     if delay_s > DELAY_S_MAX:
         raise InvalidRequest(f"a message is delivered at most {DELAY_S_MAX // 86_400} days later, not {delay!r}")
-    return Due(-int(-delay_s * 1000 // 1), from_now=True)  # up to the next millisecond: never early
+    ms = -int(-delay_s * 1000 // 1)
+    # One more, because the broker counts from the beginning of the millisecond that it is in: never early.
+    return Due(min(ms + (ms > 0), DELAY_S_MAX * 1000), from_now=True)
 
 
 def seconds_of(delay: object) -> float:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypedDict
 
 from penstock.client.sending import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Outgoing
-from penstock.errors import InvalidMessage, InvalidRequest, TooLarge
-from penstock.protocol.message import BODY_AT, BODY_BYTES_MAX, FLAG_RETAIN, Message, encode_message
+from penstock.errors import InvalidMessage, InvalidProperty, InvalidRequest, TooLarge
+from penstock.protocol.message import BODY_AT, BODY_BYTES_MAX, FLAG_RETAIN, SHARDING_KEY, Message, encode_message
 from penstock.protocol.runs import DIGITS, Run
-from penstock.protocol.topic_names import topic_of
+from penstock.protocol.topic_names import check_publishable, topic_of
 from topicmap.queues import TopicMap
 
 KNOWN_MAX: Final = 4096
@@ -30,6 +30,7 @@ class Fields(TypedDict, total=False):
     mqtt_topic: str
     qos: int
     retain: bool
+    shard: str
 
 
 def as_message(
@@ -41,14 +42,17 @@ def as_message(
     mqtt_topic: str = "",
     qos: int = 1,
     retain: bool = False,
+    shard: str = "",
 ) -> Message:
     """The message that the arguments of a ``send`` stand for. Raises ``InvalidRequest`` where they say things twice and
     ``InvalidMessage`` where one is of a wrong type."""
     if isinstance(message, Message):
-        if body or key or tag or properties or mqtt_topic or qos != 1 or retain:
+        if body or key or tag or properties or mqtt_topic or qos != 1 or retain or shard:
             hint = "give a Message alone, or a topic and a body and what else there is"
             raise InvalidRequest("a Message has its body, key, tag and properties in itself", hint=hint)
         return message
+    if shard:
+        properties = {**(properties or {}), SHARDING_KEY: shard}
     try:
         return Message(message, body, key, tag, properties or {}, mqtt_topic, qos, retain)
     except TypeError as error:  # where messages are compiled
@@ -161,6 +165,7 @@ class Preparation:
             topic = message.topic and topic_of(message.topic)
             if topic != message.topic:
                 mqtt_topic = mqtt_topic or message.topic
+        check_publishable(topic, mqtt_topic)
         complete = Message(
             topic,
             b"",
@@ -174,6 +179,7 @@ class Preparation:
         )
         tail = encode_message(complete)[BODY_AT:]
         flag = message.qos | (FLAG_RETAIN if message.retain else 0)
+        key = message.properties.get(SHARDING_KEY) or key  # which broker, as it says which queue there
         return Common(topic, key, tail if message.id else tail[:-DIGITS], flag, not message.id)
 
 
@@ -201,13 +207,14 @@ def _misfit(
         texts += [(f"property {name!r}", value) for name, value in properties.items()]
     for name, value in texts:
         if not isinstance(value, str):
-            return InvalidMessage(f"{name} must be str, not {_kind(value)}")
+            error_of = InvalidProperty if "property" in name else InvalidMessage
+            return error_of(f"{name} must be str, not {_kind(value)}")
     if not isinstance(key, str | bytes):
         return InvalidMessage(f"key must be str or bytes, not {_kind(key)}")
     if not isinstance(body, bytes | bytearray | memoryview):
         return InvalidMessage(f"body must be bytes, not {_kind(body)}")
     if not isinstance(properties, Mapping):
-        return InvalidMessage(f"properties must be a mapping, not {_kind(properties)}")
+        return InvalidProperty(f"properties must be a mapping, not {_kind(properties)}")
     return InvalidMessage(f"a field is of a wrong type: {error}")
 
 

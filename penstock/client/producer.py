@@ -148,6 +148,7 @@ class Producer(OnlyAsync):
         mqtt_topic: str = "",
         qos: int = 1,
         retain: bool = False,
+        shard: str = "",
         queue: Selector | None = None,
         delay: Delay | None = None,
         at: datetime | int | None = None,
@@ -156,6 +157,8 @@ class Producer(OnlyAsync):
         """Stores one message and returns when its topic's level is reached.
 
         Args:
+            shard: chooses the queue in place of the key, which then only finds it: messages of one shard keep their
+                order. It is the property ``__SHARDINGKEY``.
             queue: the queue for it, or a function that chooses one: it is given all queues of the topic and the
                 message, and called once. Without it the key decides.
             delay: how long it sleeps in the broker before it is delivered, at most 40 days: seconds, a ``timedelta``,
@@ -167,7 +170,7 @@ class Producer(OnlyAsync):
             TooLarge, InvalidMessage, InvalidTopic, InvalidRequest: it was not sent.
             PenstockError: it was not stored, unless the error's ``unknown`` is true: then it may have been.
         """
-        given = (preparation.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain),)
+        given = (preparation.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain, shard),)
         [one] = self._preparation.runs(given, self._clock.wall_ms())
         self._outbox.opened()
         way = ways.way_of(queue, due := due_of(delay, at))

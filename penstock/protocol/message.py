@@ -19,10 +19,11 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from penstock.errors import InvalidMessage, TooLarge
+from penstock.errors import InvalidMessage, InvalidProperty, TooLarge
 from penstock.protocol.properties import KEYS as KEYS
 from penstock.protocol.properties import KEYS_BASE64 as KEYS_BASE64
 from penstock.protocol.properties import MQTT_TOPIC as MQTT_TOPIC
+from penstock.protocol.properties import SHARDING_KEY as SHARDING_KEY
 from penstock.protocol.properties import TAGS as TAGS
 from penstock.protocol.properties import UNIQUE_KEY as UNIQUE_KEY
 from penstock.protocol.properties import decode_properties as decode_properties
@@ -156,14 +157,14 @@ def tag_hash(tag: str) -> int:
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """RocketMQ's property string: name, 0x01, value, 0x02 between pairs. Raises ``InvalidMessage`` on 0x01 or 0x02."""
+    """RocketMQ's property string: name, 0x01, value, 0x02 between pairs. Raises ``InvalidProperty`` on 0x01 or 0x02."""
     for name, value in properties.items():
         if "\x01" in name or "\x02" in name or "\x01" in value or "\x02" in value:
-            raise InvalidMessage(f"property {name!r} holds the separator U+0001 or U+0002")
+            raise InvalidProperty(f"property {name!r} holds the separator U+0001 or U+0002")
     try:
         return "\x02".join(["\x01".join(pair) for pair in properties.items()]).encode()
     except UnicodeEncodeError as error:
-        raise InvalidMessage(f"properties are not valid Unicode: {error}") from None
+        raise InvalidProperty(f"properties are not valid Unicode: {error}") from None
 
 
 def encode_record(
@@ -214,8 +215,8 @@ def encode_message(message: Message, *, queue_id: int = ANY_QUEUE, born_ms: int 
 
     Raises:
         TooLarge: body over 4 MiB or properties over 262,144 bytes.
-        InvalidMessage: no topic, a topic over 255 bytes, a bad QoS, a reserved property name, a separator in a
-        property.
+        InvalidProperty: a reserved property name, a separator in a property.
+        InvalidMessage: no topic, a topic over 255 bytes, a bad QoS.
     """
     topic = message.topic.encode()
     if not topic or len(topic) > TOPIC_BYTES_MAX:
@@ -225,7 +226,8 @@ def encode_message(message: Message, *, queue_id: int = ANY_QUEUE, born_ms: int 
     if message.qos not in (0, 1, 2):
         raise InvalidMessage(f"qos is 0, 1 or 2, not {message.qos!r}")
     if not RESERVED_PROPERTIES.isdisjoint(message.properties):
-        raise InvalidMessage(f"reserved property names: {sorted(RESERVED_PROPERTIES.intersection(message.properties))}")
+        reserved = sorted(RESERVED_PROPERTIES.intersection(message.properties))
+        raise InvalidProperty(f"reserved property names: {reserved}")
     named = _own_properties(message) | dict(message.properties)
     if message.id:
         named[UNIQUE_KEY] = message.id  # always last: ids that count are looked for there

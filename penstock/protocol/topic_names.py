@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Final
 
-from penstock.errors import InvalidRequest, InvalidTopic
-from topicmap.names import InvalidName
-from topicmap.queues import topic_named
+from penstock.errors import InvalidRequest, InvalidTopic, ReservedName
+from penstock.protocol.requests.sessions import GATEWAYS_TOPICS
+from topicmap.names import SYS_LEVEL, InvalidName, quoted
+from topicmap.queues import encode_level, is_own_topic, topic_named
+
+REPLY_LEVEL: Final = "$reply"
+GATEWAYS_LEVELS: Final = (SYS_LEVEL, "$events")
+"""First levels of the MQTT names under which programs do not publish."""
+_REPLIES: Final = encode_level(REPLY_LEVEL)
 
 
 @lru_cache(maxsize=1024)
@@ -22,6 +29,18 @@ def topic_of(name: str) -> str:
     except InvalidName as error:
         hint = "what has the MQTT name a/b is in the topic a, its first level" if "/" in name else ""
         raise InvalidTopic(str(error), hint=hint) from None
+
+
+def check_publishable(topic: str, name: str) -> None:
+    """Raises ``ReservedName`` unless programs may store messages in a topic under a MQTT name, empty for the topic's
+    own. Replies go to names under ``$reply``; nobody may have that as a topic."""
+    first = name.partition("/")[0]
+    if is_own_topic(topic):
+        raise ReservedName(f"only the broker stores messages in {topic!r}")
+    if topic in GATEWAYS_TOPICS or first in GATEWAYS_LEVELS:
+        raise ReservedName(f"only gateways publish under {quoted(name or topic)}")
+    if topic == _REPLIES and "/" not in name:
+        raise ReservedName(f"{REPLY_LEVEL} is no topic: replies have names under it")
 
 
 def topics_of(names: str | Iterable[str]) -> tuple[str, ...]:

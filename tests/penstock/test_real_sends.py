@@ -91,6 +91,19 @@ def test_delays_are_the_same_in_blocking(real_cluster: Any) -> None:
         producer.cancel(receipts[1])
 
 
+def test_messages_of_a_shard_are_in_one_queue_and_are_found_by_their_keys(real_cluster: Any) -> None:
+    servers = real_cluster.servers
+    with blocking.Producer(servers=servers) as producer:
+        by_shard = {
+            shard: {producer.send("orders", b"x", key=f"{shard}-{at}", shard=shard).queue for at in range(8)}
+            for shard in ("a", "b", "c", "d")
+        }
+        assert [len(queues) for queues in by_shard.values()] == [1] * 4
+        assert len(set.union(*by_shard.values())) > 1
+        assert {producer.send("orders", b"x", key="a").queue} == by_shard["a"], "as a key would"
+    assert [message.key for message in blocking.find("orders", "c-3", servers=servers)] == ["c-3"]
+
+
 # ------------------------------------------------------------ transactions
 
 

@@ -8,7 +8,7 @@ from broker.messages.whole_records import in_places, runs_of
 from broker.store.level import Level
 from gateway.messages.envelope import record_properties
 from penstock import errors
-from penstock.errors import InvalidMessage, InvalidRequest, InvalidTopic
+from penstock.errors import InvalidMessage, InvalidRequest, ReservedName
 from penstock.protocol.message import (
     BODY_AT,
     BODY_BYTES_MAX,
@@ -121,7 +121,7 @@ def test_a_body_over_the_limit_is_refused_even_behind_a_remembered_tail() -> Non
 @pytest.mark.parametrize(
     ("record", "error"),
     [
-        (encode_record(b"%sys%topics", b"x", b""), errors.InvalidTopic),
+        (encode_record(b"%sys%topics", b"x", b""), errors.ReservedName),
         (encode_record(b"a/b", b"x", b""), errors.InvalidTopic),
         (encode_record(b"\xff", b"x", b""), errors.InvalidMessage),
         (encode_record(b"t", b"x", b"\xff\x01a"), errors.InvalidMessage),
@@ -207,7 +207,7 @@ def test_a_retained_message_that_has_expired_takes_nobodys_room() -> None:
 def test_a_native_producer_never_tells_what_only_gateways_tell(message: Message) -> None:
     rig = made()
     accepted = take(rig, encode_message(message), encode_message(Message("t", b"good")))
-    assert codes(accepted) == [(0, InvalidTopic.code)]
+    assert codes(accepted) == [(0, ReservedName.code)]
     assert "gateways" in accepted.refused[0].message
     assert [one.topic for one in accepted.batch] == ["t"]
 
@@ -226,7 +226,7 @@ def test_what_a_gateway_tells_is_taken_and_names_that_only_look_like_it_are_ever
 def test_the_brokers_own_facts_are_nobody_elses_to_write(topic: str, name: str) -> None:
     rig = made()
     accepted = take(rig, encode_message(Message(topic, b"x", mqtt_topic=name)), encode_message(Message("t", b"good")))
-    assert codes(accepted) == [(0, InvalidTopic.code)]
+    assert codes(accepted) == [(0, ReservedName.code)]
     assert [one.topic for one in accepted.batch] == ["t"]
 
 

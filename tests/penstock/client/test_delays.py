@@ -15,21 +15,21 @@ LEVELS_S = [1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200,
 
 
 def test_all_of_rocketmqs_levels_are_delays() -> None:
-    assert [due_of(level, None) for level in LEVELS.split()] == [Due(1000 * one, True) for one in LEVELS_S]
+    assert [due_of(level, None) for level in LEVELS.split()] == [Due(1000 * one + 1, True) for one in LEVELS_S]
 
 
 @pytest.mark.parametrize(
     ("delay", "ms"),
     [
         (0, 0),
-        (1.5, 1500),
-        (0.0001, 1),
-        (timedelta(minutes=2, microseconds=1), 120_001),
-        ("250ms", 250),
+        (1.5, 1501),
+        (0.0001, 2),
+        (timedelta(minutes=2, microseconds=1), 120_002),
+        ("250ms", 251),
         ("40d", 3_456_000_000),
     ],
 )
-def test_a_delay_becomes_whole_milliseconds_and_never_fewer(delay: Any, ms: int) -> None:
+def test_a_delay_becomes_whole_milliseconds_and_one_for_the_one_that_has_begun(delay: Any, ms: int) -> None:
     assert due_of(delay, None) == Due(ms, from_now=True)
 
 

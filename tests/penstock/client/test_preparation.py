@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.client.preparation import Preparation, as_message
 from penstock.client.sending import BATCH_COUNT_MAX, Outgoing
-from penstock.errors import InvalidMessage, InvalidRequest, InvalidTopic, TooLarge
+from penstock.errors import InvalidMessage, InvalidProperty, InvalidRequest, InvalidTopic, ReservedName, TooLarge
 from penstock.protocol.message import Message, decode_message
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.runs import record_of
@@ -167,3 +167,58 @@ def test_a_message_is_given_alone(more: tuple[bytes, str, str, dict[str, str] | 
     with pytest.raises(InvalidRequest, match="a Message has its body"):
         as_message(Message("t", b"x"), *more)
     assert as_message(Message("t", b"x"), b"", "", "", None, "") == Message("t", b"x")
+
+
+def test_a_shard_chooses_the_broker_in_place_of_the_key_and_is_a_property() -> None:
+    one = prepare(as_message("t", b"x", key="k", shard="s", properties={"a": "b"}))
+    assert one.key == "s"
+    message = message_of(one)
+    assert (message.key, dict(message.properties)) == ("k", {"a": "b", "__SHARDINGKEY": "s"})
+    assert prepare(as_message("t", b"x", key="k")).key == "k"
+    with pytest.raises(InvalidRequest, match="in itself"):
+        as_message(Message("t", b"x"), b"", shard="s")
+
+
+@pytest.mark.parametrize(
+    ("topic", "mqtt_topic"),
+    [
+        ("%RETRY%g", ""),
+        ("%DLQ%g", ""),
+        ("%sys%timers", ""),
+        ("mqtt|sessions", ""),
+        ("$SYS", ""),
+        ("%24SYS", ""),
+        ("", "$SYS/x"),
+        ("orders", "$SYS/x"),
+        ("orders", "$events/client/connected"),
+        ("$events", ""),
+        ("$reply", ""),
+        ("%24reply", ""),
+    ],
+)
+def test_a_reserved_name_is_refused_as_such(topic: str, mqtt_topic: str) -> None:
+    with pytest.raises(ReservedName):
+        prepare(Message(topic, b"x", mqtt_topic=mqtt_topic))
+
+
+def test_a_reply_has_a_name_under_the_reserved_level() -> None:
+    assert prepare(Message(mqtt_topic="$reply/abc", body=b"x")).topic == "%24reply"
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({"KEYS": "x"}, "reserved property names: ['KEYS']"),
+        ({"a": "\x01"}, "property 'a' holds the separator"),
+        ({"a": "\ud800"}, "properties are not valid Unicode"),
+        ({"a": 1}, "property 'a' must be str, not int"),
+        (5, "properties must be a mapping, not int"),
+    ],
+)
+def test_each_rule_of_properties_has_its_words(properties: Any, said: str) -> None:
+    with pytest.raises(InvalidProperty) as caught:
+        prepare(Message("t", b"x", properties=properties))
+    assert said in caught.value.message
+    with pytest.raises(TooLarge, match="properties have at most 262144 bytes"):
+        prepare(Message("t", b"x", properties={"a": "x" * 262_144}))
+    assert message_of(prepare(Message("t", b""))).body == b"", "an empty body is legal"

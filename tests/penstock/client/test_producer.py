@@ -211,7 +211,7 @@ def test_a_delayed_message_has_a_receipt_with_its_timer_and_concurrent_ones_leav
     async def test() -> None:
         async with producer(cluster) as p:
             receipt = await p.send("orders", b"x", key="k", delay=5)
-            assert receipt == DelayedReceipt(receipt.id, "broker-0", 40, 14_000, "orders")
+            assert receipt == DelayedReceipt(receipt.id, "broker-0", 40, 14_001, "orders")
             many = await p.send_many([Message("orders", b"x")] * 3, at=1_800_000_000_000)
             assert [one.timer for one in many] == [41, 42, 43]
             async with anyio.create_task_group() as tasks:
@@ -221,9 +221,9 @@ def test_a_delayed_message_has_a_receipt_with_its_timer_and_concurrent_ones_leav
     run(test)
     asked = [request for request in cluster.brokers[0].asked if isinstance(request, SetTimers)]
     assert [(tuple(sorted(one.due_ms)), one.from_now) for one in asked] == [
-        ((5000,), True),
+        ((5001,), True),
         ((1_800_000_000_000,) * 3, False),
-        ((1, 2), True),
+        ((2, 3), True),
     ]
     assert appends(cluster.brokers[0]) == []
 

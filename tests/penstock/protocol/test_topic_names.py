@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.blocking import Consumer, Reader, find
-from penstock.errors import InvalidRequest, InvalidTopic
-from penstock.protocol.topic_names import topic_of, topics_of
+from penstock.errors import InvalidRequest, InvalidTopic, ReservedName
+from penstock.protocol.topic_names import check_publishable, topic_of, topics_of
 from topicmap.queues import encode_level
 
 
@@ -35,3 +35,16 @@ def test_consumers_readers_and_searches_refuse_what_names_no_topic_before_they_c
         find("a/b", "k")
     assert Consumer("g", ["é"]).topics == ("%C3%A9",)
     assert Reader("é").topic == "%C3%A9"
+
+
+def test_what_programs_may_not_publish_under_is_named() -> None:
+    check_publishable("orders", "")
+    check_publishable("%24reply", "$reply/abc")
+    for topic, name, said in (
+        ("%RETRY%g", "", "only the broker stores messages in '%RETRY%g'"),
+        ("orders", "$SYS/x", r"only gateways publish under '\$SYS/x'"),
+        ("%24SYS", "", "only gateways publish under '%24SYS'"),
+        ("%24reply", "$reply", r"\$reply is no topic"),
+    ):
+        with pytest.raises(ReservedName, match=said):
+            check_publishable(topic, name)
