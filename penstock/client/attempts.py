@@ -16,6 +16,10 @@ from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.retries import BY_TABLE, SendBack
 
 ATTEMPTS_MAX: Final = 16
+HOLD_UP_S: Final = 1.0
+"""How long an ordered queue stays at a message that failed; twice as long after each further attempt ..."""
+HOLD_UP_S_MAX: Final = 30.0
+"""... and this at most."""
 REASON_CHARACTERS_MAX: Final = 1_024
 DELAY_S_MAX: Final = 40 * 86_400.0
 
@@ -61,14 +65,29 @@ class Attempts:
             check_delay("a delay of retry_delays_s", delay_s)
 
     def send_back(
-        self, who: tuple[str, str, int], message: ReceivedMessage, after_s: float | None, reason: str
+        self,
+        who: tuple[str, str, int],
+        message: ReceivedMessage,
+        after_s: float | None,
+        reason: str,
+        *,
+        is_last: bool = False,
     ) -> SendBack:
-        """The request that gives a message back. ``who``: group, member and generation."""
+        """The request that gives a message back. ``who``: group, member and generation. ``is_last``: it is a dead
+        letter, however often it was tried."""
         if after_s is None and self.delays_s:
             after_s = self.delays_s[min(message.attempts, len(self.delays_s) - 1)]
         delay_ms = BY_TABLE if after_s is None else round(after_s * 1000)
         reason = reason[:REASON_CHARACTERS_MAX]
-        return SendBack(*who, message.queue.name, message.offset, delay_ms, self.max, reason)
+        return SendBack(*who, message.queue.name, message.offset, delay_ms, 1 if is_last else self.max, reason)
+
+    def hold_up_s(self, tried: int, after_s: float | None) -> float:
+        """How long an ordered queue stays at a message that was tried so often."""
+        if after_s is not None:
+            return after_s
+        if self.delays_s:
+            return self.delays_s[min(tried, len(self.delays_s)) - 1]
+        return min(HOLD_UP_S * 2.0 ** min(tried - 1, 10), HOLD_UP_S_MAX)
 
 
 USUAL: Final = Attempts()

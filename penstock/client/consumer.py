@@ -37,6 +37,7 @@ from penstock.client.handover import Callback, HandOver
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost, lost_queues
 from penstock.client.jobs import FLOW, STOP_S
 from penstock.client.membership import Member
+from penstock.client.orderly import Orderly
 from penstock.client.positions import PullLimits, chosen_tags, not_held
 from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
 from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
@@ -259,12 +260,18 @@ class Consumer(OnlyAsync):
         intake = self._intake()
         if self._handling is not None:
             raise InvalidRequest("this consumer has a handler at work already")
-        self._handling = Handling(intake, self._send_back, self._commit_passed, flow, self._clock, self._rng)
+        self._handling = self._new_handling(intake, flow)
         try:
             await self._handling.run(work, concurrency, size, stop_s)
         finally:
             self._handling = None
         await self._repeat(self._commit_passed)
+
+    def _new_handling(self, intake: Intake, flow: Flow) -> Handling:
+        if self._who.hand_over.ordered:
+            bury, attempts = partial(self._send_back, is_last=True), self._who.attempts
+            return Orderly(intake, bury, self._commit_passed, flow, self._clock, self._rng, attempts)
+        return Handling(intake, self._send_back, self._commit_passed, flow, self._clock, self._rng)
 
     def stop(self) -> None:
         """Ends ``handle``: it begins nothing more, and returns when what is at work is finished and committed."""
@@ -343,14 +350,31 @@ class Consumer(OnlyAsync):
         if after_s is not None:
             check_delay("after_s", after_s)
         check_reason(reason)
+        if self._who.hand_over.ordered:
+            return await self._hold_up(message, after_s, reason)
         return await self._send_back(message, after_s, reason)
 
-    async def _send_back(self, message: ReceivedMessage, after_s: float | None, reason: str) -> SentBack:
+    async def _hold_up(self, message: ReceivedMessage, after_s: float | None, reason: str) -> SentBack:
+        """An ordered queue stays at a message, or goes on behind a dead letter."""
+        if self._handling is not None:
+            raise InvalidRequest("in an ordered group a handler raises Retry", hint="`nack` is for programs that read")
+        held, attempts = self._member_of(message.queue).held_of(message.queue), self._who.attempts
+        tried = message.attempts + held.tried(message.offset)
+        if tried >= attempts.max:
+            await self._send_back(message, None, reason, is_last=True)
+            return SentBack(tried, 0)
+        wait_s = attempts.hold_up_s(tried, after_s)
+        held.hold_up_for(message.offset, wait_s)
+        return SentBack(tried, self._clock.wall_ms() + round(wait_s * 1000))
+
+    async def _send_back(
+        self, message: ReceivedMessage, after_s: float | None, reason: str, *, is_last: bool = False
+    ) -> SentBack:
         sent: list[SentBack] = []
         member = self._member_of(message.queue)
 
         async def send() -> None:
-            sent.append(await member.send_back(message, after_s, reason))
+            sent.append(await member.send_back(message, after_s, reason, is_last=is_last))
 
         await self._repeat(send)
         return sent[-1]

@@ -146,7 +146,11 @@ class Handling:
             if job.void:
                 self._leave(job, job.messages, is_done=False)
                 continue
-            await self._perform(work, job, tasks)
+            job.position.take_up()
+            try:
+                await self._perform(work, job, tasks)
+            finally:
+                job.position.put_down()
             if self._clock.monotonic() > turn_ends:
                 await anyio.lowlevel.checkpoint()
                 turn_ends = self._clock.monotonic() + TURN_S

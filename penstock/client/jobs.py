@@ -32,7 +32,8 @@ class Job:
     @property
     def void(self) -> bool:
         """Whether the queue went elsewhere, or was sought, since these were handed over."""
-        return not self.position.live or self.position.unfinished is not self.unfinished
+        position = self.position
+        return not position.live or position.leaving or position.unfinished is not self.unfinished
 
 
 def chosen_of(messages: Sequence[ReceivedMessage], returned: object) -> Sequence[ReceivedMessage]:

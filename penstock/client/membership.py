@@ -23,7 +23,7 @@ from penstock.client.retry import BackOff
 from penstock.client.wire_link import ask, call
 from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound
 from penstock.protocol.link import Link
-from penstock.protocol.received import ReceivedMessage, queue_named
+from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
 from penstock.protocol.requests.groups import Assignment, CommitOffsets, LeaveGroup, QueueOffset, WatchGroup
 from penstock.protocol.requests.retries import SentBack
 from penstock.world import Clock, RealClock, Rng
@@ -66,6 +66,11 @@ class Member:
     def held(self) -> dict[str, Held]:
         """The queues held just now, by name."""
         return self._holdings.held
+
+    def held_of(self, queue: MessageQueue) -> Held:
+        """A queue that is held. Raises ``Fenced``."""
+        self._holdings.check_held(self.who.group, [queue.name])
+        return self.held[queue.name]
 
     def take_lost(self) -> list[str]:
         """Queues taken away with messages handed out and not committed, since the last call."""
@@ -186,12 +191,19 @@ class Member:
         with anyio.move_on_after(patience_s) as patience:  # None: without end
             for held in going:
                 await held.wait_idle()
+            await self._commit_finished(going)
         queues = tuple(sorted(held.queue for held in going if held.live))
         if patience.cancelled_caught:
             _log.warning("the program works on %s for too long: others have it now", ", ".join(map(str, queues)))
             await _call(self.who.hand_over.on_lost, queues)
         else:
             await _call(self.who.hand_over.on_revoked, queues)
+
+    async def _commit_finished(self, going: Sequence[Held]) -> None:
+        """Stores what a handler has finished since it last committed."""
+        done = {one.queue.name: one.passed for one in going if one.unfinished is not None and one.live}
+        with contextlib.suppress(PenstockError):  # then it comes again, at the new holder
+            await self.commit(done, forward=True)
 
     async def _while_alive(self, work: Callable[[], Awaitable[None]]) -> None:
         """Does something that takes the program's time, with heartbeats. Raises ``Fenced`` where the broker has dropped
@@ -276,14 +288,19 @@ class Member:
             raise
         self._holdings.stored(wanted)
 
-    async def send_back(self, message: ReceivedMessage, after_s: float | None, reason: str) -> SentBack:
-        """Gives a message of a held queue back; it may be passed when this returns. Raises ``PenstockError``."""
+    async def send_back(
+        self, message: ReceivedMessage, after_s: float | None, reason: str, *, is_last: bool = False
+    ) -> SentBack:
+        """Gives a message of a held queue back; it may be passed when this returns. ``is_last``: it is a dead letter.
+        Raises ``PenstockError``."""
         who = self.who
         for _ in range(FENCED_MAX):
             self._holdings.check_held(who.group, [message.queue.name])
             named = who.group, who.member, self._holdings.generation
             try:
-                return await ask(self._link, who.attempts.send_back(named, message, after_s, reason), SentBack)
+                return await ask(
+                    self._link, who.attempts.send_back(named, message, after_s, reason, is_last=is_last), SentBack
+                )
             except (Fenced, GroupNotFound):
                 await self._learn()
         raise Fenced(f"{self.broker} takes no message back from group {who.group}")

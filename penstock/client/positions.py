@@ -70,6 +70,7 @@ class Position:
         leaving: it goes to another member once the program has let go of it; until then it may be committed.
         hands: how many pieces of work the program has under way there.
         lease: until when work may begin, where the group is ordered.
+        failed: the offset of the message at which an ordered queue is held up, and how often it was tried.
     """
 
     queue: MessageQueue
@@ -89,6 +90,7 @@ class Position:
     leaving: bool = False
     hands: int = 0
     lease: Lease | None = None
+    failed: tuple[int, int] = (UNSET, 0)
 
     def begin(self, offset: int) -> None:
         """Reading goes on from here; what was pulled so far is void."""
@@ -106,6 +108,29 @@ class Position:
         if self.live and self.unfinished:
             self.begin(self.unfinished.floor)
         self.unfinished = None
+
+    def take_up(self) -> None:
+        """The program begins a piece of work."""
+        self.hands += 1
+
+    def put_down(self) -> None:
+        """The program is done with a piece of work."""
+        self.hands -= 1
+
+    def tried(self, offset: int) -> int:
+        """A message failed, which holds the queue up; how often it did."""
+        self.failed = (offset, self.failed[1] + 1 if self.failed[0] == offset else 1)
+        return self.failed[1]
+
+    def hold_up(self, offset: int) -> None:
+        """Reading goes on with this message, which was handed out; what stands before it is done."""
+        self.handed_out = offset
+        self.rewind()
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing may begin before the broker has heard of this member."""
+        return self.lease is not None and self.lease.is_over
 
     @property
     def finished(self) -> bool:
@@ -166,12 +191,6 @@ class Batch(NamedTuple):
         """Whether the queue was given up, or sought elsewhere, since this was pulled."""
         position = self.position
         return not position.live or position.leaving or self.version != position.version
-
-    @property
-    def waits(self) -> bool:
-        """Whether nothing of it may begin before the broker has heard of this member."""
-        lease = self.position.lease
-        return lease is not None and lease.is_over
 
     def hand_out(self) -> list[ReceivedMessage]:
         """All messages at once."""

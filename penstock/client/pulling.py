@@ -57,15 +57,17 @@ class Held(Position):
         if self.scope is not None:
             self.scope.cancel()
 
-    def take_up(self) -> None:
-        """The program begins a piece of work."""
-        self.hands += 1
-
     def put_down(self) -> None:
-        """The program is done with a piece of work."""
-        self.hands -= 1
+        Position.put_down(self)
         if not self.hands:
             self.idle.set()
+
+    def hold_up_for(self, offset: int, wait_s: float) -> None:
+        """Nothing is handed out for so long; then this message, and what follows it."""
+        self.hold_up(offset)
+        self.not_before = anyio.current_time() + wait_s
+        if self.scope is not None:
+            self.scope.cancel()
 
     async def wait_idle(self) -> None:
         """Until the program has no work under way."""
@@ -150,7 +152,7 @@ class Intake:
             held, batch = self._ready.popleft()
             if batch.void:
                 continue
-            if batch.waits or (fits is not None and (any([held is one for one, _batch in left]) or not fits(batch))):
+            if held.waits or (fits is not None and (any([held is one for one, _batch in left]) or not fits(batch))):
                 left.append((held, batch))  # and so are those behind it
                 continue
             if batch.is_first:
@@ -261,7 +263,7 @@ class MessageStream:
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        if self._batch is not None and self._batch.waits and not self._batch.void:
+        if self._batch is not None and self._batch.position.waits and not self._batch.void:
             self._batch.position.rewind()
         while self._batch is None or self._batch.void or self._at == len(self._batch.messages):
             self._batch, self._at = await self._intake.next(), 0

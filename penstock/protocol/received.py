@@ -101,6 +101,13 @@ class ReceivedMessage:
         self._tail = tail
         self._read: _Read | None = None
 
+    def tried_again(self) -> ReceivedMessage:
+        """The same with one attempt more."""
+        attempts = (self.attempts + 1).to_bytes(4, "big")
+        return ReceivedMessage(
+            self.queue, self.offset, self.body, self._head[:72] + attempts + self._head[76:], self._tail
+        )
+
     def _own(self) -> _Read:
         """What its properties say. Raises ``InvalidMessage``."""
         if self._read is not None:

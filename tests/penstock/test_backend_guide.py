@@ -58,6 +58,8 @@ def test_every_block_of_the_guide_runs(real_cluster: Any) -> None:
     assert "taken back" in said
     assert "both messages are rolled back" in said
     assert "0 were asked about" in said
+    assert "True for all parcels: reserved, paid, shipped" in said
+    assert re.search(r"^save \[(0, )*1(, 0)*\]$", said, re.MULTILINE)
     assert "billing" in said
 
 
