@@ -54,6 +54,8 @@ class Producer(OnlyBlocking):
         timeout_s: float = TIMEOUT_S,
         group: str = "",
         check: BlockingListener | None = None,
+        idempotent: bool = True,
+        failover: bool = True,
         topic_map: TopicMap | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
@@ -69,7 +71,9 @@ class Producer(OnlyBlocking):
         is_open = lambda broker, id: (broker, id) in self._open_halves  # noqa: E731
         self._checks = None if check is None else Checks(group, check, is_open, self._routes, self._clock)
         self._rng = rng or new_rng()
-        self._preparation = preparation.Preparation(self._rng.getrandbits(64), topic_map or TopicMap())
+        random_bits, topics = self._rng.getrandbits(64), topic_map or TopicMap()
+        self._preparation = preparation.Preparation(random_bits, topics, is_idempotent=idempotent)
+        self._failover = failover
         self._back_off = BackOff()
         self._known: dict[str, tuple[float, tuple[BrokerRoute, ...]]] = {}
         self._faults = Faults()
@@ -216,9 +220,10 @@ class Producer(OnlyBlocking):
         self._check_open()
         self._turn += 1
         avoid = self._faults.avoided(self._clock.monotonic())
-        broker = sending.choose(one.key, self._brokers(one.topic), self._turn, avoid)
-        self._unheard.add(broker.address)
-        self._routes.link(broker.address).send_only(sending.append_of([one]))
+        one.broker = sending.choose(one.key, self._brokers(one.topic), self._turn, avoid)
+        self._preparation.number(one)
+        self._unheard.add(one.broker.address)
+        self._routes.link(one.broker.address).send_only(sending.append_of([one]))
 
     @overload
     def send_to_device(
@@ -385,16 +390,17 @@ class Producer(OnlyBlocking):
         for one in waiting:
             try:
                 brokers = self._brokers(one.topic)
+                may_leave = self._failover and way.may_leave and not one.key and one.chosen is None
                 if one.chosen is None:
-                    broker = sending.choose(one.key, brokers, self._turn, avoid)
+                    broker = sending.broker_for(one, brokers, self._turn, avoid, may_leave)
                 else:
                     broker = ways.broker_of_chosen(one, brokers)
             except PenstockError as error:
                 one.fail(error)
             else:
                 one.broker = broker
-                may_leave = way.may_leave and not one.key and one.chosen is None and len(brokers) > 1
-                by_broker.setdefault((broker, may_leave), []).append(one)
+                self._preparation.number(one)
+                by_broker.setdefault((broker, may_leave and len(brokers) > 1), []).append(one)
         for (broker, may_leave), mine in by_broker.items():
             left_s = max(0.0, deadline - self._clock.monotonic())
             self._store(broker, mine, attempt_s(left_s) if may_leave else left_s, way)

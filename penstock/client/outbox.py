@@ -49,7 +49,13 @@ class Outbox:
         links: Links | None,
         clock: Clock,
         rng: Rng,
+        number: Callable[[Outgoing], None],
+        failover: bool,
     ) -> None:
+        """``number`` gives messages that go to a broker their ids. ``failover``: messages without a key may go to
+        another broker than the one that may have them."""
+        self._number = number
+        self._failover = failover
         self.timeout_s = timeout_s
         self._servers = servers
         self._links = links
@@ -127,9 +133,10 @@ class Outbox:
         if not brokers:
             raise _too_late(one, self.timeout_s)
         self._turn += 1
-        broker = sending.choose(one.key, brokers, self._turn, self._faults.avoided(self._clock.monotonic()))
+        one.broker = sending.choose(one.key, brokers, self._turn, self._faults.avoided(self._clock.monotonic()))
+        self._number(one)
         self._unheard = [round_ for round_ in self._unheard if not round_.done.is_set()]
-        round_ = lanes.hand_over(broker, one)
+        round_ = lanes.hand_over(one.broker, one)
         if not self._unheard or self._unheard[-1] is not round_:
             self._unheard.append(round_)
 
@@ -138,7 +145,7 @@ class Outbox:
         so, and nothing was done."""
         discovery, lanes = self.opened()
         brokers = discovery.known(one.topic)
-        may_leave = len(brokers) > 1 and not one.key
+        may_leave = self._failover and len(brokers) > 1 and not one.key
         if not brokers or self._pending + 1 > self._pending_max or (may_leave and self._faults):
             return False
         self._turn += 1
@@ -146,6 +153,7 @@ class Outbox:
             one.broker = sending.choose(one.key, brokers, self._turn)
         except NoRoute:
             return False
+        self._number(one)
         one.on_way = True
         self._under_way += 1
         self._pending += 1
@@ -239,11 +247,13 @@ class Outbox:
             try:
                 brokers = discovery.known(one.topic) or await discovery.brokers(one.topic, create=True)
                 if one.chosen is None:
-                    one.broker = sending.choose(one.key, brokers, self._turn, avoid)
-                    if way.may_leave and not one.key and len(brokers) > 1:
+                    may_leave = self._failover and way.may_leave and not one.key
+                    one.broker = sending.broker_for(one, brokers, self._turn, avoid, may_leave)
+                    if may_leave and len(brokers) > 1:
                         free.append(one)
                 else:
                     one.broker = ways.broker_of_chosen(one, brokers)
+                self._number(one)
             except PenstockError as error:
                 one.fail(error)
         return [one for one in waiting if one.broker is not None], free

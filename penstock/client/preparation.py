@@ -1,7 +1,8 @@
 """Makes runs of the messages that a program sends, and says which of its arguments is wrong. Pure.
 
 What messages have in common is worked out and checked once for each kind of message and remembered; what is left for
-each is its body and its place in a run. Ids are given here and stay the same in every attempt to send.
+each is its body and its place in a run. Ids are given when it is known to which broker messages go, which counts them,
+and stay the same in every attempt to send.
 """
 
 from __future__ import annotations
@@ -11,11 +12,21 @@ from typing import Final, NamedTuple, TypedDict
 
 from penstock.client.sending import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Outgoing
 from penstock.errors import InvalidMessage, InvalidProperty, InvalidRequest, TooLarge
-from penstock.protocol.message import BODY_AT, BODY_BYTES_MAX, FLAG_RETAIN, SHARDING_KEY, Message, encode_message
+from penstock.protocol.message import (
+    BODY_AT,
+    BODY_BYTES_MAX,
+    FLAG_RETAIN,
+    FLAG_SEQUENCED,
+    SHARDING_KEY,
+    Message,
+    encode_message,
+)
 from penstock.protocol.runs import DIGITS, Run
 from penstock.protocol.topic_names import check_publishable, topic_of
 from topicmap.queues import TopicMap
 
+ID_BYTES: Final = 16 + 1 + DIGITS
+"""Of a unique id: what stands for producer and broker, a hyphen, the number."""
 KNOWN_MAX: Final = 4096
 KNOWN_BYTES_MAX: Final = 1024
 """So many different kinds of messages are remembered, with tails of at most so many bytes."""
@@ -72,8 +83,8 @@ def messages_of(message: Message | Sequence[Message] | str, body: bytes, fields:
 
 
 class Common(NamedTuple):
-    """What messages have in common: where they go, and the tail that their records have up to the digits of their ids,
-    or, with an id of the program's own (``counts`` is false), whole."""
+    """What messages have in common: where they go, and the tail that their records have up to their ids, or, with an id
+    of the program's own (``counts`` is false), whole."""
 
     topic: str
     key: str | bytes
@@ -84,16 +95,19 @@ class Common(NamedTuple):
 
 class Preparation:
     """Makes runs of messages. Its unique ids are made by no other producer: 64 random bits, then a number that counts.
+    It counts for each broker by itself, so that a broker that misses a number misses a message.
 
     Args:
         random_bits: at least 64.
         topic_map: where messages go that have an MQTT name and no topic.
+        is_idempotent: whether brokers are to store what is sent again once.
     """
 
-    def __init__(self, random_bits: int, topic_map: TopicMap) -> None:
-        self._prefix = f"{random_bits & (1 << 64) - 1:016x}-"
-        self._next = 1
+    def __init__(self, random_bits: int, topic_map: TopicMap, *, is_idempotent: bool = True) -> None:
+        self._random_bits = random_bits
+        self._counts: dict[str, list[int]] = {}  # prefix and next number, by broker
         self._topic_map = topic_map
+        self._flag = FLAG_SEQUENCED if is_idempotent else 0
         self._known: dict[tuple[object, ...], Common] = {}
 
     def runs(self, messages: Sequence[Message], now_ms: int) -> list[Outgoing]:
@@ -113,21 +127,30 @@ class Preparation:
             if not is_alike or len(bodies) >= most:
                 bodies = []
                 common, born_ms, size = its, its_born_ms, len(body)
-                most = max(1, min(BATCH_COUNT_MAX, BATCH_BYTES_MAX // (BODY_AT + size + len(its.tail) + DIGITS)))
+                most = max(1, min(BATCH_COUNT_MAX, BATCH_BYTES_MAX // (BODY_AT + size + len(its.tail) + ID_BYTES)))
                 made.append(Outgoing(at, Run(its.tail, its.flag, born_ms, [body], its.counts), its.topic, its.key))
                 made[-1].run.bodies = bodies
             bodies.append(body)
         for one in made:
-            self._number(one.run)
+            run = one.run
+            run.size = len(run.bodies) * (
+                BODY_AT + len(run.bodies[0]) + len(run.tail) + (ID_BYTES if run.counts else 0)
+            )
         return made
 
-    def _number(self, run: Run) -> None:
-        """Gives a run its ids."""
-        count = len(run.bodies)
-        if run.counts:
-            run.tail += b"%0*x" % (DIGITS, self._next)
-            self._next += count
-        run.size = count * (BODY_AT + len(run.bodies[0]) + len(run.tail))
+    def number(self, one: Outgoing) -> None:
+        """Gives messages that go to a broker their ids, unless they have them."""
+        run = one.run
+        if not run.counts or run.number >= 0:
+            return
+        assert one.broker is not None
+        known = self._counts.get(one.broker.broker)
+        if known is None:
+            prefix = self._random_bits + len(self._counts) & (1 << 64) - 1
+            known = self._counts[one.broker.broker] = [prefix, 1]
+        run.number = known[1]
+        known[1] += len(run.bodies)
+        run.tail += b"%016x-%0*x" % (known[0], DIGITS, run.number)
 
     def common(self, message: Message) -> Common:
         """What a message has in common with others: the same object for those that have the same."""
@@ -175,12 +198,14 @@ class Preparation:
             mqtt_topic,
             message.qos,
             message.retain,
-            id=message.id or self._prefix + "0" * DIGITS,
+            id=message.id or "0" * ID_BYTES,
         )
         tail = encode_message(complete)[BODY_AT:]
         flag = message.qos | (FLAG_RETAIN if message.retain else 0)
         key = message.properties.get(SHARDING_KEY) or key  # which broker, as it says which queue there
-        return Common(topic, key, tail if message.id else tail[:-DIGITS], flag, not message.id)
+        if message.id:
+            return Common(topic, key, tail, flag, False)
+        return Common(topic, key, tail[:-ID_BYTES], flag | self._flag, True)
 
 
 _NOTHING: Final = Common("", "", b"", 0, False)

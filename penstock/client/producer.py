@@ -51,6 +51,9 @@ class Producer(OnlyAsync):
         check: a listener, which is asked about transactions of the group without an outcome: an async function that is
             given a ``HalfMessage`` and returns ``"commit"``, ``"rollback"`` or ``"unknown"``. One that raises or takes
             longer than ``check_s`` is asked again later.
+        idempotent: whether a broker stores what comes to it again once, and answers as it did the first time.
+        failover: whether a message without a key may go to another broker where it is unknown whether one has stored
+            it. Then it may be stored twice; else the send fails with such an error if that broker stays away.
         topic_map: where messages go that have an ``mqtt_topic`` and no topic; must be the gateways' map.
         links: ways to servers other than TCP, for programs that embed them.
     """
@@ -64,6 +67,8 @@ class Producer(OnlyAsync):
         group: str = "",
         check: Listener | None = None,
         check_s: float = CHECK_S,
+        idempotent: bool = True,
+        failover: bool = True,
         topic_map: TopicMap | None = None,
         links: Links | None = None,
         clock: Clock | None = None,
@@ -77,8 +82,10 @@ class Producer(OnlyAsync):
         self._check = (check, check_s)
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
-        self._preparation = preparation.Preparation(self._rng.getrandbits(64), topic_map or TopicMap())
-        self._outbox = Outbox(servers, timeout_s, pending_max, links, self._clock, self._rng)
+        random_bits, topics = self._rng.getrandbits(64), topic_map or TopicMap()
+        self._preparation = preparation.Preparation(random_bits, topics, is_idempotent=idempotent)
+        number = self._preparation.number
+        self._outbox = Outbox(servers, timeout_s, pending_max, links, self._clock, self._rng, number, failover)
         self._transactions = Transactions(group, self._outbox)
 
     async def __aenter__(self) -> Producer:

@@ -2,8 +2,8 @@
 
 Pure; penstock/client/outbox.py and penstock/blocking/producer.py do the waiting. An ``Outgoing`` is
 messages on their way, which have all in common but their bodies and a unique id that counts: a run. Tail and ids are
-made once and are the same in every attempt. It ends with a place or an error; the error says ``unknown`` if *any*
-attempt may have stored the messages.
+made once and are the same in every attempt, so that the broker that may have the messages knows them when they come
+again. It ends with a place or an error; the error says ``unknown`` if *any* attempt may have stored the messages.
 """
 
 from __future__ import annotations
@@ -15,8 +15,16 @@ from dataclasses import dataclass
 from typing import Final, Literal, overload
 
 from penstock import errors
-from penstock.errors import InternalError, InvalidTopic, NoRoute, PenstockError, SendManyError
-from penstock.protocol.message import UNIQUE_KEY
+from penstock.errors import (
+    InternalError,
+    InvalidTopic,
+    MessageForgotten,
+    NoRoute,
+    PenstockError,
+    SendManyError,
+    Unavailable,
+)
+from penstock.protocol.message import FLAG_SEQUENCED, UNIQUE_KEY
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Appended, AppendRuns, PlacedRun
 from penstock.protocol.requests.request import Result
@@ -35,13 +43,17 @@ WINDOW_BYTES: Final = 16 * 1024 * 1024
 _ID: Final = UNIQUE_KEY.encode() + b"\x01"
 
 
+UNKNOWN_OFFSET: Final = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """Where a message is stored.
 
     Attributes:
         id: its unique id, made by the producer.
-        queue, offset: its place; ``penstock consume`` shows the same.
+        queue, offset: its place; ``penstock consume`` shows the same. Both numbers are -1 of a message that an earlier
+            attempt has stored, where the broker does not know any more where.
         level: what it has reached, ``cache`` or ``disk``; never less than its topic's level.
         status: always ``"ok"``: a message that was not stored, or may not have been, is an error.
     """
@@ -72,17 +84,21 @@ class Outgoing:
         queue, offset, level: where the first one is stored and what all have reached; no queue: they are not stored.
         error: why not, in the latest attempt. ``unknown``: whether any attempt may have stored them.
         broker: to whom the latest attempt went. ``on_way``: handed over in it, without a result yet.
+        home: the broker that may have them, and knows them when they come again; empty as long as there is none.
+            ``asks_home``: the connection to it was lost, and they have not been there again.
         chosen: the queue that a program has chosen, or what chooses it at the first attempt.
         due_ms: of a delayed message, when it is due: as it is asked for, then as the broker has it.
         parts: what stands for it since its messages had different fates.
     """
 
     __slots__ = (
+        "asks_home",
         "at",
         "broker",
         "chosen",
         "due_ms",
         "error",
+        "home",
         "key",
         "level",
         "offset",
@@ -106,6 +122,7 @@ class Outgoing:
         self.unknown = False
         self.broker: BrokerRoute | None = None
         self.on_way = False
+        self.home, self.asks_home = "", False
         self.chosen: Chosen | None = None
         self.due_ms = 0
         self.parts: list[Outgoing] = []
@@ -119,6 +136,10 @@ class Outgoing:
         self.error = error
         self.on_way = False
         self.unknown = self.unknown or error.unknown
+        if error.unknown and not self.home and self.broker is not None and self.run.flag & FLAG_SEQUENCED:
+            self.home, self.asks_home = self.broker.broker, isinstance(error, Unavailable)
+        if isinstance(error, MessageForgotten) and not self.unknown:
+            self.run.flag &= ~FLAG_SEQUENCED  # no attempt has stored them, so another one may
 
     def stored(self, queue: MessageQueue, offset: int, level: str) -> None:
         """They are stored, the first one there."""
@@ -128,19 +149,22 @@ class Outgoing:
     def split(self) -> list[Outgoing]:
         """One for each message, which stand for it from now on."""
         run = self.run
+        has_ids = not run.counts or run.number >= 0
         self.parts = [
-            Outgoing(self.at + number, run.of([body], number), self.topic, self.key)
+            Outgoing(self.at + number, run.of([body], number if has_ids else 0), self.topic, self.key)
             for number, body in enumerate(run.bodies)
         ]
         for part in self.parts:
-            part.unknown, part.broker, part.on_way = self.unknown, self.broker, self.on_way
+            part.unknown, part.broker, part.on_way, part.home = self.unknown, self.broker, self.on_way, self.home
+            part.asks_home = self.asks_home
             part.chosen, part.due_ms = self.chosen, self.due_ms
         return self.parts
 
     def receipt(self, number: int) -> Receipt:
         """The receipt of a message, all being stored."""
         assert self.queue is not None
-        return Receipt(self.id_of(number), self.queue, self.offset + number, self.level)
+        offset = self.offset + number if self.offset >= 0 else UNKNOWN_OFFSET
+        return Receipt(self.id_of(number), self.queue, offset, self.level)
 
     def id_of(self, number: int) -> str:
         """The unique id of a message."""
@@ -219,6 +243,21 @@ def maker_of(topic: str, live: Sequence[BrokerRoute]) -> BrokerRoute:
     """The broker, of all that live, that makes a topic which nobody has. Clients and gateways choose the same one, so
     that it is made once."""
     return sorted(live, key=lambda one: one.broker)[zlib.crc32(topic.encode()) % len(live)]
+
+
+def broker_for(
+    one: Outgoing, brokers: Sequence[BrokerRoute], turn: int, avoid: Collection[str], may_leave: bool
+) -> BrokerRoute:
+    """The broker to send to: that which may have the messages, else as ``choose``. Those that ``may_leave`` it go there
+    once more where the connection to it was lost. Raises ``NoRoute``."""
+    if one.home and (one.asks_home or not may_leave):
+        one.asks_home = False
+        for broker in brokers:
+            if broker.broker == one.home:
+                return broker
+        if not may_leave:
+            raise NoRoute(f"no live broker {one.home}, which may have the message", hint="it is known there only")
+    return choose(one.key, brokers, turn, avoid)
 
 
 def choose(key: str | bytes, brokers: Sequence[BrokerRoute], turn: int, avoid: Collection[str] = ()) -> BrokerRoute:
@@ -328,9 +367,10 @@ def settle(batch: Sequence[Outgoing], broker: str, result: Result) -> None:
             if error is not None:
                 piece.fail(error)
             else:
-                name = (piece.topic, row.queue_id)
+                is_known = row.offset >= 0
+                name = (piece.topic, row.queue_id if is_known else UNKNOWN_OFFSET)
                 queue = queues.get(name) or queues.setdefault(name, MessageQueue(broker, *name))
-                piece.stored(queue, row.offset + at - row.at, result.level)
+                piece.stored(queue, row.offset + at - row.at if is_known else UNKNOWN_OFFSET, result.level)
             at += piece.count
 
 
@@ -339,7 +379,11 @@ _NO_ROW: Final = PlacedRun(1 << 62, 0, 0, 0)
 
 def once_more(outgoing: Sequence[Outgoing]) -> list[Outgoing]:
     """Those that failed in a way that another attempt may mend."""
-    return [one for one in outgoing if one.error is not None and one.error.retryable]
+    return [one for one in outgoing if one.error is not None and (one.error.retryable or _is_free_again(one))]
+
+
+def _is_free_again(one: Outgoing) -> bool:
+    return isinstance(one.error, MessageForgotten) and not one.unknown
 
 
 def receipts(outgoing: Sequence[Outgoing]) -> Receipts:

@@ -58,7 +58,7 @@ class Run:
 
         position: log position of the first one's frame, ``NOWHERE`` as long as it is not stored.
         step: bytes of each frame, and so from one to the next.
-        number: that of the first one's id, where the broker has looked at it.
+        number: that of the first one's id, as far as it was looked at.
         queue_id, offset: their topic queue (``ANY_QUEUE``: the broker chooses), and the place of the first one in it.
         stored_ms: wall-clock milliseconds since 1970 at which they were stored.
     """
@@ -99,6 +99,7 @@ class Run:
     def of(self, bodies: list[bytes], number: int = 0) -> Run:
         """The same with other bodies, stored nowhere, of which the first is that of message ``number``."""
         run = Run(self.tail_of(number), self.flag, self.born_ms, bodies, self.counts)
+        run.number = self.number + number if self.number >= 0 else NOWHERE
         run.queue_id = self.queue_id
         run.unusual = self.unusual
         return run

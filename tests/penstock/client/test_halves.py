@@ -34,6 +34,7 @@ from penstock.protocol.requests.transactions import (
     HalvesEnded,
     HalvesToCheck,
 )
+from tests.penstock.client.at_broker import runs_at_broker
 from tests.penstock.small_cluster import cut_records
 from topicmap.queues import TopicMap
 
@@ -42,7 +43,7 @@ WAY = Beginning("payments")
 
 def outgoing(count: int = 3) -> list[Outgoing]:
     messages = [Message("t", b"%d" % at) for at in range(count)]
-    made = Preparation(1, TopicMap()).runs(messages, 77)
+    made = runs_at_broker(Preparation(1, TopicMap()), messages, 77)
     prepare(made, messages, WAY)
     for one in settled(made):
         one.broker = BrokerRoute("a", "10.0.0.1:1", 4)

@@ -15,11 +15,12 @@ from penstock.errors import InvalidMessage, InvalidProperty, InvalidRequest, Inv
 from penstock.protocol.message import Message, decode_message
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.runs import record_of
+from tests.penstock.client.at_broker import runs_at_broker
 from topicmap.queues import TopicMap, encode_level
 
 
 def prepared(*messages: Message, random_bits: int = 1) -> list[Outgoing]:
-    return Preparation(random_bits, TopicMap()).runs(messages, 77)
+    return runs_at_broker(Preparation(random_bits, TopicMap()), messages, 77)
 
 
 def prepare(message: Message) -> Outgoing:
@@ -120,7 +121,7 @@ def test_a_run_is_never_longer_than_a_batch() -> None:
 
 def test_ids_differ_between_producers_and_messages() -> None:
     first, second = Preparation(1, TopicMap()), Preparation(2, TopicMap())
-    made = [maker.runs([Message("t", b"x")], 1)[0] for maker in (first, first, second, second)]
+    made = [runs_at_broker(maker, [Message("t", b"x")], 1)[0] for maker in (first, first, second, second)]
     assert len({message_of(one).id for one in made}) == 4
 
 

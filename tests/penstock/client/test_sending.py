@@ -14,6 +14,7 @@ from penstock.client.sending import (
     Receipt,
     append_of,
     batches,
+    broker_for,
     check_makeable,
     choose,
     final_error,
@@ -29,24 +30,27 @@ from penstock.errors import (
     Busy,
     InternalError,
     InvalidTopic,
+    MessageForgotten,
     NoRoute,
+    PenstockError,
     SendManyError,
     TimedOut,
     Unavailable,
 )
-from penstock.protocol.message import Message, decode_message
+from penstock.protocol.message import FLAG_SEQUENCED, Message, decode_message
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.messages import Appended, Placed, PlacedRun, Refused
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.runs import decode_runs, record_of
+from tests.penstock.client.at_broker import runs_at_broker
 from topicmap.queues import TopicMap
 
 BROKERS = [BrokerRoute("a", "10.0.0.1:1", 4), BrokerRoute("b", "10.0.0.2:1", 4)]
 
 
 def prepared(*messages: Message, random_bits: int = 1) -> list[Outgoing]:
-    return Preparation(random_bits, TopicMap()).runs(messages, 77)
+    return runs_at_broker(Preparation(random_bits, TopicMap()), messages, 77)
 
 
 def prepare(message: Message) -> Outgoing:
@@ -65,8 +69,9 @@ def message_of(one: Outgoing, number: int = 0) -> ReceivedMessage:
 
 def test_neighbours_of_single_sends_are_one_run_on_the_wire() -> None:
     preparation = Preparation(7, TopicMap())
-    many = [one for at in range(300) for one in preparation.runs([Message("t", b"%03d" % at)], 5)]
-    many += preparation.runs([Message("t", b"later")], 5) + preparation.runs([Message("t", b"%03d" % 1)], 6)
+    many = [one for at in range(300) for one in runs_at_broker(preparation, [Message("t", b"%03d" % at)], 5)]
+    many += runs_at_broker(preparation, [Message("t", b"later")], 5)
+    many += runs_at_broker(preparation, [Message("t", b"%03d" % 1)], 6)
     [run, longer, later] = decode_runs(bytes(append_of(many).body))
     assert run.bodies == [b"%03d" % at for at in range(300)]
     ids = [record_of(run.of([run.bodies[at]], at)) for at in (0, 255, 299)]
@@ -229,3 +234,69 @@ def test_messages_under_way_at_once_have_a_bounded_size_and_keep_their_order() -
     assert [one for window in cut for one in window] == many
     assert list(windows(many[:2])) == [many[:2]]
     assert list(windows([])) == []
+
+
+def lost(one: Outgoing, broker: BrokerRoute, error: PenstockError | None = None) -> Outgoing:
+    """A message whose connection to a broker was lost, so that the broker may have it."""
+    one.broker = broker
+    error = error or Unavailable("gone")
+    error.unknown = True
+    one.fail(error)
+    return one
+
+
+def test_a_message_that_a_broker_may_have_goes_there_once_more_before_it_goes_elsewhere() -> None:
+    one = lost(prepare(Message("t", b"x")), BROKERS[1])
+    assert [broker_for(one, BROKERS, 0, {BROKERS[1].address}, True).broker for _ in range(2)] == ["b", "a"]
+
+
+def test_a_message_that_a_broker_does_not_answer_goes_elsewhere() -> None:
+    one = lost(prepare(Message("t", b"x")), BROKERS[1], TimedOut("late"))
+    assert broker_for(one, BROKERS, 0, {BROKERS[1].address}, True).broker == "a"
+
+
+def test_a_message_that_may_not_leave_waits_for_the_broker_that_may_have_it() -> None:
+    one = lost(prepare(Message("t", b"x")), BROKERS[1], TimedOut("late"))
+    assert [broker_for(one, BROKERS, 0, {BROKERS[1].address}, False).broker for _ in range(3)] == ["b"] * 3
+    with pytest.raises(NoRoute, match="no live broker b"):
+        broker_for(one, BROKERS[:1], 0, (), False)
+
+
+def test_a_message_that_no_broker_can_have_is_free() -> None:
+    one = prepare(Message("t", b"x"))
+    one.broker = BROKERS[1]
+    one.fail(Busy("full"))
+    assert broker_for(one, BROKERS, 0, (), False).broker == "a"
+
+
+def test_without_idempotence_no_broker_knows_a_message() -> None:
+    [one] = runs_at_broker(Preparation(1, TopicMap(), is_idempotent=False), [Message("t", b"x")], 1)
+    assert not one.run.flag & FLAG_SEQUENCED
+    assert broker_for(lost(one, BROKERS[1]), BROKERS, 0, (), False).broker == "a"
+
+
+def test_what_a_broker_has_forgotten_is_sent_as_new_if_it_surely_is() -> None:
+    forgotten = Appended("disk", (), (Refused(0, MessageForgotten.code, "long ago"),), ())
+    fresh, maybe = prepare(Message("t", b"x")), lost(prepare(Message("t", b"x")), BROKERS[0])
+    for one in (fresh, maybe):
+        settle([one], "a", forgotten)
+    assert once_more([fresh, maybe]) == [fresh]
+    assert not fresh.run.flag & FLAG_SEQUENCED
+    assert final_error(maybe).unknown
+
+
+def test_a_receipt_says_that_it_is_not_known_where_a_message_is() -> None:
+    many = prepared(*[Message("t", b"x")] * 3)
+    settle(many, "a", Appended("disk", (), (), (PlacedRun(0, 0xFFFFFFFF, -1, -1), PlacedRun(2, 1, 7, 70))))
+    assert [(one.queue.number, one.offset) for one in receipts(settled(many))] == [(-1, -1), (-1, -1), (1, 7)]
+
+
+def test_each_broker_has_numbers_of_its_own_without_a_gap() -> None:
+    preparation, tails = Preparation(7, TopicMap()), dict[str, list[bytes]]()
+    for at in range(6):
+        [one] = preparation.runs([Message("t", b"x")], 1)
+        one.broker = BROKERS[at % 3 // 2]
+        preparation.number(one)
+        tails.setdefault(one.broker.broker, []).append(one.run.tail[-29:])
+    assert tails["a"] == [b"0000000000000007-%012x" % number for number in (1, 2, 3, 4)]
+    assert tails["b"] == [b"0000000000000008-%012x" % number for number in (1, 2)]

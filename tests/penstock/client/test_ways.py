@@ -30,6 +30,7 @@ from penstock.protocol.requests.messages import Append, Appended, Placed, Refuse
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.timers import SetTimers, TimerSet, TimersSet
+from tests.penstock.client.at_broker import runs_at_broker
 from tests.penstock.small_cluster import cut_records
 from topicmap.queues import TopicMap
 
@@ -42,7 +43,7 @@ MESSAGES = [Message("t", b"%d" % at) for at in range(3)]
 
 
 def outgoing(*, queue: Any = None, due: Due | None = None, messages: list[Message] = MESSAGES) -> list[Outgoing]:
-    made = Preparation(1, TopicMap()).runs(messages, 77)
+    made = runs_at_broker(Preparation(1, TopicMap()), messages, 77)
     ways.prepare(made, messages, ways.way_of(queue, due), queue, due)
     return settled(made)
 
@@ -166,7 +167,8 @@ def test_illegal_messages_have_errors_of_their_own_and_the_others_are_as_they_we
         "bad key": Message("t", b"x", key=7),  # type: ignore[arg-type]
         "none": None,
     }
-    found = ways.runs_of_each(Preparation(1, TopicMap()), [made[kind] for kind in kinds], 77)
+    preparation = Preparation(1, TopicMap())
+    found = ways.runs_of_each(preparation, [made[kind] for kind in kinds], 77)
     assert [one.at for one in found] == [sum([one.count for one in found[:at]]) for at in range(len(found))]
     told = [one for one in found for _ in range(one.count)]
     errors = {"large": TooLarge, "bad topic": InvalidTopic, "bad key": InvalidMessage, "none": InvalidMessage}
@@ -174,5 +176,8 @@ def test_illegal_messages_have_errors_of_their_own_and_the_others_are_as_they_we
     assert [one.key for one in told if one.error is None] == [
         "k" * (kind == "other") for kind in kinds if kind in ("good", "other")
     ]
+    for one in found:
+        one.broker = BROKERS[0]
+        preparation.number(one)
     ids = [one.id_of(number) for one in found if one.error is None for number in range(one.count)]
     assert len(set(ids)) == len(ids)
