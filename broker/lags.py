@@ -26,8 +26,7 @@ from broker.store.message_store import MessageStore
 from penstock.errors import Damaged, QueueNotFound
 from penstock.protocol.requests.sessions import CONNECTED, saved_places
 from penstock.service.metrics import with_label
-from topicmap.names import plain_filter
-from topicmap.queues import filter_queue
+from topicmap.queues import filter_queue, is_pop, share_queue
 
 EVERY_S: Final = 10.0
 """So long it rests between looks."""
@@ -168,13 +167,15 @@ class _Look:
         settled = self._shares.get(share)
         if settled is None:
             return 0
-        queue = filter_queue(plain_filter(share))
+        queue = share_queue(share)
         bounds = self._store.bounds(queue)
         lag = settled.count_open(bounds.min, bounds.end)
         self._of_shares.add(lag)
         if lag:
             _keep_first(places, queue, settled.open_from(bounds.min)[0])
-            self._unattended += all([owner.startswith(LASTING) for owner in self._filters.owners_of(share)])
+            self._unattended += not is_pop(share) and all(
+                [owner.startswith(LASTING) for owner in self._filters.owners_of(share)]
+            )
         return len(settled.starts)
 
     def _look_at_session(self, client: str, places: dict[str, int]) -> int:

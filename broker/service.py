@@ -31,6 +31,7 @@ from broker.sessions.pages import SessionPages
 from broker.sessions.questions import SessionQuestions
 from broker.sessions.requests import SessionRequests
 from broker.settings import BrokerSettings
+from broker.shares.pops import PopRequests
 from broker.shares.requests import ShareRequests
 from broker.state import BrokerState
 from broker.store.message_store import MessageStore
@@ -99,28 +100,28 @@ class BrokerService:
             store, self.topics, self._acceptance, settings, self._figures, state.lives, state.identity
         )
         self._wakers: Wakers = {}
-        filters = FilterRequests(state, store, settings, now)
         self._groups = GroupRequests(state, store, self.topics, self._epoch, settings, now, self._wakers)
         members, silence_s = self._groups.groups, settings.reader_silence_s
         self._readers = Readers(state.offsets, members, store, settings.groups_max, silence_s, SESSION_S_MAX, now)
         gateways, questions = Gateways(state.sessions), SessionQuestions(state, self._wakers)
         letters = DeadLetters(self.topics)
         timers = TimerRequests(state.timers, store, self._acceptance, letters, settings, timer_clock)
+        retries = RetryRequests(members, store, state.timers, letters, settings.retry_delays_s)
+        pops = PopRequests(state, store, self.topics, members, retries, settings, self._wakers)
         halves = TransactionRequests(state.halves, store, self._acceptance, settings, now, self._wakers)
-        changes = TopicChanges(state, store, self.topics, members, self._readers, settings)
         self._owner = LogOwner(store, state, (timers.carry, halves.carry))
         themes = (
             self.topics,
-            changes,
+            TopicChanges(state, store, self.topics, members, self._readers, settings),
             self._messages,
             repeats,
             self._groups,
-            filters,
+            FilterRequests(state, store, settings, now),
             SessionRequests(state, store, settings, gateways, questions, now, age_ms, self._wakers),
             timers,
             halves,
             EmptyTopics(state, self.topics, members, settings.empty_topic_s, self._is_awaited),
-            ShareRequests(state, store, settings, now, self._wakers),
+            ShareRequests(state, store, settings, now, self._wakers, pops.counts),
             self._readers,
             Lags(state, store, settings.name, self._readers),
             Usage(state, settings, lambda: self._groups.count),
@@ -128,7 +129,8 @@ class BrokerService:
             questions,
             ExchangeRequests(state, store),
             SessionPages(state, store),
-            RetryRequests(members, store, state.timers, letters, settings.retry_delays_s),
+            retries,
+            pops,
         )
         self.themes = Themes(themes)
         self._table = handlers_of((*themes, self))

@@ -25,6 +25,7 @@ from topicmap.names import (
     is_level,
     matches,
     overlaps,
+    plain_filter,
     quoted,
 )
 
@@ -35,6 +36,9 @@ SYSTEM_PREFIX: Final = "%sys%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 RETRY_PREFIX: Final = "%RETRY%"
 """RocketMQ's prefixes. No level maps to a topic with them, for the same reason."""
+
+POP_PREFIX: Final = "$pop/"
+"""Names of what groups pop begin so; no MQTT share does."""
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9%|_-]+")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -234,6 +238,21 @@ def topic_queue(topic: str, queue_id: int) -> str:
 def filter_queue(filter: str) -> str:
     """Name of the light queue of an MQTT filter."""
     return f"~filter:{filter}"
+
+
+def pop_share(group: str, queue: str) -> str:
+    """Under this name it is known what a group has popped of a topic's queue."""
+    return f"{POP_PREFIX}{group}/{queue}"
+
+
+def is_pop(share: str) -> bool:
+    """Whether a name is that of what a group has popped."""
+    return share.startswith(POP_PREFIX)
+
+
+def share_queue(share: str) -> str:
+    """The queue that a shared subscription reads, or that is popped."""
+    return share.rpartition("/")[2] if share.startswith(POP_PREFIX) else filter_queue(plain_filter(share))
 
 
 def parse_topic_queue(key: str) -> TopicQueue:

@@ -13,11 +13,13 @@ from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Outcome
 from broker.messages.dead_letters import DeadLetters, attempts_of
+from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
 from broker.timers.fold import TOPIC, Timers
 from broker.timers.requests import DELAY_MS_MAX
 from penstock.errors import InvalidRequest, OffsetOutOfRange
 from penstock.protocol.message import FRAME_HEAD_BYTES
+from penstock.protocol.requests.pops import Pop, SendPoppedBack
 from penstock.protocol.requests.retries import BY_TABLE, SendBack, SentBack
 from penstock.protocol.runs import record_of
 
@@ -43,27 +45,39 @@ class RetryRequests:
     @handles(SendBack)
     def send_back(self, request: SendBack, now: float, now_ms: int) -> Outcome:
         """Has a message come again later, or stores it as a dead letter."""
+        self._groups.check_commit(request.group, request.member, request.generation, [request.queue])
+        answer, record = self.given_back(request, 0, now_ms)
+        self._store.append([record], now_ms)
+        return AfterQuorum(answer, self._store.written)
+
+    def given_back(self, request: SendBack | SendPoppedBack, deliveries: int, now_ms: int) -> tuple[SentBack, Incoming]:
+        """What becomes of a message, and the record that does it. ``deliveries``: attempts that its record does not
+        know of."""
         if not 1 <= request.attempts_max <= ATTEMPTS_MAX:
             raise InvalidRequest(f"a message is tried 1 to {ATTEMPTS_MAX} times")
         if request.delay_ms != BY_TABLE and not 0 <= request.delay_ms <= DELAY_MS_MAX:
             raise InvalidRequest(f"a message comes again after 0 to {DELAY_MS_MAX} ms")
-        self._groups.check_commit(request.group, request.member, request.generation, [request.queue])
         bounds = self._store.bounds(request.queue)
         if not bounds.min <= request.offset < bounds.end:
             raise OffsetOutOfRange(f"{request.queue} has offsets {bounds.min} to {bounds.end}, not {request.offset}")
         record = self._store.frame(self._store.position_of(request.queue, request.offset))[FRAME_HEAD_BYTES:]
-        origin = {"ORIGIN_QUEUE": request.queue, "ORIGIN_OFFSET": str(request.offset)}
-        attempt = attempts_of(record) + 1
+        attempt = attempts_of(record) + deliveries + 1
         if attempt >= request.attempts_max:
-            letter = self._letters.letter(request.group, record, request.reason, now_ms, **origin)
-            self._store.append([letter], now_ms)
-            self._dead += 1
-            return AfterQuorum(SentBack(attempt, 0), self._store.written)
-        retry = self._letters.retry(request.group, record, request.reason, now_ms, **origin)
+            return SentBack(attempt, 0), self.letter(request, request.offset, record, request.reason, now_ms)
+        origin = {"ORIGIN_QUEUE": request.queue, "ORIGIN_OFFSET": str(request.offset)}
+        retry = self._letters.retry(request.group, record, request.reason, now_ms, attempt, **origin)
         due_ms = now_ms + (self._delay_ms(attempt) if request.delay_ms == BY_TABLE else request.delay_ms)
-        self._store.append([fact_record(TOPIC, Timers.sleep(due_ms, record_of(retry.run)))], now_ms)
         self._retried += 1
-        return AfterQuorum(SentBack(attempt, max(due_ms, self._timers.mark[0])), self._store.written)
+        sleeping = fact_record(TOPIC, Timers.sleep(due_ms, record_of(retry.run)))
+        return SentBack(attempt, max(due_ms, self._timers.mark[0])), sleeping
+
+    def letter(
+        self, request: SendBack | SendPoppedBack | Pop, offset: int, record: bytes, reason: str, now_ms: int
+    ) -> Incoming:
+        """The dead letter of a message of a queue."""
+        self._dead += 1
+        origin = {"ORIGIN_QUEUE": request.queue, "ORIGIN_OFFSET": str(offset)}
+        return self._letters.letter(request.group, record, reason, now_ms, **origin)
 
     def _delay_ms(self, attempt: int) -> int:
         return self._delays_ms[min(attempt, len(self._delays_ms)) - 1]

@@ -41,9 +41,9 @@ class DeadLetters:
         """The dead letter of a message, ready to append. ``origin``: more that is said of where it comes from."""
         return self._redirected(dead_letter_topic(group), record, attempts_of(record), reason, now_ms, origin)
 
-    def retry(self, group: str, record: bytes, reason: str, now_ms: int, **origin: str) -> Incoming:
-        """The message for another attempt of a group, which counts as one more."""
-        return self._redirected(retry_topic(group), record, attempts_of(record) + 1, reason, now_ms, origin)
+    def retry(self, group: str, record: bytes, reason: str, now_ms: int, attempts: int, **origin: str) -> Incoming:
+        """The message for another attempt of a group, after so many."""
+        return self._redirected(retry_topic(group), record, attempts, reason, now_ms, origin)
 
     def as_stored(self, record: bytes, now_ms: int) -> Incoming | None:
         """A retry that was made before, ready to append; ``None`` for any other message. Its topic may have been

@@ -4,7 +4,8 @@ A shared subscription (*share*) reads the light queue of its filter. Its ``Settl
 everything is settled and the ranges beyond it. The log position before which everything is settled says the same of
 messages that damage has moved to later offsets (docs/decisions/0007). Between two ranges there is at least one message
 that somebody was given and has not acknowledged; how many of these there may be is bounded
-(``broker/shares/requests.py``), and so is this. A share ends with its last owner (``broker/filters/fold.py``).
+(``broker/shares/requests.py``), and so is this. A share ends with its last owner (``broker/filters/fold.py``). What a
+group pops of a topic's queue is the same under a name of its own (``broker/shares/pops.py``); it ends with the topic.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from broker.filters.fold import ShareEnded
 from broker.kernel.fold import fact_of
 from broker.kernel.frozen import Table
 from broker.store.records import NO_CHANGE, Change, Stored
+from topicmap.queues import is_pop, share_queue
 
 TOPIC: Final = "%sys%shares"
 BEGIN: Final = "begin"
@@ -97,6 +99,7 @@ class Shares:
 
     def __init__(self) -> None:
         self._settled: Table[Settled] = Table()
+        self._popped: dict[str, dict[str, None]] = {}  # queue -> names of what groups pop of it
         self._ended: dict[str, None] = {}
 
     def __len__(self) -> int:
@@ -127,6 +130,7 @@ class Shares:
         action, share = body[:2]
         if action == BEGIN:
             self._settled.setdefault(share, Settled(body[2], position=record.position))
+            self._note(share)
         elif action == SETTLE and share in self._settled:
             settled = self._settled.own(share, Settled.copy)
             for first, end in body[2]:
@@ -136,11 +140,22 @@ class Shares:
         return NO_CHANGE
 
     def follow(self, change: Change) -> Change:
-        """A share ends with its last owner."""
+        """A share ends with its last owner, what is popped with the topic, or a queue of it."""
         for event in change.events:
-            if isinstance(event, ShareEnded) and self._settled.pop(event.share, None) is not None:
-                self._ended[event.share] = None
+            if isinstance(event, ShareEnded):
+                self._end(event.share)
+        for queue in change.ended if self._popped else ():
+            for share in self._popped.pop(queue, ()):
+                self._end(share)
         return NO_CHANGE
+
+    def _end(self, share: str) -> None:
+        if self._settled.pop(share, None) is not None:
+            self._ended[share] = None
+
+    def _note(self, share: str) -> None:
+        if is_pop(share):
+            self._popped.setdefault(share_queue(share), {})[share] = None
 
     def take_ended(self) -> list[str]:
         """Shares that ended since the last call; one of the same name may have begun again."""
@@ -156,9 +171,10 @@ class Shares:
         return self._settled.freeze(_row)
 
     def restore(self, snapshot: list[Any] | None) -> None:
-        self._settled = Table()
+        self._settled, self._popped = Table(), {}
         for share, floor, ranges, *later in snapshot or ():
             position = later[0] if later else 0
+            self._note(share)
             self._settled[share] = Settled(floor, [one[0] for one in ranges], [one[1] for one in ranges], position)
 
 

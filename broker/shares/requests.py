@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -50,8 +50,8 @@ from penstock.protocol.requests.shares import (
     ShareState,
     TakeShared,
 )
-from topicmap.names import parse_share, weight
-from topicmap.queues import filter_queue
+from topicmap.names import is_share, parse_share, weight
+from topicmap.queues import is_pop, share_queue
 
 COUNT_MAX: Final = 4096
 WAIT_S_MAX: Final = 60.0
@@ -68,8 +68,16 @@ class ShareRequests:
     retention or damage took before anybody had them; ``changed``: shares that have stirred and nobody has taken yet."""
 
     def __init__(
-        self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float, wakers: Wakers
+        self,
+        state: BrokerState,
+        store: MessageStore,
+        settings: BrokerSettings,
+        now: float,
+        wakers: Wakers,
+        popped: Callable[[str], tuple[int, int]] = lambda share: (0, 0),
     ) -> None:
+        """``popped``: how many messages of what a group pops are with takers, and how many are owed."""
+        self._popped = popped
         self._shares: Shares = state.shares
         self._filters = state.filters
         self._store = store
@@ -79,7 +87,7 @@ class ShareRequests:
         self._wakers = wakers
         self._now_ms = 0
         self._shares.take_ended()  # in the replay: those of these names that there are have begun since
-        self._resuming = dict.fromkeys(self._shares.names)
+        self._resuming = dict.fromkeys([share for share in self._shares.names if not is_pop(share)])
         self._resume_until = now + RESUME_S
         self._redelivered = 0
         self.lost = 0
@@ -151,10 +159,12 @@ class ShareRequests:
         return Now(SharesPage(rows, shown[-1] if len(shown) < len(names) or len(names) == count else ""))
 
     def _state_of(self, share: str, settled: Settled) -> ShareState:
-        bounds = self._store.bounds(_queue_of(share))
+        bounds = self._store.bounds(share_queue(share))
         leases = self._leases.get(share)
         owed = leases.owed if leases is not None else 0
         on_way = leases.unsettled - owed if leases is not None else 0
+        if is_pop(share):
+            on_way, owed = self._popped(share)
         owners = self._filters.owners_of(share)
         sessions = sum([owner.startswith(filters.LASTING) for owner in owners])
         lag = settled.count_open(bounds.min, bounds.end)
@@ -297,10 +307,9 @@ class ShareRequests:
 
 
 def _queue_of(share: str) -> str:
-    parsed = parse_share(share)
-    if parsed is None:
+    if not is_share(share):
         raise InvalidRequest(f"{share!r} is no shared subscription")
-    return filter_queue(parsed.filter)
+    return share_queue(share)
 
 
 def _is_ordered(share: str) -> bool:

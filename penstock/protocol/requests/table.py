@@ -9,6 +9,7 @@ from penstock.protocol.requests import (
     filters,
     groups,
     messages,
+    pops,
     request,
     retries,
     routes,
@@ -33,6 +34,7 @@ _THEMES: Final[tuple[ModuleType, ...]] = (
     shares,
     timers,
     retries,
+    pops,
     transactions,
 )
 _Kind = TypeVar("_Kind", Reply, Request)

@@ -1,0 +1,294 @@
+"""Requests about popped queues: messages that are leased one by one to whoever asks, without members and assignments.
+
+What is settled is in the log, as of a shared subscription, under ``$pop/GROUP/QUEUE``; who has what is not
+(``pop_leases.py``). So every taker of a group has a share of every queue, and none waits for a rebalance. A message
+whose lease is over goes out again, and becomes a dead letter in the append that settles it when it was tried often
+enough. Whoever was given a message may acknowledge it, also after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.groups.members import Groups
+from broker.groups.retries import ATTEMPTS_MAX, RetryRequests
+from broker.kernel.fold import fact_record
+from broker.kernel.handler import handles
+from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
+from broker.kernel.theme import Wakers
+from broker.messages.dead_letters import attempts_of
+from broker.settings import BrokerSettings
+from broker.shares import fold as shares
+from broker.shares.fold import END, Settled, Shares
+from broker.shares.pop_leases import Owed, PopLeases
+from broker.state import BrokerState
+from broker.store.destinations import Incoming
+from broker.store.message_store import MessageStore
+from broker.topics.requests import TopicRequests
+from penstock.errors import Busy, Fenced, InvalidRequest, PenstockError, QueueNotFound
+from penstock.protocol.message import ENTRY, FRAME_HEAD_BYTES
+from penstock.protocol.requests.messages import Pulled
+from penstock.protocol.requests.pops import AckPopped, ExtendPopped, Pop, Popped, Range, SendPoppedBack
+from penstock.protocol.requests.request import Done, Result
+from topicmap.queues import parse_topic_queue, pop_share, share_queue
+
+INVISIBLE_S_MAX: Final = 43_200.0
+"""Half a day, as RocketMQ's proxy has it."""
+COUNT_MAX: Final = 4_096
+WAIT_S_MAX: Final = 60.0
+RANGES_MAX: Final = 4_096
+RANGES_PER_RECORD: Final = 500
+NAME_BYTES_MAX: Final = 255
+LATE: Final = "it was not acknowledged in time"
+
+
+class PopRequests:
+    """What groups pop of the queues of one broker."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        store: MessageStore,
+        topics: TopicRequests,
+        groups: Groups,
+        retries: RetryRequests,
+        settings: BrokerSettings,
+        wakers: Wakers,
+    ) -> None:
+        self._shares: Shares = state.shares
+        self._offsets = state.offsets
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._retries = retries
+        self._settings = settings
+        self._leases: dict[str, PopLeases] = {}
+        self._wakers = wakers
+        self._now = 0.0
+        self._now_ms = 0
+
+    @handles(Pop)
+    def pop(self, request: Pop, now: float, now_ms: int) -> Outcome:
+        """Leases messages; parked while there is none."""
+        self._check(request)
+        self._now, self._now_ms = now, now_ms
+        popped = self._take(request)
+        if popped.count or not request.wait_s:
+            return Now(popped)
+
+        def again(last: bool) -> Result | None:
+            try:
+                found = self._take(request)
+            except PenstockError as error:
+                return error.as_result()
+            return found if found.count or last else None
+
+        wakers = (request.queue, pop_share(request.group, request.queue))
+        return Parked(wakers, now + min(request.wait_s, WAIT_S_MAX), again)
+
+    @handles(AckPopped)
+    def acknowledge(self, request: AckPopped, now: float, now_ms: int) -> Outcome:
+        """Messages are settled; what of them is settled already stays so."""
+        share, leases, settled = self._of(request.group, request.queue)
+        ranges = _in_order(request.ranges, self._store.bounds(request.queue).end)
+        fresh = [one for one in ranges if one.end > settled.floor]
+        if not fresh:
+            return Now(Done())
+        self._settle(share, leases, fresh, now_ms)
+        return AfterQuorum(Done(), self._store.written)
+
+    @handles(ExtendPopped)
+    def extend(self, request: ExtendPopped, now: float, now_ms: int) -> Outcome:
+        """A taker has its messages longer, or gives them back. Of those that it has no more it hears nothing: they go
+        out again, or are settled."""
+        if not 0 <= request.invisible_s <= INVISIBLE_S_MAX:
+            raise InvalidRequest(f"a message is leased for 0 to {INVISIBLE_S_MAX:.0f} s")
+        share, leases, _settled = self._of(request.group, request.queue)
+        for first, end in _in_order(request.ranges, leases.next):
+            if request.invisible_s:
+                leases.extend(request.taker, first, end, now + request.invisible_s)
+            elif leases.give_back(request.taker, first, end):
+                self._wakers[share] = None
+        return Now(Done())
+
+    @handles(SendPoppedBack)
+    def send_back(self, request: SendPoppedBack, now: float, now_ms: int) -> Outcome:
+        """Has a message come again later, or stores it as a dead letter, and settles it with that."""
+        share, leases, settled = self._of(request.group, request.queue)
+        lease = leases.of(request.offset)
+        if request.offset in settled:
+            raise Fenced(f"offset {request.offset} of {request.queue} is acknowledged, or given back, already")
+        if lease is not None and lease.taker != request.taker:
+            raise Fenced(f"{lease.taker} has offset {request.offset} of {request.queue} now")
+        answer, record = self._retries.given_back(request, lease.deliveries if lease is not None else 0, now_ms)
+        self._settle(share, leases, [Range(request.offset, request.offset + 1)], now_ms, [record])
+        return AfterQuorum(answer, self._store.written)
+
+    def counts(self, share: str) -> tuple[int, int]:
+        """How many messages of what a group pops are with takers, and how many wait to go out again."""
+        leases = self._leases.get(share)
+        return (leases.leased, leases.owed) if leases is not None else (0, 0)
+
+    def figures(self) -> dict[str, float]:
+        """Gauges and counters of popped queues."""
+        return {
+            "penstock_popped_leased": sum([one.leased for one in self._leases.values()]),
+            "penstock_popped_owed": sum([one.owed for one in self._leases.values()]),
+            "penstock_popped_redelivered_total": sum([one.redelivered for one in self._leases.values()]),
+        }
+
+    def tick(self, now: float, now_ms: int, age_ms: int) -> None:
+        """Leases whose time is over wake who waits for messages."""
+        self._now, self._now_ms = now, now_ms
+        for share, leases in list(self._leases.items()):
+            if leases.deadline is not None and leases.deadline <= now:
+                self._expire(share, leases)
+
+    # -- messages
+
+    def _check(self, request: Pop) -> None:
+        for name in (request.group, request.taker):
+            if not 0 < len(name.encode("utf-8", "replace")) <= NAME_BYTES_MAX:
+                raise InvalidRequest(f"group and taker have names of 1 to {NAME_BYTES_MAX} bytes")
+        if not 0 < request.invisible_s <= INVISIBLE_S_MAX:
+            raise InvalidRequest(f"a message is leased for more than 0 and at most {INVISIBLE_S_MAX:.0f} s")
+        if request.count_max < 1 or request.bytes_max < 1 or request.wait_s < 0 or request.begin < 0:
+            raise InvalidRequest("count_max and bytes_max are at least 1, wait_s and begin at least 0")
+        if not 1 <= request.attempts_max <= ATTEMPTS_MAX:
+            raise InvalidRequest(f"a message is tried 1 to {ATTEMPTS_MAX} times")
+        if request.group in self._groups:
+            raise InvalidRequest(
+                f"group {request.group} has members, to which its queues belong", hint="pop with a group of its own"
+            )
+        parse_topic_queue(request.queue)
+        self._topics.check_readable(request.queue)
+
+    def _of(self, group: str, queue: str) -> tuple[str, PopLeases, Settled]:
+        """What a group pops. Raises ``QueueNotFound`` where it does not, or the topic is gone."""
+        share = pop_share(group, queue)
+        settled = self._shares.get(share)
+        if settled is None:
+            self._leases.pop(share, None)
+            raise QueueNotFound(f"group {group} pops nothing of {queue}")
+        leases = self._leases.get(share)
+        if leases is None:
+            leases = self._leases[share] = PopLeases(settled.floor)
+        return share, leases, settled
+
+    def _begin(self, request: Pop) -> None:
+        """The group pops a queue for the first time: from where it has come as a group with members, else from where
+        the taker says."""
+        share = pop_share(request.group, request.queue)
+        if self._shares.get(share) is not None:
+            return
+        self._leases.pop(share, None)
+        if len(self._shares) >= self._settings.shares_max:
+            raise Busy(f"{len(self._shares)} queues are shared or popped: the limit shares_max is reached")
+        begin = self._offsets.of(request.group).get(request.queue, request.begin)
+        begin = min(begin, self._store.bounds(request.queue).end)
+        self._store.append([fact_record(shares.TOPIC, Shares.beginning(share, begin))], self._now_ms)
+
+    def _take(self, request: Pop) -> Popped:
+        self._begin(request)
+        share, leases, settled = self._of(request.group, request.queue)
+        self._expire(share, leases)
+        while (owed := leases.first_owed()) is not None:
+            popped = self._take_owed(request, share, leases, owed)
+            if popped is not None:
+                return popped
+        bounds = self._store.bounds(request.queue)
+        count = min(request.count_max, COUNT_MAX, self._settings.share_unsettled_max - leases.leased)
+        first, end = settled.open_from(max(leases.next, bounds.min))
+        if first >= bounds.end or count <= 0:
+            return Popped(0, 0, first, bounds.end, b"")
+        if leases.next < bounds.min:
+            self._settle(share, leases, [Range(leases.next, bounds.min)], self._now_ms)
+        pulled = self._read(request, first, end, count)
+        if not pulled.count:  # damage has taken what was there
+            self._settle(share, leases, [Range(first, pulled.next)], self._now_ms)
+            return Popped(0, 0, pulled.next, bounds.end, b"")
+        leases.lease(first, pulled.next, request.taker, self._now + request.invisible_s)
+        return Popped(pulled.count, 0, pulled.next, bounds.end, pulled.body, pulled.checksum)
+
+    def _take_owed(self, request: Pop, share: str, leases: PopLeases, owed: Owed) -> Popped | None:
+        """Messages that go out again, unless there are none left of these."""
+        bounds = self._store.bounds(request.queue)
+        if owed.first < bounds.min:
+            self._settle(share, leases, [Range(owed.first, min(owed.end, bounds.min))], self._now_ms)
+            return None
+        pulled = self._read(request, owed.first, owed.end, min(request.count_max, COUNT_MAX))
+        dead = self._tried_out(request, pulled, owed.deliveries) if owed.deliveries else []
+        if dead or not pulled.count:
+            gone = [Range(offset, offset + 1) for offset, _letter in dead] or [Range(owed.first, pulled.next)]
+            self._settle(share, leases, gone, self._now_ms, [letter for _offset, letter in dead])
+            return None
+        leases.take_owed(owed, pulled.next)
+        leases.lease(owed.first, pulled.next, request.taker, self._now + request.invisible_s, owed.deliveries)
+        return Popped(pulled.count, owed.deliveries, pulled.next, bounds.end, pulled.body, pulled.checksum)
+
+    def _read(self, request: Pop, first: int, end: int, count: int) -> Pulled:
+        """Messages from an offset on and before another; ``next`` is at most that one."""
+        bytes_max = min(request.bytes_max, self._settings.pull_bytes_max)
+        pulled = self._store.read(request.queue, first, min(count, end - first), bytes_max)
+        if pulled.next <= end:
+            return pulled
+        body = memoryview(pulled.body)  # some are missing, so that it went on behind the end
+        wanted = sum([offset < end for offset, *_ in ENTRY.iter_unpack(body[: pulled.count * ENTRY.size])])
+        if not wanted:
+            return Pulled(0, end, pulled.min, pulled.end, b"")
+        found = self._store.read(request.queue, first, wanted, bytes_max)
+        return Pulled(found.count, min(found.next, end), found.min, found.end, found.body, found.checksum)
+
+    def _tried_out(self, request: Pop, pulled: Pulled, deliveries: int) -> list[tuple[int, Incoming]]:
+        """Offsets and dead letters of those messages that were tried often enough."""
+        body, dead = memoryview(pulled.body), list[tuple[int, Incoming]]()
+        at = pulled.count * ENTRY.size
+        for offset, _position, size, _tag in ENTRY.iter_unpack(body[:at]):
+            record = bytes(body[at + FRAME_HEAD_BYTES : at + size])
+            at += size
+            if attempts_of(record) + deliveries >= request.attempts_max:
+                dead.append((offset, self._retries.letter(request, offset, record, LATE, self._now_ms)))
+        return dead
+
+    def _expire(self, share: str, leases: PopLeases) -> None:
+        if leases.expire(self._now):
+            self._wakers[share] = None
+
+    def _settle(
+        self,
+        share: str,
+        leases: PopLeases,
+        ranges: Sequence[Range],
+        now_ms: int,
+        before: Sequence[Incoming] = (),
+    ) -> None:
+        """``before``: what is to be stored before that, so that a crash in between loses nothing."""
+        was_full = leases.leased >= self._settings.share_unsettled_max
+        floor = self._settled(share).floor_with(ranges)
+        position = self._store.position_of(share_queue(share), floor) if floor > self._settled(share).floor else 0
+        last = (len(ranges) - 1) // RANGES_PER_RECORD * RANGES_PER_RECORD
+        facts = [
+            Shares.settling(share, ranges[at : at + RANGES_PER_RECORD], position if at == last else 0)
+            for at in range(0, len(ranges), RANGES_PER_RECORD)
+        ]
+        self._store.append_facts([*before, *[fact_record(shares.TOPIC, fact) for fact in facts]], now_ms)
+        for first, end in ranges:
+            leases.settle(first, end)
+        leases.next = max(leases.next, self._settled(share).floor)
+        if was_full:
+            self._wakers[share] = None
+
+    def _settled(self, share: str) -> Settled:
+        settled = self._shares.get(share)
+        assert settled is not None
+        return settled
+
+
+def _in_order(ranges: Sequence[Range], end: int) -> list[Range]:
+    """Ranges as they may be, in order and none of them beyond an offset. Raises ``InvalidRequest``."""
+    if not ranges or len(ranges) > RANGES_MAX:
+        raise InvalidRequest(f"1 to {RANGES_MAX} ranges are given at a time")
+    if any(not 0 <= first < last <= END for first, last in ranges):
+        raise InvalidRequest("a range has at least one offset, and none below 0")
+    return [Range(first, min(last, end)) for first, last in sorted(ranges) if first < end]

@@ -1,0 +1,271 @@
+"""Popped queues: leases that end, acknowledgements that stay, attempts that are counted, over restarts."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from broker.shares.pops import PopRequests
+from penstock.errors import Fenced, InvalidRequest, PenstockError, QueueNotFound
+from penstock.protocol.batches import decode_queue
+from penstock.protocol.message import Message
+from penstock.protocol.received import MessageQueue, ReceivedMessage
+from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, QueueOffset
+from penstock.protocol.requests.pops import AckPopped, ExtendPopped, Pop, Popped, Range, SendPoppedBack
+from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.retries import SentBack
+from penstock.protocol.requests.shares import ListShares, SettleShared, TakeShared
+from penstock.protocol.requests.topics import CreateTopic, DeleteTopic
+from tests.broker.broker_rig import Rig, append
+from tests.broker.groups.test_retries import messages, pass_s
+
+QUEUE = "orders:0"
+
+
+def rig_with(count: int, **settings: Any) -> Rig:
+    rig = Rig(retry_delays_s=(1.0, 5.0), **settings)
+    rig.ask(CreateTopic("orders", 1, "disk"))
+    put(rig, count)
+    return rig
+
+
+def put(rig: Rig, count: int, start: int = 0) -> None:
+    if count:
+        rig.ask(append(*[Message("orders", b"%d" % at) for at in range(start, start + count)]))
+
+
+def pop(rig: Rig, taker: str = "a", **given: Any) -> Popped:
+    given = {"invisible_s": 10.0, "begin": 0, "queue": QUEUE} | given
+    answer = rig.ask(Pop("g", taker=taker, **given))
+    assert isinstance(answer, Popped)
+    return answer
+
+
+def received(popped: Popped) -> list[ReceivedMessage]:
+    return decode_queue(popped.count, popped.body, MessageQueue("b", "orders", 0), popped.checksum)
+
+
+def offsets(popped: Popped) -> list[int]:
+    return [one.offset for one in received(popped)]
+
+
+def acknowledge(rig: Rig, *ranges: tuple[int, int]) -> None:
+    assert rig.ask(AckPopped("g", QUEUE, tuple(Range(*one) for one in ranges))) == Done()
+
+
+def refused(rig: Rig, request: Any) -> PenstockError:
+    [error] = rig.submit(request)
+    assert isinstance(error, PenstockError)
+    return error
+
+
+def test_takers_share_one_queue_and_what_is_not_acknowledged_in_time_goes_out_again() -> None:
+    rig = rig_with(10)
+    assert offsets(pop(rig, "a", count_max=4)) == [0, 1, 2, 3]
+    assert offsets(pop(rig, "b", count_max=4)) == [4, 5, 6, 7]
+    acknowledge(rig, (1, 2), (4, 7))
+    pass_s(rig, 9.0)
+    assert offsets(pop(rig, "b")) == [8, 9]
+    assert pop(rig, "b").count == 0
+    pass_s(rig, 1.0)
+    again = [pop(rig, "b") for _ in range(3)]
+    assert [(offsets(one), one.deliveries) for one in again] == [([0], 1), ([2, 3], 1), ([7], 1)]
+    acknowledge(rig, (0, 1), (2, 4), (7, 10))
+    pass_s(rig, 100.0)
+    assert pop(rig).count == 0
+    assert rig.theme(PopRequests).counts("$pop/g/orders:0") == (0, 0)
+
+
+def test_an_acknowledgement_is_answered_when_it_is_durable_and_stays_over_restarts() -> None:
+    rig = rig_with(6)
+    pop(rig)
+    answers = rig.submit(AckPopped("g", QUEUE, (Range(0, 2), Range(4, 5))))
+    assert answers == []
+    rig.sync()
+    assert answers == [Done()]
+    again = rig.restarted()
+    assert [offsets(pop(again)) for _ in range(3)] == [[2, 3], [5], []]
+    assert again.ask(AckPopped("g", QUEUE, (Range(0, 6),))) == Done()  # whoever was given it before
+    pass_s(again, 100.0)
+    assert pop(again).count == 0
+
+
+def test_a_lease_is_extended_or_given_back_by_its_taker_alone() -> None:
+    rig = rig_with(4)
+    pop(rig, "a")
+    rig.ask(ExtendPopped("g", QUEUE, "a", (Range(0, 2),), 30.0))
+    rig.ask(ExtendPopped("g", QUEUE, "b", (Range(0, 4),), 99.0))
+    pass_s(rig, 10.0)
+    back = pop(rig, "b")
+    assert (offsets(back), back.deliveries) == ([2, 3], 1)
+    rig.ask(ExtendPopped("g", QUEUE, "b", (Range(3, 4),), 0.0))
+    untried = pop(rig, "c")
+    assert (offsets(untried), untried.deliveries) == ([3], 1)
+    pass_s(rig, 20.0)
+    assert [(offsets(one), one.deliveries) for one in (pop(rig), pop(rig))] == [([0, 1], 1), ([2, 3], 2)]
+
+
+def test_what_is_given_back_comes_again_in_the_retry_topic_with_its_attempts() -> None:
+    rig = rig_with(3)
+    pop(rig, "a")
+    pass_s(rig, 10.0)
+    assert pop(rig, "a").deliveries == 1
+    answers = rig.submit(SendPoppedBack("g", QUEUE, "a", 1, reason="no"))
+    assert answers == []
+    rig.sync()
+    assert answers == [SentBack(2, rig.times.wall_ms() + 5000)]
+    pass_s(rig, 5.0)
+    retried = pop(rig, "a", queue="%RETRY%g:0")
+    [message] = decode_queue(1, retried.body, MessageQueue("b", "%RETRY%g", 0), retried.checksum)
+    assert (message.topic, message.body, message.attempts) == ("orders", b"1", 2)
+    assert isinstance(refused(rig, SendPoppedBack("g", QUEUE, "a", 1)), Fenced)
+    assert isinstance(refused(rig, SendPoppedBack("g", QUEUE, "b", 2)), Fenced)
+    assert rig.ask(SendPoppedBack("g", "%RETRY%g:0", "a", 0, attempts_max=3)) == SentBack(3, 0)
+    pass_s(rig, 100.0)
+    assert offsets(pop(rig)) == [0]
+    assert offsets(pop(rig)) == [2]
+    assert [one.body for one in messages(rig, "%DLQ%g:0")] == [b"1"]
+
+
+def test_what_is_never_acknowledged_is_a_dead_letter_in_the_append_that_settles_it() -> None:
+    rig = rig_with(3)
+    for deliveries in range(3):
+        popped = pop(rig, attempts_max=3)
+        assert (offsets(popped), popped.deliveries) == ([0, 1, 2], deliveries)
+        pass_s(rig, 10.0)
+    rig.ask(AckPopped("g", QUEUE, (Range(1, 2),)))
+    assert pop(rig, attempts_max=3).count == 0
+    rig.sync()
+    letters = messages(rig, "%DLQ%g:0")
+    assert [(one.body, one.properties["REASON"]) for one in letters] == [
+        (b"0", "it was not acknowledged in time"),
+        (b"2", "it was not acknowledged in time"),
+    ]
+    again = rig.restarted()
+    assert pop(again).count == 0
+
+
+def test_a_waiting_taker_hears_of_new_messages_and_of_leases_that_are_over() -> None:
+    rig = rig_with(0)
+    waiting = rig.submit(Pop("g", QUEUE, "a", 0, 10.0, wait_s=60.0))
+    put(rig, 2)
+    assert [offsets(one) for one in waiting if isinstance(one, Popped)] == [[0, 1]]
+    later = rig.submit(Pop("g", QUEUE, "b", 0, 10.0, wait_s=60.0))
+    rig.clock.now += 10.0
+    rig.dispatch.tick()
+    assert [(offsets(one), one.deliveries) for one in later if isinstance(one, Popped)] == [([0, 1], 1)]
+
+
+def test_a_group_begins_where_it_has_come_with_members_and_not_while_it_has_some() -> None:
+    rig = rig_with(5)
+    joined = rig.ask(JoinGroup("g", "m", ("orders",), 60.0))
+    rig.ask(CommitOffsets("g", "m", joined.generation, (QueueOffset(QUEUE, 3),)))
+    assert "has members" in refused(rig, Pop("g", QUEUE, "a", 0)).message
+    pass_s(rig, 61.0)
+    assert offsets(pop(rig)) == [3, 4]
+
+
+def test_what_is_popped_ends_with_its_topic() -> None:
+    rig = rig_with(2)
+    pop(rig)
+    rig.ask(DeleteTopic("orders"))
+    assert isinstance(refused(rig, AckPopped("g", QUEUE, (Range(0, 1),))), QueueNotFound)
+    assert isinstance(refused(rig, Pop("g", QUEUE, "a", 0)), QueueNotFound)
+    rig.ask(CreateTopic("orders", 1, "disk"))
+    put(rig, 1, start=7)
+    assert [one.body for one in received(pop(rig, begin=2))] == [b"7"]
+
+
+def test_operators_see_it_among_the_shares_and_gateways_cannot_take_it() -> None:
+    rig = rig_with(5)
+    pop(rig, count_max=3)
+    acknowledge(rig, (0, 1))
+    pass_s(rig, 10.0)
+    pop(rig, count_max=1)
+    page = rig.ask(ListShares())
+    assert [(one.share, one.lag, one.on_way, one.owed) for one in page.shares] == [("$pop/g/orders:0", 4, 1, 1)]
+    figures = rig.service.themes.figures()
+    assert (figures["penstock_popped_leased"], figures["penstock_popped_owed"]) == (1, 1)
+    for request in (TakeShared("$pop/g/orders:0", "x", 1), SettleShared("$pop/g/orders:0", "x", (1,))):
+        assert isinstance(refused(rig, request), InvalidRequest)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Pop("", QUEUE, "a", 0),
+        Pop("g", QUEUE, "a", -1),
+        Pop("g", QUEUE, "a", 0, 0.0),
+        Pop("g", QUEUE, "a", 0, 43_201.0),
+        Pop("g", QUEUE, "a", 0, count_max=0),
+        Pop("g", QUEUE, "a", 0, attempts_max=0),
+        AckPopped("g", QUEUE, ()),
+        AckPopped("g", QUEUE, (Range(3, 3),)),
+        ExtendPopped("g", QUEUE, "a", (Range(0, 1),), -1.0),
+    ],
+)
+def test_what_makes_no_sense_is_refused(wrong: Any) -> None:
+    rig = rig_with(1)
+    pop(rig)
+    assert isinstance(refused(rig, wrong), InvalidRequest)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_each_message_is_acknowledged_owed_or_a_dead_letter_whatever_happens(seed: int) -> None:
+    """Takers that acknowledge, give back, extend and forget; brokers that are killed or lose power."""
+    rng = random.Random(seed)
+    rig = rig_with(0)
+    done: set[bytes] = set()
+    had: dict[str, list[ReceivedMessage]] = {"a": [], "b": []}
+    sent = 0
+    for _ in range(rng.randint(5, 60)):
+        action = rng.choice(["put", "pop", "pop", "ack", "ack", "back", "extend", "time", "restart"])
+        taker = rng.choice("ab")
+        mine = had[taker]
+        if action == "put":
+            put(rig, count := rng.randint(1, 20), sent)
+            sent += count
+        elif action == "pop":
+            queue = rng.choice([QUEUE, QUEUE, "%RETRY%g:0"])
+            answer = rig.submit(Pop("g", queue, taker, 0, 5.0, rng.randint(1, 12), attempts_max=3))[0]
+            if isinstance(answer, Popped):
+                topic = queue.rpartition(":")[0]
+                mine += decode_queue(answer.count, answer.body, MessageQueue("b", topic, 0), answer.checksum)
+        elif action == "time":
+            pass_s(rig, rng.choice([0.5, 3.0, 6.0]))
+        elif action == "restart":
+            if rng.random() < 0.5:
+                rig.disk.lose_power()
+            rig = rig.restarted()
+            rig.sync()
+        elif mine:
+            message = mine.pop(rng.randrange(len(mine)))
+            where = message.queue.name, Range(message.offset, message.offset + 1)
+            if action == "ack":
+                assert rig.ask(AckPopped("g", where[0], (where[1],))) == Done()
+                done.add(message.body)
+            elif action == "back":
+                rig.submit(SendPoppedBack("g", where[0], taker, message.offset, attempts_max=3))
+                rig.sync()
+            else:
+                rig.submit(ExtendPopped("g", where[0], taker, (where[1],), rng.choice([0.0, 20.0])))
+    left = {b"%d" % at for at in range(sent)} - done
+    for _ in range(60):
+        pass_s(rig, 30.0)
+        for queue in (QUEUE, "%RETRY%g:0"):
+            answer = rig.submit(Pop("g", queue, "z", 0, 5.0, attempts_max=3))[0]
+            if isinstance(answer, Popped) and answer.count:
+                got = decode_queue(answer.count, answer.body, MessageQueue("b", "t", 0), answer.checksum)
+                left -= {one.body for one in got}
+                rig.ask(AckPopped("g", queue, tuple(Range(one.offset, one.offset + 1) for one in got)))
+    rig.sync()
+    letters = rig.submit(Pop("dead", "%DLQ%g:0", "z", 0, 5.0, 4096))[0]
+    if isinstance(letters, Popped):
+        bodies = Counter(
+            one.body for one in decode_queue(letters.count, letters.body, MessageQueue("b", "t", 0), letters.checksum)
+        )
+        left -= set(bodies)
+    assert left == set()
