@@ -25,13 +25,14 @@ from broker.shares.pop_leases import Owed, PopLeases
 from broker.state import BrokerState
 from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
+from broker.store.queue_index import LIGHT
 from broker.topics.requests import TopicRequests
 from penstock.errors import Busy, Fenced, InvalidRequest, PenstockError, QueueNotFound
 from penstock.protocol.message import ENTRY, FRAME_HEAD_BYTES
 from penstock.protocol.requests.messages import Pulled
 from penstock.protocol.requests.pops import AckPopped, ExtendPopped, Pop, Popped, Range, SendPoppedBack
 from penstock.protocol.requests.request import Done, Result
-from topicmap.queues import parse_topic_queue, pop_share, share_queue
+from topicmap.queues import pop_share, share_queue
 
 INVISIBLE_S_MAX: Final = 43_200.0
 """Half a day, as RocketMQ's proxy has it."""
@@ -161,7 +162,8 @@ class PopRequests:
             raise InvalidRequest(
                 f"group {request.group} has members, to which its queues belong", hint="pop with a group of its own"
             )
-        parse_topic_queue(request.queue)
+        if request.queue.startswith(LIGHT):
+            raise InvalidRequest("queues of topics are popped, not those of filters")
         self._topics.check_readable(request.queue)
 
     def _of(self, group: str, queue: str) -> tuple[str, PopLeases, Settled]:

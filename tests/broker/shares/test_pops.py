@@ -198,6 +198,7 @@ def test_operators_see_it_among_the_shares_and_gateways_cannot_take_it() -> None
     [
         Pop("", QUEUE, "a", 0),
         Pop("g", QUEUE, "a", -1),
+        Pop("g", "~filter:a", "a", 0),
         Pop("g", QUEUE, "a", 0, 0.0),
         Pop("g", QUEUE, "a", 0, 43_201.0),
         Pop("g", QUEUE, "a", 0, count_max=0),
