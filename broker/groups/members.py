@@ -75,7 +75,7 @@ class Group:
     Attributes:
         holders: who holds each queue.
         awaited_until: until then, members of an earlier life of the broker may hold the queues that have no holder.
-        seen: those of them that had one since.
+        seen: queues that had a holder in this life.
     """
 
     generation: int
@@ -121,6 +121,8 @@ class Groups:
         self._began = began
         self._ends: Deadlines[tuple[str, str]] = Deadlines()  # when a session does: group and member
         self._awaited: Deadlines[str] = Deadlines()  # until when members of an earlier life are: groups
+        self._young_until = began  # until then, it counts what groups without members had
+        self._ended: dict[str, set[str]] = {}  # their queues that were held in this life
 
     def __contains__(self, name: str) -> bool:
         return name in self._groups
@@ -171,10 +173,7 @@ class Groups:
         if group is not None and group.terms != terms and not force and group.members.keys() - {member}:
             raise _disagreement(name, group.terms, terms)
         if group is None:
-            group = self._groups[name] = Group(self._generation, terms)
-            if terms.ordered_s and now < self._began + terms.ordered_s and self._was_read(name):
-                group.awaited_until = self._began + terms.ordered_s
-                self._awaited.set(name, group.awaited_until)
+            group = self._groups[name] = self._begin(name, terms, now)
         known = group.members.get(member)
         is_same = known is not None and known.claim == claim and known.lets_go == lets_go and group.terms == terms
         if known is None:
@@ -186,6 +185,18 @@ class Groups:
             is_new = group.terms != terms
             group.terms = terms
             self._rebalance(name, group, tell_all=is_new)
+        return group
+
+    def _begin(self, name: str, terms: Terms, now: float) -> Group:
+        """A group that has no members. Those of an earlier life are awaited while their sessions may last; where it had
+        members in this life, all that these did not hold."""
+        group, until = Group(self._generation, terms), self._began + terms.ordered_s
+        if now < until:
+            self._young_until = max(self._young_until, until)
+            seen = self._ended.pop(name, None)
+            if seen is not None or self._was_read(name):
+                group.awaited_until, group.seen = until, seen or set()
+                self._awaited.set(name, until)
         return group
 
     def _go_on(self, group: Group, member: str, holding: Iterable[str]) -> None:
@@ -265,12 +276,13 @@ class Groups:
 
     def expire(self, now: float) -> None:
         """Drops the members that have been silent for too long, and waits no longer for those of an earlier life."""
+        if now >= self._young_until:
+            self._ended.clear()
         changed: dict[str, list[str]] = {}
         for name in self._awaited.due(now):
             group = self._groups.get(name)
             if group is not None and group.awaited_until:
                 group.awaited_until = 0.0
-                group.seen.clear()
                 changed[name] = []
         for name, member in self._ends.due(now):
             changed.setdefault(name, []).append(member)
@@ -294,6 +306,8 @@ class Groups:
         group.generation = self._generation
         if not group.members:
             del self._groups[name]
+            if group.terms.ordered_s:
+                self._ended[name] = group.seen
             return
         claims = {member: one.claim for member, one in group.members.items()}
         counts = {topic: self._queue_count(topic) for claim in claims.values() for topic in claim.topics}
@@ -320,6 +334,7 @@ class Groups:
         for member, known in group.members.items():
             for queue in known.dealt:
                 if queue not in group.holders and (not group.awaited_until or queue in group.seen):
+                    group.seen.add(queue)
                     group.holders[queue] = member
                     known.held[queue] = group.generation
             if before.get(member) != (known.queues, known.pending):

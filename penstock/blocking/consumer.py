@@ -16,6 +16,7 @@ from types import TracebackType
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.handling import Calls, Handling, Work
 from penstock.blocking.member import Member
+from penstock.blocking.orderly import Orderly
 from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_at, offset_since
 from penstock.blocking.routes import Routes
 from penstock.client.arguments import (
@@ -31,6 +32,7 @@ from penstock.client.arguments import (
     time_ms,
 )
 from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_delay, check_reason, check_received
+from penstock.client.handover import Callback, HandOver
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost, lost_queues
 from penstock.client.jobs import FLOW, STOP_S
 from penstock.client.positions import Position, PullLimits, chosen_tags, not_held
@@ -72,6 +74,10 @@ class Consumer(OnlyBlocking):
         timeout_s: float = TIMEOUT_S,
         clock: Clock | None = None,
         rng: Rng | None = None,
+        ordered: bool = False,
+        on_assigned: Callback | None = None,
+        on_revoked: Callback | None = None,
+        on_lost: Callback | None = None,
     ) -> None:
         check_text("group", group, hint="the group comes first: Consumer(group, topics)")
         self._subscription = Subscription(topics, start, retry_topic(group))
@@ -88,7 +94,8 @@ class Consumer(OnlyBlocking):
         terms = terms_of(filter, strategy, room, queues, force)
         attempts = attempts_of(attempts_max, retry_delays_s)
         name = f"member-{self._rng.getrandbits(64):016x}"
-        self._who = Membership(group, name, self._subscription, session_s, terms, attempts)
+        hand_over = HandOver(ordered, on_assigned, on_revoked, on_lost).check_plain()
+        self._who = Membership(group, name, self._subscription, session_s, terms, attempts, hand_over)
         self._members: dict[str, Member] = {}
         self._handling: Handling | None = None
         self._batch_max = batch_max
@@ -111,9 +118,9 @@ class Consumer(OnlyBlocking):
 
     def close(self) -> None:
         """Leaves the group and closes the connections."""
-        self._open = False
         for member in self._members.values():
             member.leave()
+        self._open = False
         self._members.clear()
         self._routes.close()
 
@@ -135,6 +142,8 @@ class Consumer(OnlyBlocking):
                 continue
             last = batch.messages[-1]
             for message in batch.messages:
+                if batch.position.waits and not batch.void:
+                    batch.position.rewind()
                 if batch.void:
                     break
                 batch.position.handed_out = batch.after if message is last else message.offset + 1
@@ -184,8 +193,7 @@ class Consumer(OnlyBlocking):
         self._check_open()
         if self._handling is not None:
             raise InvalidRequest("this consumer has a handler at work already")
-        calls = Calls(self._send_back, self._commit_passed, self._tend)
-        self._handling = Handling(self._pulls, calls, flow, self._clock, self._rng)
+        self._handling = self._new_handling(flow)
         try:
             self._handling.run(work, concurrency, size, stop_s)
         except BaseException:
@@ -195,6 +203,13 @@ class Consumer(OnlyBlocking):
         finally:
             self._handling = None
         self._repeat(self._commit_passed)
+
+    def _new_handling(self, flow: Flow) -> Handling:
+        if self._who.hand_over.ordered:
+            calls = Calls(partial(self._send_back, is_last=True), self._commit_passed, self._tend)
+            return Orderly(self._pulls, calls, flow, self._clock, self._rng, self._who.attempts)
+        calls = Calls(self._send_back, self._commit_passed, self._tend)
+        return Handling(self._pulls, calls, flow, self._clock, self._rng)
 
     def stop(self) -> None:
         """Ends ``handle``: it begins nothing more, and returns when what is at work is finished and committed."""
@@ -241,12 +256,29 @@ class Consumer(OnlyBlocking):
         if after_s is not None:
             check_delay("after_s", after_s)
         check_reason(reason)
+        if self._who.hand_over.ordered:
+            return self._hold_up(message, after_s, reason)
         return self._send_back(message, after_s, reason)
 
-    def _send_back(self, message: ReceivedMessage, after_s: float | None, reason: str) -> SentBack:
+    def _hold_up(self, message: ReceivedMessage, after_s: float | None, reason: str) -> SentBack:
+        """An ordered queue stays at a message, or goes on behind a dead letter."""
+        if self._handling is not None:
+            raise InvalidRequest("in an ordered group a handler raises Retry", hint="`nack` is for programs that read")
+        held, attempts = self._member_of(message.queue).held_of(message.queue), self._who.attempts
+        tried = message.attempts + held.tried(message.offset)
+        if tried >= attempts.max:
+            self._send_back(message, None, reason, is_last=True)
+            return SentBack(tried, 0)
+        wait_s = attempts.hold_up_s(tried, after_s)
+        self._pulls.hold_up(held, message.offset, wait_s)
+        return SentBack(tried, self._clock.wall_ms() + round(wait_s * 1000))
+
+    def _send_back(
+        self, message: ReceivedMessage, after_s: float | None, reason: str, *, is_last: bool = False
+    ) -> SentBack:
         member = self._member_of(message.queue)
         sent: list[SentBack] = []
-        self._repeat(lambda: sent.append(member.send_back(message, after_s, reason)))
+        self._repeat(lambda: sent.append(member.send_back(message, after_s, reason, is_last=is_last)))
         return sent[-1]
 
     def _member_of(self, queue: MessageQueue) -> Member:
@@ -361,7 +393,8 @@ class Consumer(OnlyBlocking):
         subscription.opened(self._clock.wall_ms())
         topics, names = subscription.by_address(wanted)
         for address in self._members.keys() - topics.keys():
-            self._members.pop(address).leave()
+            self._members[address].leave()
+            del self._members[address]
         for address, here in topics.items():
             if address in self._members:
                 self._members[address].subscribe(here)

@@ -124,13 +124,20 @@ class Handling:
         self._jobs.extendleft(due)
         while self._jobs and len(self._running) < concurrency and not self._stopped:
             job = self._jobs.popleft()
-            if job.void:
-                self._leave(job, job.messages, is_done=False)
-            elif pool is not None:
+            if self._is_over(job):
+                continue
+            job.position.take_up()
+            if pool is not None:
                 self._running[pool.submit(work, job.messages)] = job
             else:
                 self._run_here(work, job)
                 return  # the group is looked after before the next one
+
+    def _is_over(self, job: Job) -> bool:
+        """Whether a job is not to be begun, for its queue has gone or goes elsewhere."""
+        if job.void:
+            self._leave(job, job.messages, is_done=False)
+        return job.void
 
     def _run_here(self, work: Work, job: Job) -> None:
         try:
@@ -139,6 +146,8 @@ class Handling:
             self._failed(job, error)
         else:
             self._ended(job, returned)
+        finally:
+            job.position.put_down()
 
     def _look(self, wait_s: float) -> None:
         """Takes in what handlers have finished; waits for one."""
@@ -146,6 +155,7 @@ class Handling:
             return
         for future in wait(self._running, wait_s, FIRST_COMPLETED).done:
             job = self._running.pop(future)
+            job.position.put_down()
             error = future.exception()
             if error is None:
                 self._ended(job, future.result())

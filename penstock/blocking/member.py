@@ -1,26 +1,31 @@
 """One blocking consumer's membership of its group at one broker.
 
 Its watch stays open at the broker between calls; ``tend`` looks after it. What an assignment means, and what is lost by
-it, is decided in penstock/client/holdings.py.
+it, is decided in penstock/client/holdings.py. Where queues are handed over in two steps, ``tend`` carries an assignment
+out when no handler is at work in those that go; until then it sends heartbeats.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Mapping, Sequence
 
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.link import BlockingLink
 from penstock.blocking.pulls import Pulls, bounds_of, offset_of
-from penstock.client.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership
+from penstock.client.handover import Callback, Lease, Queues
+from penstock.client.holdings import FENCED_MAX, LEAVE_S, Change, Holdings, Membership
 from penstock.client.positions import UNSET, Position
 from penstock.client.retry import BackOff
 from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound
-from penstock.protocol.received import ReceivedMessage, queue_named
-from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
+from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
+from penstock.protocol.requests.groups import Assignment, CommitOffsets, LeaveGroup, QueueOffset, WatchGroup
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.retries import SentBack
 from penstock.world import Clock, Rng
+
+_log = logging.getLogger(__name__)
 
 
 class Member:
@@ -54,10 +59,20 @@ class Member:
         self._is_new = True
         self._failures = 0
         self._not_before = 0.0
+        self._lease = Lease(clock, who.session_s)
+        self._change: Change[Position] | None = None  # an assignment that waits for handlers, since when
+        self._change_came = 0.0
+        self._beat_at = 0.0
+        self._is_calling = False
 
     @property
     def held(self) -> dict[str, Position]:
         return self._holdings.held
+
+    def held_of(self, queue: MessageQueue) -> Position:
+        """A queue that is held. Raises ``Fenced``."""
+        self._holdings.check_held(self.who.group, [queue.name])
+        return self.held[queue.name]
 
     def take_lost(self) -> list[str]:
         """Queues taken away with messages handed out and not committed, since the last call."""
@@ -70,11 +85,17 @@ class Member:
 
     def join(self) -> None:
         """Enters the group, or enters it again. Raises ``PenstockError``."""
-        who = self.who
         self._watch = 0
-        join = JoinGroup(who.group, who.member, self._topics, who.session_s)
-        self._apply(self.link.ask(who.terms.join(self.broker, join, is_first=self._is_new), Assignment))
+        if self.who.hand_over.ordered and self._lease.is_over:
+            self._drop_all()  # others may hold the queues by now
+        self._tell_lost()
+        sent = self._lease.now()
+        assignment = self.link.ask(
+            self.who.join(self._topics, self.held, self.broker, is_first=self._is_new), Assignment
+        )
+        self._lease.renew(sent)
         self._is_new = False
+        self._apply(assignment)
 
     def tend(self) -> None:
         """Joins if it is out, and keeps one watch open. Raises what no repetition mends."""
@@ -87,16 +108,20 @@ class Member:
         try:
             if not self.joined:
                 self.join()
+            elif self._change is not None:
+                self._go_on(self._change)
             self._failures = 0
         except PenstockError as error:
             self._trouble(error)
-        if self.joined and not self._watch:
+        if self.joined and not self._watch and (self._change is None or now >= self._beat_at):
             self._open_watch(now)
 
     def leave(self) -> None:
         """Tells the broker, so that others get the queues at once. Never fails."""
         self.joined, self._watch = False, 0
-        self._holdings.drop_all()
+        if self.held and self.who.hand_over.lets_go:
+            self._let_go(list(self.held.values()))
+        self._drop_all()
         with contextlib.suppress(PenstockError):
             self.link.call(LeaveGroup(self.who.group, self.who.member), LEAVE_S)
 
@@ -105,11 +130,13 @@ class Member:
     def _open_watch(self, now: float) -> None:
         self._watches += 1
         number = self._watch = self._watches
-        self._watch_late = now + self.who.watch_s + self.link.timeout_s
-        watch = WatchGroup(self.who.group, self.who.member, self._holdings.generation, self.who.watch_s)
-        self._exchange.submit(self.link, [(watch, lambda result: self._watched(number, result))])
+        wait_s = self.who.watch_s if self._change is None else 0.0
+        self._watch_late = now + wait_s + self.link.timeout_s
+        self._beat_at = now + self.who.watch_s
+        watch = WatchGroup(self.who.group, self.who.member, self._holdings.carried_out, wait_s)
+        self._exchange.submit(self.link, [(watch, lambda result: self._watched(number, now, result))])
 
-    def _watched(self, number: int, result: Result) -> None:
+    def _watched(self, number: int, sent: float, result: Result) -> None:
         if number != self._watch:
             return
         self._watch = 0
@@ -117,7 +144,8 @@ class Member:
             if isinstance(result, PenstockError):
                 raise result
             assert isinstance(result, Assignment)
-            if result.generation > self._holdings.generation:
+            self._lease.renew(sent)
+            if self._change is None and result.generation > self._holdings.generation:
                 self._apply(result)
         except PenstockError as error:
             self._trouble(error)
@@ -125,27 +153,88 @@ class Member:
     def _trouble(self, error: PenstockError) -> None:
         self.joined = False
         if isinstance(error, Fenced | GroupNotFound):
-            self._holdings.drop_all()  # the broker dropped us: others may hold the queues by now
+            self._drop_all()  # the broker dropped us: others may hold the queues by now
         elif not error.retryable:
             raise error
         self._failures += 1
         self._not_before = self._clock.monotonic() + self._back_off.wait_s(self._failures, self._rng)
 
+    def _drop_all(self) -> None:
+        self._change = None
+        self._holdings.drop_all()
+
     def _apply(self, assignment: Assignment) -> None:
         self.who.terms.hear(self.who.group, assignment.filter)
-        new = [self._position(one) for one in self._holdings.apply(assignment)]
+        change = self._holdings.change(assignment)
         self.joined = True
+        if change.going and self.who.hand_over.lets_go:
+            for position in change.going:
+                position.leaving = True
+            self._change, self._change_came = change, self._clock.monotonic()
+            self._go_on(change)
+        else:
+            self._carry_out(change)
+
+    def _carry_out(self, change: Change[Position]) -> None:
+        self._change = None
+        hand_over = self.who.hand_over
+        new = [self._position(one) for one in self._holdings.carry_out(change, is_lost=not hand_over.lets_go)]
+        self._tell_lost()
         try:
             self._begin_unset([position for position in new if position.offset == UNSET])
         except (Fenced, QueueNotFound):
             return  # there is a newer generation already, and the next watch brings it
         for position in new:
             self.held[position.queue.name] = position
-            self._pulls.add(position, self.link)
+        self._call(hand_over.on_assigned, tuple(sorted(position.queue for position in new)))
+        for position in new:
+            if position.live:
+                self._pulls.add(position, self.link)
+
+    # -- handing queues over
+
+    def _go_on(self, change: Change[Position]) -> None:
+        """Carries an assignment out when no handler is at work in the queues that go, or has been for too long."""
+        if self._is_calling:
+            return
+        queues = tuple(sorted(position.queue for position in change.going if position.live))
+        if not any([position.hands for position in change.going]):
+            self._let_go(change.going)
+        elif self.who.hand_over.ordered or self._clock.monotonic() < self._change_came + self.who.session_s:
+            return
+        else:
+            _log.warning("the program works on %s for too long: others have it now", ", ".join(map(str, queues)))
+            self._call(self.who.hand_over.on_lost, queues)
+        self._carry_out(change)
+
+    def _let_go(self, going: Sequence[Position]) -> None:
+        """Commits what handlers have finished, and has the program commit."""
+        done = {one.queue.name: one.passed for one in going if one.unfinished is not None and one.live}
+        with contextlib.suppress(PenstockError):  # then it comes again, at the new holder
+            self.commit(done, forward=True)
+        self._call(self.who.hand_over.on_revoked, tuple(sorted(one.queue for one in going if one.live)))
+
+    def _tell_lost(self) -> None:
+        gone = self._holdings.take_gone()
+        if gone:
+            self._call(self.who.hand_over.on_lost, gone)
+
+    def _call(self, callback: Callback | None, queues: Queues) -> None:
+        """What a callback raises is told in the log: the hand-over goes on."""
+        if callback is None or not queues:
+            return
+        self._is_calling = True
+        try:
+            callback(queues)
+        except Exception:
+            _log.exception("%s failed", getattr(callback, "__name__", callback))
+        finally:
+            self._is_calling = False
 
     def _position(self, one: QueueOffset) -> Position:
         position = Position(queue_named(self.broker, one.queue), committed=one.offset, committing=one.offset)
         position.begin(one.offset)
+        position.lease = self._lease if self.who.hand_over.ordered else None
         position.filter, position.log_id = self._holdings.filter, self._holdings.log_id
         return position
 
@@ -157,7 +246,7 @@ class Member:
         names = [position.queue.name for position in new]
         for position, bounds in zip(new, bounds_of(self.link, names), strict=True):
             position.begin(offset_of(self.link, bounds, self.who.subscription.start_of(position.queue.topic)))
-            if self.who.subscription.start == "latest":
+            if self.who.subscription.start == "latest" or self.who.hand_over.ordered:
                 begun[position] = position.offset
         if begun:
             self._commit(begun)
@@ -191,26 +280,32 @@ class Member:
             raise
         self._holdings.stored(wanted)
 
-    def send_back(self, message: ReceivedMessage, after_s: float | None, reason: str) -> SentBack:
+    def send_back(
+        self, message: ReceivedMessage, after_s: float | None, reason: str, *, is_last: bool = False
+    ) -> SentBack:
         """As penstock/client/membership.py. Raises ``PenstockError``."""
         who = self.who
         for _ in range(FENCED_MAX):
             self._holdings.check_held(who.group, [message.queue.name])
             named = who.group, who.member, self._holdings.generation
             try:
-                return self.link.ask(who.attempts.send_back(named, message, after_s, reason), SentBack)
+                return self.link.ask(who.attempts.send_back(named, message, after_s, reason, is_last=is_last), SentBack)
             except (Fenced, GroupNotFound):
                 self._learn()
         raise Fenced(f"{self.broker} takes no message back from group {who.group}")
 
     def _learn(self) -> None:
-        """After a refused commit: asks what is held now."""
+        """After a refused commit: asks what is held now. Where an assignment waits for the program, this does not carry
+        it out."""
+        sent = self._lease.now()
         try:
-            watch = WatchGroup(self.who.group, self.who.member, self._holdings.generation, 0.0)
+            watch = WatchGroup(self.who.group, self.who.member, self._holdings.carried_out, 0.0)
             assignment = self.link.ask(watch, Assignment)
         except (Fenced, GroupNotFound):
-            self._holdings.drop_all()
+            self._drop_all()
             self.joined = False
             return
-        if assignment.generation > self._holdings.generation:
+        self._lease.renew(sent)
+        is_news = assignment.generation > self._holdings.generation
+        if is_news and not self.who.hand_over.lets_go and not self._is_calling:
             self._apply(assignment)

@@ -59,6 +59,11 @@ class Pulls:
         for known in (self._links, self._busy, self._not_before, self._failures):
             known.pop(position, None)
 
+    def hold_up(self, position: Position, offset: int, wait_s: float) -> None:
+        """Nothing of a queue is handed out for so long; then this message, and what follows it."""
+        position.hold_up(offset)
+        self._not_before[position] = self._clock.monotonic() + wait_s
+
     def take(
         self, wait_s: float, tend: Callable[[], None] = lambda: None, fits: Callable[[Batch], bool] | None = None
     ) -> Batch | None:
@@ -88,7 +93,8 @@ class Pulls:
             batch = self._ready.popleft()
             if batch.void:
                 continue
-            if fits is not None and (any([batch.position is one.position for one in left]) or not fits(batch)):
+            is_behind = any([batch.position is one.position for one in left])
+            if is_behind or batch.position.waits or (fits is not None and not fits(batch)):
                 left.append(batch)  # and so are those behind it
                 continue
             found = batch

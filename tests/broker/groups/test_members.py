@@ -221,7 +221,20 @@ def test_after_a_start_the_members_of_before_go_on_and_what_they_held_waits_for_
     some.touch("g", "b", group.generation, 59.0)
     some.expire(60.0)
     assert (assignment(group, "a"), assignment(group, "b")) == (("t:0 t:1", ""), ("t:2 t:3", ""))
-    assert assignment(some.join("h", "a", T, 10.0, 52.0, ORDERED), "a") == ("t:0 t:1 t:2 t:3", ""), "a new group"
+    for _ in range(2):
+        assert assignment(some.join("h", "a", T, 10.0, 52.0, ORDERED), "a") == ("t:0 t:1 t:2 t:3", ""), "a new group"
+        some.leave("h", "a")
+
+
+def test_what_was_held_in_this_life_waits_for_nobody_of_an_earlier_one() -> None:
+    some = Groups(lambda topic: 3, 200, Place(), {}, lambda name: True, 50.0)
+    group = some.join("g", "a", T, 10.0, 51.0, ORDERED, holding=["t:1"])
+    assert assignment(group, "a") == ("t:1", "t:0 t:2")
+    some.leave("g", "a")
+    group = some.join("g", "b", T, 10.0, 52.0, ORDERED)
+    assert assignment(group, "b") == ("t:1", "t:0 t:2")
+    some.expire(60.0)
+    assert assignment(group, "b") == ("t:0 t:1 t:2", "")
 
 
 @dataclass
