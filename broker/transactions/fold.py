@@ -29,7 +29,8 @@ _HALF: Final = HALF.encode()
 class Half(NamedTuple):
     """A half. ``position``, ``size``: where its latest record is, and the bytes of that frame. ``rounds``: how often it
     was due to be checked; ``checks``: how often a producer was asked. ``parked``: why it is only for an operator to
-    decide, empty while it is open."""
+    decide, empty while it is open. ``messages``: how many it has, as runs; 0 for a single one, a whole
+    record."""
 
     group: str
     position: int
@@ -38,6 +39,7 @@ class Half(NamedTuple):
     rounds: int = 0
     checks: int = 0
     parked: str = ""
+    messages: int = 0
 
 
 class Halves:
@@ -54,6 +56,7 @@ class Halves:
     def __init__(self) -> None:
         self._halves: Table[Half] = Table()
         self._outcomes: dict[int, str] = {}
+        self._woken: dict[int, int] = {}
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -62,9 +65,9 @@ class Halves:
     # ------------------------------------------------------------ facts
 
     @staticmethod
-    def begin(group: str, record: bytes) -> list[Any]:
-        """Body of the record that holds a half."""
-        return [BEGIN, group, record]
+    def begin(group: str, messages: bytes, count: int = 0) -> list[Any]:
+        """Body of the record that holds a half: a whole record, or runs with so many messages."""
+        return [BEGIN, group, messages, count] if count else [BEGIN, group, messages]
 
     @staticmethod
     def rollback(id: int) -> list[Any]:
@@ -87,19 +90,26 @@ class Halves:
         return [REOPEN, id]
 
     @staticmethod
-    def carry(id: int, record: bytes) -> list[Any]:
+    def carry(id: int, messages: bytes) -> list[Any]:
         """Body of the record in which a half is held from now on."""
-        return [CARRY, id, record]
+        return [CARRY, id, messages]
+
+    @staticmethod
+    def messages_in(fact: list[Any]) -> bytes:
+        """What the body of such a record holds."""
+        messages: bytes = fact[2]
+        return messages
 
     def apply(self, record: Stored) -> Change:
         if record.flag & FLAG_WOKEN and not record.topic.startswith(SYSTEM_PREFIX):
             id = property_of(record.properties, _HALF)
             if id.isdigit():
-                self._end(int(id), COMMITTED)
+                self._wake(int(id))
             return NO_CHANGE
         kind, first, *more = fact_of(record)
         if kind == BEGIN:
-            self._put(record.position, Half(first, record.position, record.size, record.stored_ms))
+            count = more[1] if len(more) > 1 else 0
+            self._put(record.position, Half(first, record.position, record.size, record.stored_ms, messages=count))
             return NO_CHANGE
         half = self.get(first)
         if half is None:
@@ -121,8 +131,19 @@ class Halves:
         self.bytes += half.size - (before.size if before else 0)
         self._halves[_key(id)] = half
 
+    def _wake(self, id: int) -> None:
+        """One more message of a half is stored; with the last one it is committed."""
+        half = self.get(id)
+        if half is not None:
+            woken = self._woken.get(id, 0) + 1
+            if woken < half.messages:
+                self._woken[id] = woken
+            else:
+                self._end(id, COMMITTED)
+
     def _end(self, id: int, outcome: str) -> None:
         half = self._halves.pop(_key(id), None)
+        self._woken.pop(id, None)
         if half is None:
             return
         self.bytes -= half.size
@@ -138,7 +159,15 @@ class Halves:
 
     def outcome(self, id: int) -> str:
         """What became of a half: ``"commit"`` or ``"rollback"``; empty where that is not known."""
-        return self._outcomes.get(id, "")
+        return COMMITTED if id in self._woken else self._outcomes.get(id, "")
+
+    def woken(self, id: int) -> int:
+        """How many messages of a half are stored, while not all are."""
+        return self._woken.get(id, 0)
+
+    def unfinished(self) -> list[int]:
+        """Halves whose commit was cut off: some of their messages are stored."""
+        return list(self._woken)
 
     def items(self) -> Iterator[tuple[int, Half]]:
         """Ids and halves."""
@@ -157,15 +186,18 @@ class Halves:
 
     def freeze(self) -> Iterator[bytes]:
         outcomes, rows = [[id, outcome] for id, outcome in self._outcomes.items()], self._halves.freeze(_row)
+        woken = sorted([id, count] for id, count in self._woken.items())
 
         def pieces() -> Iterator[bytes]:
-            yield cast(bytes, msgpack.Packer().pack_array_header(2)) + cast(bytes, msgpack.packb(outcomes))
+            yield cast(bytes, msgpack.Packer().pack_array_header(3)) + cast(bytes, msgpack.packb(outcomes))
             yield from rows
+            yield cast(bytes, msgpack.packb(woken))
 
         return pieces()
 
     def restore(self, snapshot: Sequence[Any] | None) -> None:
-        outcomes, rows = snapshot or ((), ())
+        outcomes, rows, *later = snapshot or ((), ())
+        self._woken = {id: count for id, count in (later[0] if later else ())}
         self._outcomes = {id: outcome for id, outcome in outcomes}
         self._halves = Table((_key(id), Half(*half)) for id, *half in rows)
         self.bytes = sum(half.size for half in self._halves.values())

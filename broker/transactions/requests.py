@@ -7,6 +7,7 @@ operator decides. The broker never drops a half by itself.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
@@ -33,16 +34,27 @@ from penstock.errors import (
     StorageFailed,
     StorageFull,
     TooLarge,
+    from_wire,
 )
-from penstock.protocol.message import BODY_BYTES_MAX, FLAG_WOKEN, FRAME_HEAD_BYTES, HALF, decode_message
+from penstock.protocol.message import (
+    BODY_BYTES_MAX,
+    FLAG_ONCE,
+    FLAG_SEQUENCED,
+    FLAG_WOKEN,
+    FRAME_HEAD_BYTES,
+    HALF,
+    decode_message,
+)
 from penstock.protocol.requests.request import Done, Result
 from penstock.protocol.requests.transactions import (
     COMMIT,
     ROLLBACK,
     UNKNOWN,
+    BeginHalf,
     BeginHalves,
     CheckHalf,
     EndHalves,
+    HalfBegun,
     HalfEnded,
     HalfOutcome,
     HalfRow,
@@ -53,6 +65,7 @@ from penstock.protocol.requests.transactions import (
     ListHalves,
     WatchHalves,
 )
+from penstock.protocol.runs import Run, checksum_of, decode_runs, record_of
 
 WAIT_S_MAX: Final = 60.0
 CHECK_COUNT_MAX: Final = 64
@@ -114,11 +127,30 @@ class TransactionRequests:
         ids, refused = one_by_one(records, lambda record: self._begin(request.group, record, now, now_ms), 0)
         return AfterQuorum(HalvesBegun(tuple(ids), tuple(refused)), self._store.written)
 
+    @handles(BeginHalf)
+    def begin_one(self, request: BeginHalf, now: float, now_ms: int) -> Outcome:
+        """Stores one half of several messages, all or none of them."""
+        _check_group(request.group)
+        body = bytes(request.body)
+        if checksum_of(body) != request.checksum:
+            raise InvalidRequest(f"the {len(body)} bytes of runs do not match their checksum; nothing was stored")
+        runs = _runs_in(body)
+        if not runs or sum([len(run.bodies) for run in runs]) != request.count:
+            raise InvalidRequest(f"the runs do not hold {request.count} messages; nothing was stored")
+        refused = self._acceptance.take(runs, now_ms)[2]
+        if refused:
+            return Now(HalfBegun(0, tuple(refused)))
+        id = self._store_half(request.group, body, request.count, now, now_ms)
+        return AfterQuorum(HalfBegun(id), self._store.written)
+
     def _begin(self, group: str, record: bytes, now: float, now_ms: int) -> int:
-        if len(record) > BODY_BYTES_MAX - _FACT_BYTES:
-            raise TooLarge(f"a half has at most {BODY_BYTES_MAX - _FACT_BYTES} bytes, not {len(record)}")
         self._acceptance.take_record(record, now_ms)
-        fact = fact_record(TOPIC, Halves.begin(group, record))
+        return self._store_half(group, record, 0, now, now_ms)
+
+    def _store_half(self, group: str, messages: bytes, count: int, now: float, now_ms: int) -> int:
+        if len(messages) > BODY_BYTES_MAX - _FACT_BYTES:
+            raise TooLarge(f"a half has at most {BODY_BYTES_MAX - _FACT_BYTES} bytes, not {len(messages)}")
+        fact = fact_record(TOPIC, Halves.begin(group, messages, count))
         size = FRAME_HEAD_BYTES + fact.run.size
         if len(self._halves) >= self._halves_max or self._halves.bytes + size > self._bytes_max:
             raise Busy(
@@ -151,11 +183,13 @@ class TransactionRequests:
             raise HalfNotFound(f"the half {wanted.id} is of another group than {group}")
         if wanted.outcome == UNKNOWN:
             return UNKNOWN
+        if wanted.outcome == ROLLBACK and self._halves.woken(wanted.id):
+            return self._stands(wanted)
         if wanted.outcome == ROLLBACK:
             self._store.append([fact_record(TOPIC, Halves.rollback(wanted.id))], now_ms)
             self._rolled_back += 1
         else:
-            self._store.append([self._committed_message(wanted.id, half, now_ms)], now_ms)
+            self._commit(wanted.id, half, now_ms)
             self._committed += 1
         self._schedule.drop(wanted.id)
         return wanted.outcome
@@ -168,6 +202,38 @@ class TransactionRequests:
             done = {COMMITTED: "committed", ROLLED_BACK: "rolled back"}[stands]
             raise OutcomeStands(f"the half {wanted.id} was {done} already")
         return stands
+
+    def _commit(self, id: int, half: Half, now_ms: int) -> None:
+        """Stores the messages of a half: of several those that are not stored yet, in as many appends as segments have
+        room for."""
+        if not half.messages:
+            self._store.append([self._committed_message(id, half, now_ms)], now_ms)
+            return
+        batch = self._committed_runs(id, half, now_ms)
+        try:
+            self._append(batch, now_ms)
+        except TooLarge:
+            for run, to in batch:
+                for number, body in enumerate(run.bodies):
+                    self._append([Incoming(run.of([body], number), to)], now_ms)
+
+    def _append(self, batch: Sequence[Incoming], now_ms: int) -> None:
+        self._store.append_runs([one.run for one in batch], [one.destination for one in batch], now_ms)
+
+    def _committed_runs(self, id: int, half: Half, now_ms: int) -> list[Incoming]:
+        """The messages of a half that are not stored yet. Raises what one is refused with; the half is parked then."""
+        runs, passed = list[Run](), self._halves.woken(id)
+        for run in _runs_in(self._content_of(half)):
+            if passed < len(run.bodies):
+                runs.append(run.of(run.bodies[passed:], passed) if passed else run)
+            passed = max(0, passed - len(run.bodies))
+        taken, destinations, refused, *_ = self._acceptance.take(runs, now_ms, is_promised=True)
+        if refused:
+            error = from_wire(refused[0].code, refused[0].message)
+            self._now_ms = now_ms
+            self._park(id, f"its commit was refused: {error.message}")
+            raise error
+        return [marked(Incoming(*one), FLAG_WOKEN, HALF, str(id)) for one in zip(taken, destinations, strict=True)]
 
     def _committed_message(self, id: int, half: Half, now_ms: int) -> Incoming:
         """The message of a half, ready to append. Raises what it is refused with; it is parked then."""
@@ -182,10 +248,18 @@ class TransactionRequests:
             raise
         return marked(taken, FLAG_WOKEN, HALF, str(id))
 
+    def _content_of(self, half: Half) -> bytes:
+        """The messages of a half, as they are stored. Raises ``Damaged``."""
+        return Halves.messages_in(fact_in(self._store.frame(half.position)))
+
     def _record_of(self, half: Half) -> bytes:
-        """The message of a half. Raises ``Damaged``."""
-        record: bytes = fact_in(self._store.frame(half.position))[-1]
-        return record
+        """The records of a half's messages, end to end. Raises ``Damaged``."""
+        content = self._content_of(half)
+        if not half.messages:
+            return content
+        return b"".join(
+            [record_of(run.of([body], number)) for run in _runs_in(content) for number, body in enumerate(run.bodies)]
+        )
 
     # ------------------------------------------------------------ checks
 
@@ -245,12 +319,27 @@ class TransactionRequests:
         """Wakes producers that wait for halves which are due; where none takes one, its round passes without. Raises
         ``StorageFull``."""
         self._now, self._now_ms = now, now_ms
+        for id in self._halves.unfinished():
+            half = self._halves.get(id)
+            if half is not None and not half.parked:
+                self._finish(id, half)
         for _, group in self._schedule.advance(now):
             self._wakers[half_waker(group)] = None
         for id in self._schedule.overdue(now - self._grace_s, CHECK_COUNT_MAX):
             half = self._halves.get(id)
             if half is not None:
                 self._next_round(id, half, is_asked=False)
+
+    def _finish(self, id: int, half: Half) -> None:
+        """A half whose commit was cut off: stores what is missing of it. Raises ``StorageFull``."""
+        try:
+            self._commit(id, half, self._now_ms)
+        except (StorageFull, StorageFailed):
+            raise
+        except PenstockError as error:  # it is parked
+            _log.warning("the commit of half %d is not whole: %s", id, error)
+        else:
+            self._schedule.drop(id)
 
     def _next_round(self, id: int, half: Half, *, is_asked: bool) -> bool:
         """A half was due. Returns ``False`` where it has had all its rounds and is parked."""
@@ -307,7 +396,7 @@ class TransactionRequests:
 
     def _carried(self, id: int, half: Half) -> Incoming:
         try:
-            return fact_record(TOPIC, Halves.carry(id, self._record_of(half)))
+            return fact_record(TOPIC, Halves.carry(id, self._content_of(half)))
         except Damaged as error:
             _log.error("the half %d is lost: %s", id, error)
             return fact_record(TOPIC, Halves.rollback(id))
@@ -323,10 +412,19 @@ class TransactionRequests:
         }
 
 
-def _row(id: int, half: Half, record: bytes) -> HalfRow:
-    message = decode_message(record)
+def _row(id: int, half: Half, records: bytes) -> HalfRow:
+    message = decode_message(records[: int.from_bytes(records[:4], "big")])
     key = message.key if isinstance(message.key, str) else message.key.hex()
-    return HalfRow(id, half.group, half.born_ms, half.checks, half.parked, message.topic, key, len(record))
+    count = half.messages or 1
+    return HalfRow(id, half.group, half.born_ms, half.checks, half.parked, message.topic, key, len(records), count)
+
+
+def _runs_in(body: bytes) -> list[Run]:
+    """The runs of a half: they are stored once because it ends once, not by their numbers."""
+    runs = decode_runs(body)
+    for run in runs:
+        run.flag &= ~(FLAG_SEQUENCED | FLAG_ONCE)
+    return runs
 
 
 def _check_group(group: str) -> None:

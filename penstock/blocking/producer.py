@@ -64,7 +64,6 @@ class Producer(OnlyBlocking):
         check_group(group, check)
         self.timeout_s = timeout_s
         self.group = group
-        self._beginning = Beginning(group)
         self._open_halves: set[tuple[str, int]] = set()
         self._routes = Routes(servers, timeout_s)
         self._clock = clock or RealClock()
@@ -324,7 +323,7 @@ class Producer(OnlyBlocking):
         return self._checks.answer(wait_s)
 
     def _begin(self, messages: Sequence[Message], limit_s: float) -> list[Half]:
-        halves, error = begun(self._send_all(messages, limit_s, self._beginning))
+        halves, error = begun(self._send_all(messages, limit_s, Beginning(self.group)))
         if error is not None:
             if halves:
                 with suppress(PenstockError):  # else a listener is asked

@@ -25,7 +25,8 @@ class Transaction:
 
     @property
     def ids(self) -> tuple[tuple[str, int], ...]:
-        """Broker and id of each half, in the order of the messages, as ``penstock transaction list`` shows them."""
+        """Broker and id of each half, as ``penstock transaction list`` shows them: one for each broker that some of the
+        messages go to."""
         return tuple([(half.broker, half.id) for half in self._halves or ()])
 
     def rollback(self) -> None:

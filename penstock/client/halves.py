@@ -1,7 +1,7 @@
 """Transactional messages as producers have them: how halves begin and end, and what a listener says about one. Pure.
 
-A half that could not be begun for certain is not begun again: the one that may be there has no transaction, and the
-listener is asked about it.
+The messages of a transaction are one half at each broker that they go to. A half that could not be begun for certain is
+not begun again: the one that may be there has no transaction, and the listener is asked about it.
 """
 
 from __future__ import annotations
@@ -11,20 +11,28 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
 from penstock.client.arguments import check_text
-from penstock.client.sending import Outgoing, final_error, once_more
-from penstock.client.ways import Records, asleep, body_of
-from penstock.errors import HalfNotFound, InvalidMessage, InvalidRequest, PenstockError, ProtocolError, from_wire
+from penstock.client.sending import Outgoing, append_of, final_error, once_more
+from penstock.client.ways import ASLEEP, Way
+from penstock.errors import (
+    HalfNotFound,
+    InternalError,
+    InvalidMessage,
+    InvalidRequest,
+    PenstockError,
+    ProtocolError,
+    from_wire,
+)
 from penstock.protocol.message import decode_message
-from penstock.protocol.received import ReceivedMessage
+from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.transactions import (
     COMMIT,
     ROLLBACK,
     UNKNOWN,
-    BeginHalves,
+    BeginHalf,
     EndHalves,
+    HalfBegun,
     HalfOutcome,
-    HalvesBegun,
     HalvesEnded,
     HalvesToCheck,
 )
@@ -41,20 +49,25 @@ _SETTLED_LATER: Final = "the producers of the group are asked about it"
 
 @dataclass(frozen=True, slots=True)
 class HalfMessage:
-    """A message whose transaction has no outcome yet.
+    """Messages whose transaction has no outcome yet.
 
     Attributes:
         broker, id: together they name the half.
-        message: the message; it is in no queue yet.
+        messages: those of the transaction that are at this broker; they are in no queue yet. Topic, key, body and
+            properties are those of the first one.
         began_ms: when it began, in wall-clock milliseconds since 1970.
         checks: how often a listener was asked about it, this time included.
     """
 
     broker: str
     id: int
-    message: ReceivedMessage
+    messages: tuple[ReceivedMessage, ...]
     began_ms: int
     checks: int
+
+    @property
+    def message(self) -> ReceivedMessage:
+        return self.messages[0]
 
     @property
     def topic(self) -> str:
@@ -86,8 +99,8 @@ class Half(NamedTuple):
     id: int
 
 
-class Beginning(Records):
-    """The way to store messages as halves of a producer group."""
+class Beginning(Way):
+    """The way to store the messages of one transaction of a producer group."""
 
     may_leave: ClassVar[bool] = False
     is_whole: ClassVar[bool] = True
@@ -96,13 +109,21 @@ class Beginning(Records):
         self._group = group
 
     def request(self, batch: Sequence[Outgoing]) -> Request:
-        return BeginHalves(self._group, len(batch), body_of(batch))
+        runs = append_of(batch)
+        return BeginHalf(self._group, runs.count, runs.checksum, runs.body)
 
     def settle(self, batch: Sequence[Outgoing], broker: str, result: Result) -> None:
-        ids = result.ids if isinstance(result, HalvesBegun) else ()
-        refused = result.refused if isinstance(result, HalvesBegun) else ()
-        for _ in asleep(batch, broker, result, ids, refused):
-            pass
+        if isinstance(result, HalfBegun) and result.refused:
+            result = from_wire(result.refused[0].code, result.refused[0].message)
+        if isinstance(result, HalfBegun):
+            for one in batch:
+                one.stored(MessageQueue(broker, one.topic, ASLEEP), result.id, "")
+            return
+        if not isinstance(result, PenstockError):
+            result = InternalError("the broker's answer does not fit")
+            result.unknown = True
+        for one in batch:
+            one.fail(result)
 
     def again(self, outgoing: Sequence[Outgoing]) -> list[Outgoing]:
         return [one for one in once_more(outgoing) if not one.unknown]
@@ -120,15 +141,15 @@ def check_group(group: object, listener: object) -> None:
 
 def begun(outgoing: Sequence[Outgoing]) -> tuple[list[Half], PenstockError | None]:
     """The halves that began, and the first error of those that did not."""
-    halves: list[Half] = []
+    halves: dict[Half, None] = {}
     errors: list[PenstockError] = []
     for one in outgoing:
         if one.queue is None:
             errors.append(final_error(one))
         else:
             assert one.broker is not None
-            halves.append(Half(one.queue.broker, one.broker.address, one.offset))
-    return halves, errors[0] if errors else None
+            halves[Half(one.queue.broker, one.broker.address, one.offset)] = None
+    return list(halves), errors[0] if errors else None
 
 
 def ends_of(group: str, halves: Sequence[Half], outcome: str) -> Iterator[tuple[Half, EndHalves]]:
@@ -164,12 +185,21 @@ def halves_in(found: HalvesToCheck, broker: str) -> list[HalfMessage]:
     data, at, halves = bytes(found.body), 0, list[HalfMessage]()
     for row in found.halves:
         try:
-            message = decode_message(data[at : at + row.size])
+            messages = tuple([decode_message(record) for record in _records_in(data[at : at + row.size])])
         except InvalidMessage as error:
             raise ProtocolError(f"the half {row.id} of {broker} is no message: {error.message}") from None
         at += row.size
-        halves.append(HalfMessage(broker, row.id, message, row.born_ms, row.checks))
+        halves.append(HalfMessage(broker, row.id, messages, row.born_ms, row.checks))
     return halves
+
+
+def _records_in(data: bytes) -> Iterator[bytes]:
+    """The records that stand end to end, at least one."""
+    at = 0
+    while not at or at < len(data):
+        size = max(int.from_bytes(data[at : at + 4], "big"), 4)
+        yield data[at : at + size]
+        at += size
 
 
 def verdict_of(said: object) -> str:

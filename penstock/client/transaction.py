@@ -16,7 +16,6 @@ import anyio
 from penstock.client.halves import Beginning, Half, begun, check_ended, ends_of, left_to_checks
 from penstock.client.outbox import Outbox
 from penstock.client.sending import Outgoing
-from penstock.client.ways import prepare
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.protocol.requests.transactions import COMMIT, ROLLBACK, UNKNOWN, HalvesEnded
 
@@ -37,7 +36,6 @@ class Transactions:
     def __init__(self, group: str, outbox: Outbox) -> None:
         self._group = group
         self._outbox = outbox
-        self._way = Beginning(group)
         self._open: set[tuple[str, int]] = set()
 
     def is_open(self, broker: str, id: int) -> bool:
@@ -47,8 +45,7 @@ class Transactions:
     async def begin(self, outgoing: list[Outgoing], limit_s: float) -> list[Half]:
         """Stores messages as halves, all or none of them."""
         self._outbox.opened()
-        prepare(outgoing, (), self._way)
-        halves, error = begun(await self._outbox.send_all(outgoing, limit_s, way=self._way))
+        halves, error = begun(await self._outbox.send_all(outgoing, limit_s, way=Beginning(self._group)))
         if error is not None:
             if halves:
                 with suppress(PenstockError):  # else a listener is asked
@@ -88,7 +85,8 @@ class Transaction:
 
     @property
     def ids(self) -> tuple[tuple[str, int], ...]:
-        """Broker and id of each half, in the order of the messages, as ``penstock transaction list`` shows them."""
+        """Broker and id of each half, as ``penstock transaction list`` shows them: one for each broker that some of the
+        messages go to."""
         return tuple([(half.broker, half.id) for half in self._halves or ()])
 
     def rollback(self) -> None:

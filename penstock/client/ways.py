@@ -1,4 +1,4 @@
-"""The ways in which a producer has messages stored: at once, in a queue that it chooses, later, or as halves.
+"""The ways in which a producer has messages stored: at once, in a queue that it chooses, or later.
 
 A way makes the request for a batch and gives each of its messages what the answer says of it. Producers drive all ways
 alike, with one deadline over the attempts. Pure.
@@ -6,7 +6,7 @@ alike, with one deadline over the attempts. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
@@ -18,7 +18,7 @@ from penstock.client.sending import Outgoing, Receipt
 from penstock.errors import InternalError, InvalidRequest, NoRoute, PenstockError
 from penstock.protocol.message import Message
 from penstock.protocol.received import MessageQueue
-from penstock.protocol.requests.messages import Append, Appended, PlacedRun, Refused
+from penstock.protocol.requests.messages import Append, Appended, PlacedRun
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.timers import SetTimers, TimersSet
@@ -26,7 +26,7 @@ from penstock.protocol.runs import Run, record_of
 
 RECORDS_MAX: Final = 1024
 """Whole records in a request."""
-ASLEEP: Final = -1
+ASLEEP: Final = -2
 """In place of a queue's number, of messages that are in none yet."""
 
 
@@ -118,38 +118,28 @@ class Later(Records):
         return SetTimers(tuple([one.due_ms for one in batch]), self._from_now, body_of(batch))
 
     def settle(self, batch: Sequence[Outgoing], broker: str, result: Result) -> None:
-        ids = [one.id for one in result.timers] if isinstance(result, TimersSet) else []
-        refused = result.refused if isinstance(result, TimersSet) else ()
-        for at in asleep(batch, broker, result, ids, refused):
-            assert isinstance(result, TimersSet)
-            batch[at].due_ms = result.timers[at].due_ms
+        if not isinstance(result, PenstockError) and not (
+            isinstance(result, TimersSet) and len(result.timers) == len(batch)
+        ):
+            result = InternalError("the broker's answer does not fit the batch")
+            result.unknown = True
+        if isinstance(result, PenstockError):
+            for one in batch:
+                one.fail(result)
+            return
+        refused = {one.at: errors.from_wire(one.code, one.message) for one in result.refused}
+        for at, (one, timer) in enumerate(zip(batch, result.timers, strict=True)):
+            if at in refused:
+                one.fail(refused[at])
+            else:
+                one.stored(MessageQueue(broker, one.topic, ASLEEP), timer.id, "")
+                one.due_ms = timer.due_ms
 
 
 AT_ONCE: Final = Way()
 IN_QUEUE: Final = InQueue()
 IN_A_WHILE: Final = Later(from_now=True)
 AT_A_TIME: Final = Later(from_now=False)
-
-
-def asleep(
-    batch: Sequence[Outgoing], broker: str, result: Result, ids: Sequence[int], refused: Sequence[Refused]
-) -> Iterator[int]:
-    """Gives each message of a batch the id under which it sleeps, or its error; yields the places of those that sleep.
-    An id is in ``offset``."""
-    if not isinstance(result, PenstockError) and len(ids) != len(batch):
-        result = InternalError("the broker's answer does not fit the batch")
-        result.unknown = True
-    if isinstance(result, PenstockError):
-        for one in batch:
-            one.fail(result)
-        return
-    told = {one.at: errors.from_wire(one.code, one.message) for one in refused}
-    for at, one in enumerate(batch):
-        if at in told:
-            one.fail(told[at])
-        else:
-            one.stored(MessageQueue(broker, one.topic, ASLEEP), ids[at], "")
-            yield at
 
 
 def singles(outgoing: Sequence[Outgoing]) -> list[Outgoing]:

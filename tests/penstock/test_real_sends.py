@@ -138,7 +138,7 @@ def test_a_block_that_ends_well_commits_and_any_other_rolls_back(run: Run, real_
                 assert await to_thread(bodies, servers) == [b"plain"]
             many = [Message("orders", b"two"), Message("bills", b"three", key="k"), Message("orders", b"four")]
             async with producer.transaction(many) as tx:
-                assert len(set(tx.ids)) == 3
+                assert len(tx.ids) == 1
             with pytest.raises(KeyError, match="mine"):
                 async with producer.transaction(many):
                     raise KeyError("mine")
@@ -152,11 +152,11 @@ def test_a_block_that_ends_well_commits_and_any_other_rolls_back(run: Run, real_
                 tx.unknown()
             with pytest.raises(OutcomeStands):
                 async with producer.transaction(many) as tx, Admin(servers) as admin:
-                    await admin.rollback(*tx.ids[1])
+                    await admin.rollback(*tx.ids[0])
 
     run(test)
     assert (bodies(servers), bodies(servers, "bills")) == (
-        [b"four", b"four", b"one", b"plain", b"two", b"two"],
+        [b"four", b"one", b"plain", b"two"],
         [b"three"],
     )
     assert waiting(servers) == 0

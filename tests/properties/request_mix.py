@@ -51,7 +51,14 @@ from penstock.protocol.requests.sessions import (
 from penstock.protocol.requests.shares import SettleShared, TakeShared
 from penstock.protocol.requests.timers import CancelTimer, SetTimers, TimersSet
 from penstock.protocol.requests.topics import CreateTopic, DeleteTopic
-from penstock.protocol.requests.transactions import BeginHalves, EndHalves, HalfOutcome, HalvesBegun
+from penstock.protocol.requests.transactions import (
+    BeginHalf,
+    BeginHalves,
+    EndHalves,
+    HalfBegun,
+    HalfOutcome,
+    HalvesBegun,
+)
 from penstock.protocol.runs import DIGITS, Run, checksum_of, encode_runs
 from tests.broker.broker_rig import Rig
 
@@ -80,7 +87,7 @@ class Mix:
             self.open, self.open, self.close, self.keep_filters, self.join, self.leave, self.commit, self.commit_alone,
             self.hold, self.send_back, self.open_session, self.open_session, self.save, self.save, self.close_session,
             self.end_session, self.release, self.keep_sessions, self.end_lives, self.take, self.settle, self.set_timer,
-            self.cancel_timer, self.begin_half, self.end_half,
+            self.cancel_timer, self.begin_half, self.begin_one_half, self.end_half,
         ]  # fmt: skip
 
     def step(self) -> None:
@@ -110,6 +117,8 @@ class Mix:
             self.timers += [(one.id, one.due_ms) for one in answer.timers]
         elif isinstance(answer, HalvesBegun):
             self.halves += answer.ids
+        elif isinstance(answer, HalfBegun):
+            self.halves.append(answer.id)
         elif isinstance(answer, Pulled):
             self.taken[self.share] = [offset for offset, _ in decode_batch(answer.count, answer.body)]
 
@@ -263,6 +272,11 @@ class Mix:
 
     def begin_half(self) -> Request:
         return BeginHalves(self.one_of(GROUPS), 1, self.record())
+
+    def begin_one_half(self) -> Request:
+        bodies = [b"%d" % self.rng.randrange(10) for _ in range(self.rng.randrange(1, 4))]
+        body = encode_runs([Run(record_tail(self.one_of(TOPICS).encode(), b""), 0, 1, bodies)])
+        return BeginHalf(self.one_of(GROUPS), len(bodies), checksum_of(body), body)
 
     def end_half(self) -> Request:
         id = self.rng.choice(self.halves) if self.halves else 1

@@ -32,6 +32,27 @@ class BeginHalves(Request):
     body: Bytes
 
 
+@value
+class HalfBegun(Reply):
+    """The half's id; 0 where nothing was stored, because a message was ``refused``."""
+
+    id: int
+    refused: tuple[Refused, ...] = ()
+
+
+@value
+class BeginHalf(Request):
+    """Stores one half of several messages, which are committed together. ``body`` is runs end to end
+    (``runs.encode_runs``) with ``count`` messages in all, ``checksum`` its CRC-32C."""
+
+    code: ClassVar[int] = 175
+    reply: ClassVar[type[Reply]] = HalfBegun
+    group: str
+    count: int
+    checksum: int
+    body: Bytes
+
+
 class HalfOutcome(NamedTuple):
     """What is to become of a half: ``commit``, ``rollback``, or ``unknown``: it is asked for again later."""
 
@@ -67,7 +88,8 @@ class EndHalves(Request):
 
 class HalfRow(NamedTuple):
     """A half. ``checks``: how often a producer was asked. ``parked``: why an operator decides, empty while producers
-    are asked. ``size``: bytes of its record, 0 where that is damaged."""
+    are asked. ``topic``, ``key``: of its first message. ``size``: bytes of its records, 0 where they are damaged.
+    ``messages``: how many it has."""
 
     id: int
     group: str
@@ -77,6 +99,7 @@ class HalfRow(NamedTuple):
     topic: str
     key: str
     size: int
+    messages: int = 1
 
 
 @value

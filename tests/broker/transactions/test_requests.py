@@ -6,12 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.messages.whole_records import records_of
 from broker.transactions.requests import GRACE_S, NOT_ANSWERED, NOT_ASKED, TransactionRequests
+from penstock.client.preparation import Preparation
+from penstock.client.sending import append_of
 from penstock.errors import HalfNotFound, InvalidTopic, OutcomeStands, from_wire
-from penstock.protocol.message import Message, decode_message, encode_message
+from penstock.protocol.message import Message, decode_batch, decode_message, encode_message
+from penstock.protocol.requests.messages import FindByKey, Pull
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.topics import CreateTopic
 from penstock.protocol.requests.transactions import (
+    BeginHalf,
     BeginHalves,
     CheckHalf,
     EndHalves,
@@ -24,6 +29,9 @@ from penstock.protocol.requests.transactions import (
     WatchHalves,
 )
 from tests.broker.broker_rig import Rig, append
+from tests.penstock.client.at_broker import runs_at_broker
+from tests.simulation.disk import SimDisk
+from topicmap.queues import TopicMap
 
 
 def rig_with_topic(**given: Any) -> Rig:
@@ -237,3 +245,95 @@ def test_a_group_has_a_name_of_bounded_length(group: str) -> None:
     rig = rig_with_topic()
     answer = rig.ask(BeginHalves(group, 1, encode_message(Message("t", b"1"))))
     assert "1 to 255 bytes" in str(answer)
+
+
+# ------------------------------------------------------------ one half of several messages
+
+
+def begin_one(rig: Rig, *messages: Message, group: str = "g") -> Any:
+    """Begins one half of all messages; the answer."""
+    runs = append_of(runs_at_broker(Preparation(7, TopicMap()), messages, 5))
+    return rig.ask(BeginHalf(group, runs.count, runs.checksum, runs.body))
+
+
+def several(count: int, size: int = 1, **fields: Any) -> list[Message]:
+    return [Message("t", b"%0*d" % (size, at), **fields) for at in range(count)]
+
+
+def test_messages_of_one_half_are_delivered_together_and_keep_what_they_are() -> None:
+    rig = rig_with_topic()
+    many = [*several(3), Message("t", b"x", key="k", tag="paid", properties={"a": "b"}, mqtt_topic="t/a"), *several(2)]
+    half = begin_one(rig, *many).id
+    assert [(row.messages, row.topic, row.key) for row in halves(rig).values()] == [(6, "t", "")]
+    rig = rig.restarted()
+    assert rig.bodies("t:0") == []
+    assert end(rig, half, "commit") == ("commit", None)
+    assert rig.bodies("t:0") == [message.body for message in many]
+    found = [message for _, message in decode_batch(6, rig.ask(Pull("t:0", 0)).body)]
+    assert (found[3].key, found[3].tag, found[3].name) == ("k", "paid", "t/a")
+    assert dict(found[3].properties) == {"a": "b", "HALF": str(half)}
+    assert len({message.id for message in found}) == 6
+    assert [message.id for _, message in decode_batch(1, rig.ask(FindByKey("t", found[2].id)).body)] == [found[2].id]
+    assert halves(rig.restarted()) == {}
+
+
+def test_one_bad_message_keeps_all_of_a_half_from_beginning() -> None:
+    rig = rig_with_topic()
+    answer = begin_one(rig, Message("t", b"1"), Message("t", b"2", mqtt_topic="t/+"), Message("t", b"3"))
+    assert (answer.id, [(one.at, one.code) for one in answer.refused]) == (0, [(1, InvalidTopic.code)])
+    assert halves(rig) == {}
+    runs = append_of(runs_at_broker(Preparation(7, TopicMap()), several(2), 5))
+    for wrong in (
+        BeginHalf("g", 3, runs.checksum, runs.body),
+        BeginHalf("g", 2, 5, runs.body),
+        BeginHalf("g", 0, 0, b""),
+    ):
+        assert "nothing was stored" in str(rig.ask(wrong))
+
+
+def test_a_producer_is_asked_about_all_messages_of_a_half_at_once() -> None:
+    rig = rig_with_topic()
+    half = begin_one(rig, *several(3)).id
+    asked = rig.submit(WatchHalves("g", 30.0))
+    pass_s(rig, 1.5)
+    [answer] = asked
+    assert isinstance(answer, HalvesToCheck)
+    [row] = answer.halves
+    assert (row.id, row.messages, row.size) == (half, 3, len(answer.body))
+    records = records_of(answer.body, 3)
+    assert [decode_message(record).body for record in records] == [b"0", b"1", b"2"]
+
+
+def test_a_half_that_no_segment_holds_as_messages_is_committed_in_parts() -> None:
+    rig = rig_with_topic()  # segments of 64 KiB; each message has properties of its own, which the half says once
+    half = begin_one(rig, *several(300, properties={"a": "x" * 200})).id
+    assert end(rig, half, "commit") == ("commit", None)
+    assert sum(len(rig.bodies("t:0", at)) > 0 for at in (0, 299)) == 2
+    assert rig.store.bounds("t:0").end == 300
+
+
+def test_what_power_cut_off_of_a_commit_is_stored_by_itself_and_cannot_be_rolled_back() -> None:
+    cut = 0
+    for seed in range(100):
+        rig = Rig(SimDisk(seed), half_check_after_s=1.0)
+        rig.ask(CreateTopic("t", 1, "disk"))
+        half = begin_one(rig, *several(16, 700)).id
+        rig.submit(EndHalves("g", (HalfOutcome(half, "commit"),)))
+        rig.disk.lose_power()
+        rig = rig.restarted()
+        stored = rig.store.bounds("t:0").end
+        if 0 < stored < 16:
+            cut += 1
+            assert end(rig, half, "rollback") == ("commit", OutcomeStands)
+            if seed % 2:
+                assert end(rig, half, "commit") == ("commit", None)
+            else:
+                rig.dispatch.tick()
+                rig.sync()
+        else:
+            assert end(rig, half, "rollback")[0] == ("commit" if stored else "rollback")
+        rig = rig.restarted()
+        rig.dispatch.tick()
+        assert rig.bodies("t:0") == [b"%0700d" % at for at in range(16 if stored else 0)], seed
+        assert halves(rig) == {}
+    assert cut > 2, "some commits were cut off in their midst"

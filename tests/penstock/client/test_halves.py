@@ -18,15 +18,15 @@ from penstock.client.halves import (
     verdict_of,
 )
 from penstock.client.preparation import Preparation
-from penstock.client.sending import Outgoing, settled
-from penstock.client.ways import prepare
-from penstock.errors import Busy, HalfNotFound, InvalidRequest, OutcomeStands, ProtocolError, TimedOut
-from penstock.protocol.message import Message, decode_message, encode_message
+from penstock.client.sending import Outgoing
+from penstock.errors import Busy, HalfNotFound, InternalError, InvalidRequest, OutcomeStands, ProtocolError, TimedOut
+from penstock.protocol.message import Message, encode_message
 from penstock.protocol.requests.messages import Refused
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.transactions import (
-    BeginHalves,
+    BeginHalf,
     EndHalves,
+    HalfBegun,
     HalfEnded,
     HalfOutcome,
     HalfRow,
@@ -34,40 +34,44 @@ from penstock.protocol.requests.transactions import (
     HalvesEnded,
     HalvesToCheck,
 )
+from penstock.protocol.runs import checksum_of, decode_runs
 from tests.penstock.client.at_broker import runs_at_broker
-from tests.penstock.small_cluster import cut_records
 from topicmap.queues import TopicMap
 
 WAY = Beginning("payments")
 
 
 def outgoing(count: int = 3) -> list[Outgoing]:
-    messages = [Message("t", b"%d" % at) for at in range(count)]
+    messages = [Message("t", b"%d" % at, key=str(at // 2)) for at in range(count)]
     made = runs_at_broker(Preparation(1, TopicMap()), messages, 77)
-    prepare(made, messages, WAY)
-    for one in settled(made):
+    for one in made:
         one.broker = BrokerRoute("a", "10.0.0.1:1", 4)
-    return settled(made)
+    return made
 
 
-def test_halves_begin_as_records_and_what_is_not_begun_has_its_error() -> None:
+def test_the_messages_of_a_transaction_begin_as_one_half_all_or_none_of_them() -> None:
     many = outgoing()
     request = WAY.request(many)
-    assert isinstance(request, BeginHalves)
-    assert (request.group, request.count) == ("payments", 3)
-    assert [decode_message(one).body for one in cut_records(request.body)] == [b"0", b"1", b"2"]
-    WAY.settle(many, "a", HalvesBegun((7, 0, 8), (Refused(1, Busy.code, "full"),)))
-    assert WAY.again(many) == [many[1]]
+    assert isinstance(request, BeginHalf)
+    assert (request.group, request.count, request.checksum) == ("payments", 3, checksum_of(bytes(request.body)))
+    assert [run.bodies for run in decode_runs(bytes(request.body))] == [[b"0", b"1"], [b"2"]]
+    WAY.settle(many, "a", HalfBegun(7))
+    assert begun(many) == ([Half("a", "10.0.0.1:1", 7)], None)
+    many = outgoing()
+    WAY.settle(many, "a", HalfBegun(0, (Refused(1, Busy.code, "full"),)))
+    assert WAY.again(many) == many
     halves, error = begun(many)
-    assert halves == [Half("a", "10.0.0.1:1", 7), Half("a", "10.0.0.1:1", 8)]
-    assert isinstance(error, Busy)
+    assert (halves, type(error)) == ([], Busy)
 
 
 def test_a_half_that_may_have_begun_is_not_begun_again() -> None:
-    many = outgoing(1)
-    WAY.settle(many, "a", TimedOut("no answer"))
-    WAY.settle(many, "a", Busy("full"))
-    assert WAY.again(many) == []
+    for result, error_of in ((TimedOut("no answer"), TimedOut), (HalvesBegun((7,)), InternalError)):
+        many = outgoing(1)
+        WAY.settle(many, "a", result)
+        assert WAY.again(many) == []
+        assert [(type(one.error), one.unknown) for one in many] == [(error_of, True)]
+        WAY.settle(many, "a", Busy("full"))
+        assert WAY.again(many) == []
 
 
 def test_halves_end_with_one_request_for_each_broker() -> None:
@@ -99,6 +103,11 @@ def test_what_a_broker_asks_about_is_read_or_the_answer_is_wrong() -> None:
     first, second = halves_in(HalvesToCheck(rows, record * 2), "a")
     assert (first.id, second.id, first.broker, first.began_ms, first.checks) == (1, 2, "a", 5, 2)
     assert (first.topic, first.key, first.body, dict(first.properties)) == ("t", "k", b"x", {"a": "b"})
+    [both] = halves_in(HalvesToCheck((rows[0]._replace(size=2 * len(record), messages=2),), record * 2), "a")
+    assert both.messages == (first.message, second.message)
+    for damaged in (b"", b"\0\0\0\0", record[:-1], record + b"\0"):
+        with pytest.raises(ProtocolError):
+            halves_in(HalvesToCheck((rows[0]._replace(size=len(damaged)),), damaged), "a")
     with pytest.raises(ProtocolError, match="the half 2 of a is no message"):
         halves_in(HalvesToCheck(rows, record), "a")
 

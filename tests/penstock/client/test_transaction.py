@@ -14,10 +14,10 @@ from penstock.errors import Busy, HalfNotFound, InternalError, PenstockError, Ti
 from penstock.protocol.message import Message
 from penstock.protocol.requests.messages import Refused
 from penstock.protocol.requests.transactions import (
-    BeginHalves,
+    BeginHalf,
     EndHalves,
+    HalfBegun,
     HalfEnded,
-    HalvesBegun,
     HalvesEnded,
 )
 from tests.penstock.hand_clock import TrioClock
@@ -37,13 +37,13 @@ def cluster_of(begins: Iterable[PenstockError] = (), ends: Iterable[PenstockErro
     cluster = SmallCluster(topics=["orders"])
     begins, ends, ids = iter(begins), iter(ends), itertools.count(7)
 
-    def begin(request: BeginHalves) -> Any:
-        return next(begins, None) or HalvesBegun(tuple([next(ids) for _ in range(request.count)]))
+    def begin(request: BeginHalf) -> Any:
+        return next(begins, None) or HalfBegun(next(ids))
 
     def end(request: EndHalves) -> Any:
         return next(ends, None) or HalvesEnded(tuple([HalfEnded(one.id, one.outcome) for one in request.outcomes]))
 
-    cluster.brokers[0].answers = {BeginHalves: begin, EndHalves: end}
+    cluster.brokers[0].answers = {BeginHalf: begin, EndHalves: end}
     return cluster
 
 
@@ -51,7 +51,7 @@ def asked(broker: SmallBroker) -> list[str]:
     """Which halves were begun and ended, in short."""
     told = []
     for one in broker.asked:
-        if isinstance(one, BeginHalves):
+        if isinstance(one, BeginHalf):
             told.append(f"begin {one.count}")
         elif isinstance(one, EndHalves):
             told.append(" ".join([f"{row.outcome} {row.id}" for row in one.outcomes]))
@@ -127,13 +127,18 @@ async def test_a_cancelled_block_is_rolled_back() -> None:
     assert asked(cluster.brokers[0]) == ["begin 1", "rollback 7"]
 
 
-async def test_where_one_message_cannot_begin_the_others_are_rolled_back() -> None:
-    cluster = cluster_of()
-    full = (Refused(1, InternalError.code, "no"),)
-    cluster.brokers[0].answers[BeginHalves] = lambda request: HalvesBegun((7, 0, 8), full)
+async def test_where_messages_cannot_begin_at_one_broker_those_at_the_others_are_rolled_back() -> None:
+    cluster = SmallCluster(brokers=2, topics=["orders"])
+    for number, broker in enumerate(cluster.brokers):
+        broker.answers = dict(cluster_of().brokers[0].answers)
+        if number:
+            broker.answers[BeginHalf] = lambda request: HalfBegun(0, (Refused(1, InternalError.code, "no"),))
     links: Any = {"servers": SmallCluster.SERVERS, "links": cluster}
+    many = [Message("orders", b"x", key=str(at)) for at in range(20)]
     async with Producer(**links, group="payments") as producer:
-        with pytest.raises(InternalError):
-            async with producer.transaction([Message("orders", b"x")] * 3):
+        with pytest.raises(InternalError, match="no"):
+            async with producer.transaction(many):
                 raise AssertionError("the block is not carried out")
-    assert asked(cluster.brokers[0]) == ["begin 3", "rollback 7 rollback 8"]
+    [begin, rollback] = asked(cluster.brokers[0])
+    assert (begin.partition(" ")[0], rollback) == ("begin", "rollback 7")
+    assert len(asked(cluster.brokers[1])) == 1

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from penstock.protocol.requests import transactions
 from penstock.protocol.requests.transactions import (
+    BeginHalf,
     BeginHalves,
     CheckHalf,
     EndHalves,
+    HalfBegun,
     HalfEnded,
     HalfOutcome,
     HalfRow,
@@ -29,6 +31,7 @@ def test_codes_never_change() -> None:
         172: "WatchHalves",
         173: "ListHalves",
         174: "CheckHalf",
+        175: "BeginHalf",
     }
 
 
@@ -50,3 +53,9 @@ def test_a_producer_that_waits_gets_rows_and_records() -> None:
 def test_operators_list_halves_and_have_one_checked() -> None:
     assert (asked(173), asked(174, 7)) == (ListHalves(0, 100), CheckHalf(7))
     assert answered(ListHalves, [ROW], 7, 1) == HalvesPage((HalfRow(*ROW),), 7, 1)
+
+
+def test_one_half_of_several_messages_comes_as_runs_and_has_one_id() -> None:
+    assert asked(175, "g", 2, 77, body=b"runs") == BeginHalf("g", 2, 77, b"runs")
+    assert answered(BeginHalf, 7) == HalfBegun(7, ())
+    assert HalfRow(*ROW).messages == 1
