@@ -1,6 +1,6 @@
 """``python -m loadtest COMMAND``: ``bench`` (side by side with mosquitto and amqtt), ``native`` (the native path,
 beside RocketMQ), ``store`` (the store by itself), ``filters`` (the filter index, selectors), ``soak`` (the long
-proofs)."""
+proofs), ``timers`` (many delayed messages)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from loadtest import bench, filter_bench, report, selector_bench, soak, store_bench, store_scale
+from loadtest import bench, filter_bench, report, selector_bench, soak, store_bench, store_scale, timer_scale
 from loadtest.native import bench as native
 from loadtest.native import report as native_report
 from loadtest.native.scenarios import SCENARIOS as NATIVE_SCENARIOS
@@ -42,6 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     two = commands.add_parser("soak", help="kill -9, power loss and a full disk, again and again (about 10 minutes)")
     two.add_argument("--kills", type=int, default=500, help="cycles of kill -9")
     two.add_argument("--power", type=int, default=300, help="cycles of power loss")
+    five = commands.add_parser("timers", help="1,000,000 delayed messages: memory, a start, none early (5 minutes)")
+    five.add_argument("--count", type=int, default=timer_scale.COUNT)
     options = parser.parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 132)
     if options.command == "filters":
@@ -59,6 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _native(options, console)
     if options.command == "soak":
         return soak.run(console, options.kills, options.power)
+    if options.command == "timers":
+        return timer_scale.run(console, options.count)
     return _bench(options, console)
 
 

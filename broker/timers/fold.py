@@ -177,6 +177,8 @@ class Timers:
 
     def _wake(self, due_ms: int, id: int) -> None:
         self.mark = max(self.mark, (due_ms, id))
+        if self._wake_first(due_ms, id):
+            return
         while (key := self._earliest()) is not None and key <= _key(due_ms):
             bucket = self._buckets.own(key, _copied)
             bucket.sort()
@@ -186,6 +188,19 @@ class Timers:
             taken = bucket.rows[: count * _ROW.size]
             del bucket.rows[: count * _ROW.size]
             self._lost(key, count, int(np.frombuffer(taken, _TYPE)["size"].sum()))
+
+    def _wake_first(self, due_ms: int, id: int) -> bool:
+        """Takes the message out where it is the first of all, as it is when each wakes in its turn."""
+        key = self._earliest()
+        if key is None or not self._buckets[key].is_sorted:
+            return False
+        rows = self._buckets.own(key, _copied).rows
+        first = _ROW.unpack_from(rows)
+        if first[0] != due_ms or first[1] != id:
+            return False
+        del rows[: _ROW.size]
+        self._lost(key, 1, first[3])
+        return True
 
     def _lost(self, key: str, count: int, size: int) -> None:
         self._count -= count

@@ -26,7 +26,7 @@ from loadtest.cores import Cores, choose
 from loadtest.goals import Goal
 from loadtest.native.orders import Order, Outcome
 from loadtest.native.rocketmq import RocketMQ
-from loadtest.native.scenarios import CONSUME, PIPE, SCENARIOS, Scenario
+from loadtest.native.scenarios import CONSUME, PIPE, SCENARIOS, TIMERS, Scenario
 from loadtest.servers import HOST, NAMES, Compiled, CompiledCache, Missing, Penstock, PenstockCache, Server
 
 LIMIT_S: Final = 150.0
@@ -143,7 +143,7 @@ def _run(plan: Plan, scenario: Scenario, server: Server, number: int) -> Outcome
     if isinstance(server, RocketMQ):
         return server.perform(order)
     try:
-        if scenario.kind in (CONSUME, PIPE):
+        if scenario.kind in (CONSUME, PIPE, TIMERS):
             create_topic(server, order.topic, scenario.queues)
         ended = subprocess.run(
             [sys.executable, "-m", "loadtest.native.worker"],
@@ -210,6 +210,7 @@ class Row:
     broker_us: float = 0.0
     client_busy: float = 0.0
     broker_busy: float = 0.0
+    late_s: float = 0.0
     figures: Mapping[str, float] = field(default_factory=dict)
     ratio: float = 0.0
     judged: tuple[tuple[Goal, float], ...] = ()
@@ -241,6 +242,7 @@ def rows(measured: Measured, scenario: Scenario) -> list[Row]:
                 broker_us=statistics.median(run.broker_us for run in runs),
                 client_busy=statistics.median(run.client_busy for run in runs),
                 broker_busy=statistics.median(run.broker_busy for run in runs),
+                late_s=statistics.median(run.late_s for run in runs),
                 figures={name: statistics.median(run.figures[name] for run in runs) for name in runs[0].figures},
                 ratio=next((value for goal, value in judged if goal.is_ratio), 0.0),
                 judged=tuple(judged) if server in scenario.judged else (),

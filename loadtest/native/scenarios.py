@@ -1,4 +1,4 @@
-"""The loads of the native path, as data, with the goals of issue 41 beside them."""
+"""The loads of the native path, as data, with the goals of issues 41 and 42 beside them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ CONSUME: Final = "consume"
 """A group consumer reads a stored backlog: what a message costs."""
 PIPE: Final = "pipe"
 """A producer and a group consumer, a process each: how much goes through."""
+TIMERS: Final = "timers"
+"""Delayed messages fire at a steady rate and go to a group consumer: how late they come."""
+TIMERS_PER_S: Final = 20_000
 ROCKETMQ: Final = "rocketmq"
 
 
@@ -95,6 +98,14 @@ SCENARIOS: Final = (
         PIPE,
         tasks=4,
         goals=(Goal("rate", "rate", 120_000, 250_000, is_ratio=False, unit="/s"),),
+    ),
+    Scenario(
+        "timers",
+        f"delayed messages that fire at {TIMERS_PER_S:,}/s, to a group consumer",
+        TIMERS,
+        batch=200,
+        messages=40_000,
+        goals=bound("late, 99 of 100", "late_s", 1, 0.5, "s"),
     ),
     _peer("peer-batches-32", "beside RocketMQ: batches of 32, one at a time", 32, 1, 4),
     _peer("peer-batches-128", "beside RocketMQ: batches of 128, one at a time", 128, 1, 4),

@@ -19,7 +19,8 @@ import anyio
 
 from loadtest.cores import pin
 from loadtest.native.orders import Bodies, Meter, Order, Outcome
-from loadtest.native.scenarios import CONSUME, PIPE, SEND
+from loadtest.native.scenarios import CONSUME, PIPE, SEND, TIMERS
+from loadtest.native.timed import fire
 from loadtest.wires import Failed
 from penstock import Consumer, Message, PenstockError, Producer, Reader
 
@@ -162,7 +163,7 @@ def perform(order: Order) -> Outcome:
         if order.kind == PIPE:
             outcome = pipe(order)
         else:
-            outcome = anyio.run({SEND: send, CONSUME: consume}[order.kind], order, backend=order.loop)
+            outcome = anyio.run({SEND: send, CONSUME: consume, TIMERS: fire}[order.kind], order, backend=order.loop)
     except* (Failed, PenstockError, OSError) as errors:
         outcome = Outcome(error=first_of(errors))
     return outcome
