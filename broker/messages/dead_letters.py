@@ -11,6 +11,7 @@ from typing import Final
 from broker.store.destinations import Destination, Incoming, incoming_of
 from broker.store.frames import FLAG_AT
 from broker.topics.requests import TopicRequests
+from penstock.protocol.compression import SYSTEM_FLAG_AT
 from penstock.protocol.message import (
     ATTEMPTS_AT,
     BORN_AT,
@@ -72,7 +73,8 @@ class DeadLetters:
         flag = int.from_bytes(record[FLAG_AT : FLAG_AT + 4], "big") & FLAG_QOS  # neither retained nor of an exchange
         born_ms = int.from_bytes(record[BORN_AT : BORN_AT + 8], "big")
         run = Run(record_tail(topic.encode(), raw), flag, born_ms, [record_body(record)])
-        run.queue_id, run.unusual = 0, UNUSUAL.pack(0, _NO_HOST, attempts, 0)
+        system_flag = int.from_bytes(record[SYSTEM_FLAG_AT : SYSTEM_FLAG_AT + 4], "big")  # how the body is compressed
+        run.queue_id, run.unusual = 0, UNUSUAL.pack(system_flag, _NO_HOST, attempts, 0)
         return Incoming(run, Destination(topic, raw, self._topics.level_of(topic)))
 
 

@@ -17,6 +17,7 @@ from gateway.messages.envelope import (
     FLAG_AT,
     FRAME,
     HEAD_BYTES,
+    SYSTEM_AT,
     Arrival,
     Heading,
     Origin,
@@ -37,14 +38,14 @@ _BODY_BYTES: Final = 56
 
 @lru_cache(maxsize=1024)
 def _columns(body_bytes: int, tail_bytes: int) -> np.dtype[Any]:
-    """Of a frame: its flag, the length of its body, its body, and its tail."""
-    sizes = (_NUMBER_BYTES, _NUMBER_BYTES, body_bytes, tail_bytes)
+    """Of a frame: its flag, its system flag, the length of its body, its body, and its tail."""
+    sizes = (_NUMBER_BYTES, _NUMBER_BYTES, _NUMBER_BYTES, body_bytes, tail_bytes)
     length_at, tail_at = HEAD_BYTES - _NUMBER_BYTES, HEAD_BYTES + body_bytes
     return np.dtype(
         {
-            "names": ["flag", "length", "body", "tail"],
+            "names": ["flag", "system", "length", "body", "tail"],
             "formats": [("V", size) for size in sizes],
-            "offsets": [FLAG_AT, length_at, HEAD_BYTES, tail_at],
+            "offsets": [FLAG_AT, SYSTEM_AT, length_at, HEAD_BYTES, tail_at],
             "itemsize": tail_at + tail_bytes,
         }
     )
@@ -148,7 +149,7 @@ class FrameStretch(Stretch):
     def arrival(self, number: int) -> Arrival:
         data = self._data
         at = self.count * ENTRY_BYTES + number * self._frame_bytes
-        queue_id, flag, queue_offset, born_ms, stored_ms, _ = FRAME.unpack_from(data, at)
+        queue_id, flag, queue_offset, _, born_ms, stored_ms, _ = FRAME.unpack_from(data, at)
         body = at + HEAD_BYTES
         payload = data[body : body + self.body_bytes]
         offset, position, heading, origin = self.first + number, self.position(number), self._heading, self._origin
@@ -227,7 +228,7 @@ def given_batch(offset: int, runs: list[Run], origin: Origin | None = None) -> B
         count = len(run.bodies)
         if count >= EVEN_FROM:
             heading = read_heading(run.tail)
-            if heading.expiry_s == NEVER:
+            if heading.expiry_s == NEVER and not run.unusual:
                 return Batch(count, RunStretch(offset, run, heading, origin), None)
     made = given_arrivals(offset, runs, origin)
     return Batch(len(made), None, made)
@@ -243,12 +244,14 @@ def _even(count: int, data: bytes, origin: Origin | None) -> Stretch | None:
         return None
     if size < HEAD_BYTES + 4:
         return None
-    body_bytes = FRAME.unpack_from(data, at)[5]
+    body_bytes = FRAME.unpack_from(data, at)[6]
     tail_bytes = size - HEAD_BYTES - body_bytes
     if tail_bytes < 4:
         return None
     rows = np.frombuffer(data, _columns(body_bytes, tail_bytes), count, at)
     sizes = np.frombuffer(data, _SIZES, count)["column"]
+    if rows["system"].tobytes().count(0) != count * _NUMBER_BYTES:
+        return None  # some are compressed, perhaps
     if not (_are_alike(rows["flag"]) and _are_alike(rows["length"]) and _are_alike(rows["tail"]) and _are_alike(sizes)):
         return None
     heading = read_heading(data[at + size - tail_bytes : at + size])

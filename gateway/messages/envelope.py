@@ -12,6 +12,7 @@ in the same process hands over only the heading is decoded.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
@@ -21,6 +22,7 @@ from typing import Final
 
 from gateway.brokers import Broker
 from penstock.errors import InvalidMessage
+from penstock.protocol.compression import COMPRESSED, SYSTEM_FLAG_AT, decompress
 from penstock.protocol.message import (
     BODY_AT,
     BORN_AT,
@@ -43,7 +45,7 @@ from penstock.protocol.message import (
     mqtt_name,
     property_of,
 )
-from penstock.protocol.runs import Run
+from penstock.protocol.runs import Run, system_flag_of
 from topicmap.names import is_share, plain_filter
 from topicmap.queues import topic_queue
 
@@ -51,15 +53,16 @@ _CLIENT_ID: Final = CLIENT_ID.encode()
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
 _MQTT_USER: Final = MQTT_USER.encode()
 FRAME: Final = struct.Struct(
-    f">{FRAME_HEAD_BYTES + QUEUE_ID_AT}xIIQ{BORN_AT - OFFSETS_AT - 8}xQ{STORED_AT - BORN_AT - 8}xQ"
+    f">{FRAME_HEAD_BYTES + QUEUE_ID_AT}xIIQ{SYSTEM_FLAG_AT - OFFSETS_AT - 8}xIQ{STORED_AT - BORN_AT - 8}xQ"
     f"{BODY_AT - 4 - STORED_AT - 8}xI"
 )
-"""Of a frame, up to its body: queue id, flag and queue offset; times of birth and storing; body length."""
+"""Of a frame, up to its body: queue id, flag and queue offset; system flag; times of birth and storing; body length."""
 REMEMBERED_BYTES_MAX: Final = 4096
 """A heading of more bytes is read each time: else 8,192 of them would take gigabytes."""
 HEAD_BYTES: Final = FRAME.size  # up to the body
 ENTRY_BYTES: Final = ENTRY.size
 FLAG_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT + 4  # within the frame
+SYSTEM_AT: Final = FRAME_HEAD_BYTES + SYSTEM_FLAG_AT
 
 
 def record_properties(
@@ -298,7 +301,7 @@ def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None
         end = at + size
         if end > total or size < HEAD_BYTES:
             raise InvalidMessage("a pulled batch is shorter than its frames")
-        queue_id, flag, queue_offset, born_ms, stored_ms, body_bytes = FRAME.unpack_from(data, at)
+        queue_id, flag, queue_offset, system_flag, born_ms, stored_ms, body_bytes = FRAME.unpack_from(data, at)
         body = at + HEAD_BYTES
         tail = body + body_bytes
         if tail + 4 > end:
@@ -306,7 +309,7 @@ def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None
         if heading is None or data[tail:end] != raw:  # mostly it is the one before
             raw = data[tail:end]
             heading = read_heading(raw)
-        payload = data[body:tail]
+        payload = plain_body(data[body:tail], system_flag) if system_flag else data[body:tail]
         found.append(
             Arrival(offset, position, flag, payload, heading, born_ms, stored_ms, queue_id, queue_offset, origin)
         )
@@ -314,10 +317,20 @@ def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None
     return found
 
 
+def plain_body(body: bytes, system_flag: int) -> bytes:
+    """The body that a producer has sent; one that it compressed and that cannot be undone, as it is stored."""
+    if system_flag & COMPRESSED:
+        with contextlib.suppress(InvalidMessage):
+            return decompress(body, system_flag)
+    return body
+
+
 def arrival_of(run: Run, number: int, offset: int, heading: Heading, origin: Origin | None) -> Arrival:
     """Message ``number`` of a run; ``offset`` is its own in the queue that was pulled, ``heading`` that of all."""
     position, payload, place = run.position + number * run.step, run.bodies[number], run.offset + number
     born_ms, stored_ms = run.born_ms, run.stored_ms
+    if run.unusual:
+        payload = plain_body(payload, system_flag_of(run))
     return Arrival(offset, position, run.flag, payload, heading, born_ms, stored_ms, run.queue_id, place, origin)
 
 

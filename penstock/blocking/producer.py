@@ -29,6 +29,7 @@ from penstock.client.sending import ROUTE_FRESH_S, Outgoing, Receipt, settled
 from penstock.client.ways import DelayedReceipt, Later, Selector, Way
 from penstock.errors import InvalidRequest, PenstockError, SendManyError, TimedOut, TimerNotFound, Unavailable
 from penstock.protocol.addresses import SERVERS
+from penstock.protocol.compression import Compression
 from penstock.protocol.message import Message
 from penstock.protocol.requests.request import Done, Reply, Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
@@ -56,6 +57,7 @@ class Producer(OnlyBlocking):
         check: BlockingListener | None = None,
         idempotent: bool = True,
         failover: bool = True,
+        compression: Compression = "",
         topic_map: TopicMap | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
@@ -71,7 +73,9 @@ class Producer(OnlyBlocking):
         self._checks = None if check is None else Checks(group, check, is_open, self._routes, self._clock)
         self._rng = rng or new_rng()
         random_bits, topics = self._rng.getrandbits(64), topic_map or TopicMap()
-        self._preparation = preparation.Preparation(random_bits, topics, is_idempotent=idempotent)
+        self._preparation = preparation.Preparation(
+            random_bits, topics, is_idempotent=idempotent, compression=compression
+        )
         self._failover = failover
         self._back_off = BackOff()
         self._known: dict[str, tuple[float, tuple[BrokerRoute, ...]]] = {}

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypedDict
 
 from penstock.client.sending import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Outgoing
 from penstock.errors import InvalidMessage, InvalidProperty, InvalidRequest, TooLarge
+from penstock.protocol.compression import COMPRESS_ABOVE, compress, system_flag_of
 from penstock.protocol.message import (
     BODY_AT,
     BODY_BYTES_MAX,
@@ -21,7 +22,7 @@ from penstock.protocol.message import (
     Message,
     encode_message,
 )
-from penstock.protocol.runs import DIGITS, Run
+from penstock.protocol.runs import DIGITS, Run, flagged
 from penstock.protocol.topic_names import check_publishable, topic_of
 from topicmap.queues import TopicMap
 
@@ -84,13 +85,14 @@ def messages_of(message: Message | Sequence[Message] | str, body: bytes, fields:
 
 class Common(NamedTuple):
     """What messages have in common: where they go, and the tail that their records have up to their ids, or, with an id
-    of the program's own (``counts`` is false), whole."""
+    of the program's own (``counts`` is false), whole. ``is_seen``: by devices, under a name of MQTT."""
 
     topic: str
     key: str | bytes
     tail: bytes
     flag: int
     counts: bool
+    is_seen: bool
 
 
 class Preparation:
@@ -101,13 +103,18 @@ class Preparation:
         random_bits: at least 64.
         topic_map: where messages go that have an MQTT name and no topic.
         is_idempotent: whether brokers are to store what is sent again once.
+        compression: of large bodies that no device sees.
     """
 
-    def __init__(self, random_bits: int, topic_map: TopicMap, *, is_idempotent: bool = True) -> None:
+    def __init__(
+        self, random_bits: int, topic_map: TopicMap, *, is_idempotent: bool = True, compression: str = ""
+    ) -> None:
         self._random_bits = random_bits
         self._counts: dict[str, list[int]] = {}  # prefix and next number, by broker
         self._topic_map = topic_map
         self._flag = FLAG_SEQUENCED if is_idempotent else 0
+        self._system_flag = system_flag_of(compression)
+        self._compressed = flagged(self._system_flag)
         self._known: dict[tuple[object, ...], Common] = {}
 
     def runs(self, messages: Sequence[Message], now_ms: int) -> list[Outgoing]:
@@ -115,7 +122,7 @@ class Preparation:
         ``encode_message``."""
         made: list[Outgoing] = []
         bodies: list[bytes] = []
-        common, born_ms, size, most = _NOTHING, -1, -1, 0
+        common, born_ms, size, most, unusual = _NOTHING, -1, -1, 0, b""
         for at, message in enumerate(messages):
             body = message.body if type(message) is Message else _not_a_message(message)
             if type(body) is not bytes:
@@ -123,13 +130,17 @@ class Preparation:
             if len(body) > BODY_BYTES_MAX:
                 raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, not {len(body)}")
             its, its_born_ms = self.common(message), message.born_ms or now_ms
+            plain = body
+            if self._system_flag and len(body) > COMPRESS_ABOVE and not its.is_seen:
+                body = min(body, compress(body, self._system_flag), key=len)
+            its_unusual = b"" if body is plain else self._compressed
             is_alike = its is common and its.counts and len(body) == size and its_born_ms == born_ms
-            if not is_alike or len(bodies) >= most:
+            if not is_alike or len(bodies) >= most or its_unusual != unusual:
                 bodies = []
-                common, born_ms, size = its, its_born_ms, len(body)
+                common, born_ms, size, unusual = its, its_born_ms, len(body), its_unusual
                 most = max(1, min(BATCH_COUNT_MAX, BATCH_BYTES_MAX // (BODY_AT + size + len(its.tail) + ID_BYTES)))
                 made.append(Outgoing(at, Run(its.tail, its.flag, born_ms, [body], its.counts), its.topic, its.key))
-                made[-1].run.bodies = bodies
+                made[-1].run.bodies, made[-1].run.unusual = bodies, unusual
             bodies.append(body)
         for one in made:
             run = one.run
@@ -203,12 +214,13 @@ class Preparation:
         tail = encode_message(complete)[BODY_AT:]
         flag = message.qos | (FLAG_RETAIN if message.retain else 0)
         key = message.properties.get(SHARDING_KEY) or key  # which broker, as it says which queue there
+        is_seen = bool(mqtt_topic) or message.retain
         if message.id:
-            return Common(topic, key, tail, flag, False)
-        return Common(topic, key, tail[:-ID_BYTES], flag | self._flag, True)
+            return Common(topic, key, tail, flag, False, is_seen)
+        return Common(topic, key, tail[:-ID_BYTES], flag | self._flag, True, is_seen)
 
 
-_NOTHING: Final = Common("", "", b"", 0, False)
+_NOTHING: Final = Common("", "", b"", 0, False, True)
 
 
 def _not_a_message(other: object) -> bytes:

@@ -27,6 +27,7 @@ from penstock.client.transaction import Transaction, Transactions
 from penstock.client.ways import ASLEEP, AT_ONCE, DelayedReceipt, Selector
 from penstock.errors import InvalidRequest, PenstockError, SendManyError, TimerNotFound
 from penstock.protocol.addresses import SERVERS
+from penstock.protocol.compression import Compression
 from penstock.protocol.link import Links
 from penstock.protocol.message import Message
 from penstock.protocol.requests.request import Done
@@ -54,6 +55,8 @@ class Producer(OnlyAsync):
         idempotent: whether a broker stores what comes to it again once, and answers as it did the first time.
         failover: whether a message without a key may go to another broker where it is unknown whether one has stored
             it. Then it may be stored twice; else the send fails with such an error if that broker stays away.
+        compression: ``"zstd"``, ``"lz4"`` or ``"zlib"``: bodies of more than 4 KiB are stored compressed where that
+            makes them smaller, but never of a message that has a name of MQTT or is retained.
         topic_map: where messages go that have an ``mqtt_topic`` and no topic; must be the gateways' map.
         links: ways to servers other than TCP, for programs that embed them.
     """
@@ -69,6 +72,7 @@ class Producer(OnlyAsync):
         check_s: float = CHECK_S,
         idempotent: bool = True,
         failover: bool = True,
+        compression: Compression = "",
         topic_map: TopicMap | None = None,
         links: Links | None = None,
         clock: Clock | None = None,
@@ -83,7 +87,9 @@ class Producer(OnlyAsync):
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
         random_bits, topics = self._rng.getrandbits(64), topic_map or TopicMap()
-        self._preparation = preparation.Preparation(random_bits, topics, is_idempotent=idempotent)
+        self._preparation = preparation.Preparation(
+            random_bits, topics, is_idempotent=idempotent, compression=compression
+        )
         number = self._preparation.number
         self._outbox = Outbox(servers, timeout_s, pending_max, links, self._clock, self._rng, number, failover)
         self._transactions = Transactions(group, self._outbox)

@@ -325,6 +325,7 @@ def append_of(batch: Sequence[Outgoing]) -> AppendRuns:
             and run.tail[:-DIGITS] == last.tail[:-DIGITS]
             and run.born_ms == last.born_ms
             and run.flag == last.flag
+            and run.unusual == last.unusual
             and len(run.bodies[0]) == len(last.bodies[0])
             and int(run.tail[-DIGITS:], 16) == begun + len(last.bodies)
         ):

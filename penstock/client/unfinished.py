@@ -81,5 +81,5 @@ class Flow:
 
 
 def size_of(messages: Sequence[ReceivedMessage]) -> int:
-    """Bytes of the bodies of messages."""
-    return sum([len(one.body) for one in messages])
+    """Bytes of the bodies of messages, as they are stored."""
+    return sum([one.stored_bytes for one in messages])

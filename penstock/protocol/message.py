@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from penstock.errors import InvalidMessage, InvalidProperty, TooLarge
+from penstock.protocol.compression import BODY_BYTES_MAX as BODY_BYTES_MAX
 from penstock.protocol.properties import KEYS as KEYS
 from penstock.protocol.properties import KEYS_BASE64 as KEYS_BASE64
 from penstock.protocol.properties import MQTT_TOPIC as MQTT_TOPIC
@@ -39,7 +40,6 @@ BLANK_MAGIC: Final = 0x50454E42  # "PENB"
 ANY_QUEUE: Final = 0xFFFFFFFF
 """Queue id of a record whose sender leaves the choice to the broker (key hash, else round robin)."""
 
-BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 PROPERTIES_BYTES_MAX: Final = 256 * 1024
 """Room for a topic name, a response topic and correlation data of 65,535 bytes each, the latter two in base64."""
 LENGTH_IS_REST: Final = 0xFFFF

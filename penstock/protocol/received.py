@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
+from penstock.protocol.compression import COMPRESSED, decompress
 from penstock.protocol.properties import (
     KEYS,
     KEYS_BASE64,
@@ -78,7 +79,8 @@ class ReceivedMessage:
         queue, offset: where it is stored.
         topic: the topic that it is stored in; of a message that was given back, the one that it came from.
         attempts: how often it was tried before and given back.
-        body: payload.
+        body: payload. Of one that was sent compressed it is undone here, and what cannot be undone raises
+            ``InvalidMessage``.
         key: its key, a ``str`` where that is UTF-8, else bytes; empty where it was sent without one.
         tag: the word that consumers can filter by; empty for none.
         properties: user properties.
@@ -90,13 +92,14 @@ class ReceivedMessage:
         id: the unique id that its producer gave it; empty for messages of devices.
     """
 
-    __slots__ = ("_head", "_read", "_tail", "body", "offset", "queue")
+    __slots__ = ("_body", "_head", "_plain", "_read", "_tail", "offset", "queue")
 
     def __init__(self, queue: MessageQueue, offset: int, body: bytes, head: bytes, tail: bytes) -> None:
         """``head``: what stands before the body in a record that was checked; ``tail``: what stands behind it."""
         self.queue = queue
         self.offset = offset
-        self.body = body
+        self._body = body
+        self._plain: bytes | None = None
         self._head = head
         self._tail = tail
         self._read: _Read | None = None
@@ -105,7 +108,7 @@ class ReceivedMessage:
         """The same with one attempt more."""
         attempts = (self.attempts + 1).to_bytes(4, "big")
         return ReceivedMessage(
-            self.queue, self.offset, self.body, self._head[:72] + attempts + self._head[76:], self._tail
+            self.queue, self.offset, self._body, self._head[:72] + attempts + self._head[76:], self._tail
         )
 
     def _own(self) -> _Read:
@@ -123,6 +126,19 @@ class ReceivedMessage:
         tag, unique_id, full_key = take(TAGS, ""), take(UNIQUE_KEY, ""), read_key(packed) if packed else key
         self._read = _Read(topic, mqtt_topic, full_key, tag, unique_id, MappingProxyType(properties))
         return self._read
+
+    @property
+    def body(self) -> bytes:
+        if self._head[39] & COMPRESSED:
+            if self._plain is None:
+                self._plain = decompress(self._body, int.from_bytes(self._head[36:40], "big"))
+            return self._plain
+        return self._body
+
+    @property
+    def stored_bytes(self) -> int:
+        """How many bytes the body has as it is stored."""
+        return len(self._body)
 
     @property
     def topic(self) -> str:
@@ -188,15 +204,15 @@ class ReceivedMessage:
         """Whether it is the same message, read from the same place."""
         if not isinstance(other, ReceivedMessage):
             return NotImplemented
-        where, there = (self.queue, self.offset, self.body), (other.queue, other.offset, other.body)
+        where, there = (self.queue, self.offset, self._body), (other.queue, other.offset, other._body)
         return where == there and self._head == other._head and self._tail == other._tail
 
     def __hash__(self) -> int:
         return hash((self.queue, self.offset))
 
     def __repr__(self) -> str:
-        return f"ReceivedMessage({self.queue}, offset {self.offset}, key {self.key!r}, {len(self.body)} bytes)"
+        return f"ReceivedMessage({self.queue}, offset {self.offset}, key {self.key!r}, {len(self._body)} bytes)"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For ``pickle`` and ``copy``: pools of processes are handed messages."""
-        return ReceivedMessage, (self.queue, self.offset, self.body, self._head, self._tail)
+        return ReceivedMessage, (self.queue, self.offset, self._body, self._head, self._tail)

@@ -22,6 +22,8 @@ RUN_HEAD: Final = struct.Struct(">IIQII")
 """Bytes of the tail, application flag, born time, number of bodies, bytes of each body."""
 COUNTS: Final = 1 << 31
 """Set in the number of the tail's bytes: the unique ids of the run's messages count."""
+FLAGGED: Final = 1 << 30
+"""The same: four bytes of a system flag follow the head."""
 DIGITS: Final = 12
 """So many hexadecimal digits at the end of a unique id count."""
 RECORDS_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -34,6 +36,8 @@ HEXADECIMAL: Final = frozenset(b"0123456789abcdef")
 _NO_HOST: Final = bytes(8)
 UNUSUAL: Final = struct.Struct(">I8sIQ")
 """System flag, born host, reconsume times, prepared: what is in ``Run.unusual``."""
+_FLAG_BYTES: Final = 4
+"""The system flag in it."""
 NOWHERE: Final = -1
 SOMEWHERE: Final = -2
 """Positions of a run that is not stored, and of one of which it is not known where it is stored."""
@@ -50,8 +54,8 @@ class Run:
         born_ms: wall-clock milliseconds since 1970 at the sender.
         bodies: at least one, all of one size.
         size: bytes of the records that they become.
-        unusual: of a record that came whole, the sender's fields of its head that are zero everywhere else: system
-            flag, born host, reconsume times, prepared; empty where they are zero.
+        unusual: the sender's fields of a record's head that are zero almost everywhere: system flag, born host,
+            reconsume times, prepared; empty where they are zero.
 
     Whoever stores it notes on it where: the messages are one behind the other in the log and in every queue that they
     belong to. One object for both, because every publication makes one.
@@ -194,7 +198,11 @@ def encode_runs(runs: Sequence[Run]) -> bytes:
     parts: list[bytes] = []
     for run in runs:
         tail_bytes = len(run.tail) | COUNTS if run.counts else len(run.tail)
+        system_flag = run.unusual[:_FLAG_BYTES]
+        if system_flag:
+            tail_bytes |= FLAGGED
         parts.append(pack(tail_bytes, run.flag, run.born_ms, len(run.bodies), len(run.bodies[0])))
+        parts.append(system_flag)
         parts.append(run.tail)
         parts += run.bodies
     return b"".join(parts)
@@ -208,10 +216,14 @@ def decode_runs(data: bytes) -> list[Run]:
         if at + RUN_HEAD.size > end:
             raise InvalidRequest(f"{end - at} bytes behind the last run; nothing was stored")
         tail_bytes, flag, born_ms, count, size = unpack(data, at)
-        counts = tail_bytes >= COUNTS
-        if counts:
-            tail_bytes -= COUNTS
+        counts, unusual = False, b""
         tail_at = at + RUN_HEAD.size
+        if tail_bytes >= FLAGGED:
+            counts = tail_bytes & COUNTS != 0
+            if tail_bytes & FLAGGED:
+                unusual = data[tail_at : tail_at + _FLAG_BYTES] + bytes(UNUSUAL.size - _FLAG_BYTES)
+                tail_at += _FLAG_BYTES
+            tail_bytes &= FLAGGED - 1
         bodies_at = tail_at + tail_bytes
         at = bodies_at + count * size
         records += count * (BODY_AT + size + tail_bytes)
@@ -225,5 +237,17 @@ def decode_runs(data: bytes) -> list[Run]:
             bodies = [data[start : start + size] for start in range(bodies_at, at, size)]
         else:
             bodies = [b""] * count
-        runs.append(Run(data[tail_at:bodies_at], flag, born_ms, bodies, counts))
+        run = Run(data[tail_at:bodies_at], flag, born_ms, bodies, counts)
+        run.unusual = unusual
+        runs.append(run)
     return runs
+
+
+def flagged(system_flag: int) -> bytes:
+    """The ``unusual`` of a run that has a system flag, and nothing else."""
+    return UNUSUAL.pack(system_flag, _NO_HOST, 0, 0) if system_flag else b""
+
+
+def system_flag_of(run: Run) -> int:
+    """The system flag of a run's messages."""
+    return int.from_bytes(run.unusual[:_FLAG_BYTES], "big")

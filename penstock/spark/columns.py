@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import InvalidMessage
 from penstock.protocol import message
+from penstock.protocol.compression import COMPRESSED, SYSTEM_FLAG_AT, decompress
 
 _Numbers = npt.NDArray[np.int64]
 
@@ -167,7 +168,23 @@ def _unpacked(value: bytes) -> bytes | None:
 
 
 def _value(borders: Borders, origin: Origin) -> pa.Array:
-    return _slices(borders.data, borders.bodies, borders.body_ends)
+    values = _slices(borders.data, borders.bodies, borders.body_ends)
+    flags = _u32(borders.data, borders.records + SYSTEM_FLAG_AT)
+    compressed = np.flatnonzero(flags & COMPRESSED)
+    if not len(compressed):
+        return values
+    bodies = values.to_pylist()
+    for row in compressed.tolist():
+        bodies[row] = _undone(bodies[row], int(flags[row]))
+    return pa.array(bodies, pa.binary())
+
+
+def _undone(body: bytes, system_flag: int) -> bytes | None:
+    """A body that was compressed; null for one that cannot be undone, rather than failing the query."""
+    try:
+        return decompress(body, system_flag)
+    except InvalidMessage:
+        return None
 
 
 def _topic(borders: Borders, origin: Origin) -> pa.Array:

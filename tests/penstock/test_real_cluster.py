@@ -15,6 +15,7 @@ import penstock
 from penstock import Consumer, Message, Producer, Reader, blocking
 from penstock.client.sending import Receipt
 from penstock.errors import Fenced, InvalidRequest, PenstockError, SendManyError, TooLarge
+from penstock.protocol.compression import Compression
 from penstock.protocol.requests.groups import FetchOffsets, GroupOffsets
 from tests.patience import PATIENCE_S
 
@@ -122,6 +123,32 @@ def test_the_blocking_clients_do_the_same(real_cluster: Any) -> None:
     assert sorted(map(int, bodies)) == list(range(300))
     with blocking.Reader("orders", servers=real_cluster.servers, until_end=True) as reader:
         assert sum(len(batch) for batch in reader) == 300
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4", "zlib"])
+def test_large_bodies_are_stored_compressed_and_come_as_they_were(
+    run: Run, real_cluster: Any, compression: Compression
+) -> None:
+    body = b"a line of a log\n" * 1000
+    messages = [
+        Message("orders", body, key="k"),
+        Message("orders", b"small"),
+        Message(body=body, mqtt_topic="orders/a"),
+    ]
+
+    async def test() -> None:
+        async with Producer(servers=real_cluster.servers, compression=compression) as producer:
+            await producer.send_many(messages)
+        async with Reader("orders", servers=real_cluster.servers, until_end=True) as reader:
+            found = [message async for message in reader.messages()]
+        assert Counter(message.body for message in found) == {body: 2, b"small": 1}
+        stored = {(message.name, message.key): message.stored_bytes for message in found}
+        assert stored.pop(("orders", "k")) < len(body) // 10
+        assert sorted(stored.values()) == [5, len(body)], "not what devices see"
+        with blocking.Reader("orders", servers=real_cluster.servers, until_end=True) as plain:
+            assert Counter(message.body for batch in plain for message in batch) == {body: 2, b"small": 1}
+
+    run(test)
 
 
 def test_an_illegal_topic_is_refused_with_what_is_wrong(run: Run, real_cluster: Any) -> None:

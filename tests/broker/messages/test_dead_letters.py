@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from broker.messages.dead_letters import REASON_BYTES_MAX, DeadLetters, attempts_of
+from penstock.protocol import runs
+from penstock.protocol.compression import COMPRESSED, ZSTD, compress
 from penstock.protocol.message import Message, decode_message, encode_message
 from penstock.protocol.requests.filters import OpenFilters
 from penstock.protocol.requests.topics import CreateTopic
@@ -57,3 +59,12 @@ def test_a_retry_counts_its_attempts_and_is_stored_as_it_was_made() -> None:
     assert again is not None
     assert record_of(again) == record_of(second)
     assert letters.as_stored(encode_message(Message("orders", b"b")), 1) is None
+
+
+def test_a_body_stays_compressed_and_says_so() -> None:
+    flag = COMPRESSED | ZSTD
+    run = runs.run_of(encode_message(Message("orders", compress(b"long " * 2000, flag))))
+    run.unusual = runs.flagged(flag)
+    letters = DeadLetters(Rig().service.topics)
+    for made in (letters.retry("g", runs.record_of(run), "why", 1), letters.letter("g", runs.record_of(run), "why", 1)):
+        assert decode_message(record_of(made)).body == b"long " * 2000

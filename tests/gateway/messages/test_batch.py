@@ -16,12 +16,13 @@ from gateway.messages.delivery import LIGHT_BYTES, PACKET_ID_MAX, PacketRun, Var
 from gateway.messages.envelope import Arrival, Origin, arrivals, record_properties
 from gateway.sessions.session import Session
 from penstock.errors import InvalidMessage
+from penstock.protocol.compression import COMPRESSED, ZSTD, compress
 from penstock.protocol.message import ENTRY, FLAG_RETAIN, encode_record, record_tail
 from penstock.protocol.requests.filters import OpenFilters
 from penstock.protocol.requests.given import GivenPull, GivenPulled, GivenRuns
 from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.protocol.requests.topics import CreateTopic
-from penstock.protocol.runs import Run
+from penstock.protocol.runs import Run, flagged
 from tests.broker.broker_rig import Rig
 
 FIELDS = (
@@ -264,3 +265,25 @@ def test_a_batch_of_runs_is_that_of_their_frames(runs: list[Run], before: int, d
             assert fields(parts[0].arrival(number)) == fields(parts[1].arrival(number))
             assert parts[0].position(number) == parts[1].position(number)
     assert [fields(one) for one in first.arrivals] == [fields(one) for one in second.arrivals]
+
+
+@pytest.mark.parametrize("count", [1, 3 * EVEN_FROM])
+def test_devices_are_sent_what_a_producer_compressed_as_it_was(count: int) -> None:
+    rig = Rig(segment_bytes=1 << 20)
+    rig.ask(CreateTopic("a", 1, "disk"))
+    [opened] = rig.ask(OpenFilters("gw", ("a",))).opened
+    flag = COMPRESSED | ZSTD
+    good, bad = (
+        Run(record_tail(b"a", b""), 1, 0, [body] * count) for body in (compress(b"long " * 2000, flag), b"bad")
+    )
+    for run in (good, bad):
+        run.unusual = flagged(flag)
+        rig.ask(GivenRuns(count, [run]))
+    rig.sync()
+    for start, wanted in ((0, b"long " * 2000), (count, b"bad")):  # what cannot be undone goes out as it is
+        offset = opened.offset + start
+        given = rig.ask(GivenPull(opened.queue, offset, 1 << 20, count, 0.0))
+        pulled = rig.ask(Pull(opened.queue, offset, 1 << 20, count))
+        for batch in (given_batch(offset, given.runs), pulled_batch(pulled.count, pulled.body)):
+            assert batch.even is None
+            assert [one.payload for one in batch.arrivals] == [wanted] * count

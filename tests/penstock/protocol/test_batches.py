@@ -46,12 +46,12 @@ def test_a_changed_byte_of_a_queues_batch_is_refused_as_it_is_one_by_one(place: 
     batch = bytearray(batch_of(*[encode_message(Message("t", b"body", key=f"k{at}")) for at in range(3)]))
     batch[place % len(batch)] = byte
     try:
-        wanted = [message.body for _, message in decode_batch(3, batch, IN_QUEUE)]
+        wanted = [message._body for _, message in decode_batch(3, batch, IN_QUEUE)]
     except InvalidMessage:
         with pytest.raises(InvalidMessage):
             decode_queue(3, batch, IN_QUEUE)
     else:
-        assert [message.body for message in decode_queue(3, batch, IN_QUEUE)] == wanted
+        assert [message._body for message in decode_queue(3, batch, IN_QUEUE)] == wanted
 
 
 @given(st.integers(0, 1 << 40), st.binary(max_size=600))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidRequest
+from penstock.protocol.compression import COMPRESSED, LZ4
 from penstock.protocol.message import RECORD_HEAD, encode_record, record_tail
 from penstock.protocol.runs import (
     RECORDS_BYTES_MAX,
@@ -18,6 +19,7 @@ from penstock.protocol.runs import (
     checksum_of,
     decode_runs,
     encode_runs,
+    flagged,
     record_of,
     run_of,
 )
@@ -88,6 +90,13 @@ def test_the_worked_example_and_the_damage_of_the_page_are_right() -> None:
     run = Run(with_id, 1, 1000, [b"a", b"b"], counts=True)
     assert batch == encode_runs([run])
     assert [run.tail_of(at)[-12:] for at in range(2)] == [b"0000000000ff", b"000000000100"]
+    [block] = re.findall(r"^```hex batch with a flag\n((?:.*\n)*?)```", PAGE, re.MULTILINE)
+    batch = bytes.fromhex("".join(re.sub(r"#.*", "", line) for line in block.splitlines()))
+    run = Run(TAIL, 1, 1000, [b"a"])
+    run.unusual = flagged(COMPRESSED | LZ4)
+    assert batch == encode_runs([run])
+    [again] = decode_runs(batch)
+    assert (again.unusual, again.bodies, again.tail, again.counts) == (run.unusual, [b"a"], TAIL, False)
     assert f"at most {RECORDS_BYTES_MAX:,} bytes" in PAGE
     cases = re.findall(r"^\| `([0-9a-f ]+)` \|", PAGE, re.MULTILINE)
     assert len(cases) == 4

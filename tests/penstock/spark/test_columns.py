@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from stored_queues import STORED_MS, batch_of, frame_of
 
 from penstock.errors import InvalidMessage
+from penstock.protocol.compression import COMPRESSED, LZ4, SYSTEM_FLAG_AT, compress
 from penstock.protocol.message import BODY_AT, FRAME_HEAD_BYTES, Message, decode_batch
 from penstock.spark.columns import BASE, COLUMNS, Origin, arrow_schema, find_borders, to_record_batch
 
@@ -156,3 +157,15 @@ def test_keys_of_bytes_come_out_as_they_were_sent() -> None:
     keys = ["text", b"\xff\x00", "", "a\x01b", b"text"]
     found = rows(*[Message("t", b"1", key=key) for key in keys], columns=("key",))
     assert [row["key"] for row in found] == [b"text", b"\xff\x00", None, b"a\x01b", b"text"]
+
+
+def test_what_a_producer_compressed_comes_out_as_it_was() -> None:
+    flag = COMPRESSED | LZ4
+    frames = []
+    for at, (body, its_flag) in enumerate([(compress(b"x" * 9999, flag), flag), (b"plain", 0), (b"bad", flag)]):
+        frame = bytearray(frame_of(Message("telemetry", body), 3, at, 1000 * at, STORED_MS))
+        flag_at = FRAME_HEAD_BYTES + SYSTEM_FLAG_AT
+        frame[flag_at : flag_at + 4] = its_flag.to_bytes(4, "big")
+        frames.append(bytes(frame))
+    found = to_record_batch(find_borders(3, batch_of(frames), FOR_EVER), ORIGIN, ("value",)).to_pylist()
+    assert [row["value"] for row in found] == [b"x" * 9999, b"plain", None]
