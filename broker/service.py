@@ -24,6 +24,7 @@ from broker.lineage.owner import LogOwner
 from broker.messages.acceptance import Acceptance
 from broker.messages.dead_letters import DeadLetters
 from broker.messages.requests import MessageRequests
+from broker.messages.trace import Trace
 from broker.producers.repeats import Repeats
 from broker.sessions.exchange_requests import ExchangeRequests
 from broker.sessions.gateways import Gateways
@@ -96,17 +97,18 @@ class BrokerService:
         self.topics = TopicRequests(state, store, settings, self._topic_changed)
         repeats = Repeats(state.producers, store)
         self._acceptance = Acceptance(self.topics, state, settings, repeats)
+        self._trace = Trace(state, self.topics, store, settings.name, settings.trace_rows_per_s_max, now)
         self._messages = MessageRequests(
-            store, self.topics, self._acceptance, settings, self._figures, state.lives, state.identity
+            store, self.topics, self._acceptance, settings, self._figures, state.lives, state.identity, self._trace
         )
         self._wakers: Wakers = {}
-        self._groups = GroupRequests(state, store, self.topics, self._epoch, settings, now, self._wakers)
+        self._groups = GroupRequests(state, store, self.topics, self._epoch, settings, now, self._wakers, self._trace)
         members, silence_s = self._groups.groups, settings.reader_silence_s
         self._readers = Readers(state.offsets, members, store, settings.groups_max, silence_s, SESSION_S_MAX, now)
         gateways, questions = Gateways(state.sessions), SessionQuestions(state, self._wakers)
         letters = DeadLetters(self.topics)
         timers = TimerRequests(state.timers, store, self._acceptance, letters, settings, timer_clock)
-        retries = RetryRequests(members, store, state.timers, letters, settings.retry_delays_s)
+        retries = RetryRequests(members, store, state.timers, letters, settings.retry_delays_s, self._trace)
         pops = PopRequests(state, store, self.topics, members, retries, settings, self._wakers)
         halves = TransactionRequests(state.halves, store, self._acceptance, settings, now, self._wakers)
         self._owner = LogOwner(store, state, (timers.carry, halves.carry))
@@ -131,6 +133,7 @@ class BrokerService:
             SessionPages(state, store),
             retries,
             pops,
+            self._trace,
         )
         self.themes = Themes(themes)
         self._table = handlers_of((*themes, self))
@@ -212,6 +215,7 @@ class BrokerService:
 
     def _topic_changed(self, topic: str) -> None:
         self._acceptance.forget()
+        self._trace.topics_changed()
         self._groups.topic_changed(topic)
         if self._on_routes_changed is not None:
             self._on_routes_changed()

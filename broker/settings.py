@@ -39,6 +39,7 @@ _POSITIVE: Final = (
     "chunk_bytes",
 )
 _NOT_NEGATIVE: Final = (
+    "trace_rows_per_s_max",
     "empty_topic_s",
     "flush_after_s",
     "flush_bytes",
@@ -98,6 +99,7 @@ class BrokerSettings:
         retry_delays_s: how long a message that a consumer gives back waits before its second attempt, its third, and so
             on; the last one counts for all that follow.
         pull_bytes_max: the most that one pull is answered with.
+        trace_rows_per_s_max: rows of message traces in a second; what is over that is not traced. 0: none.
         filter_bodies: topics whose JSON bodies filters may look into (``$.a.b``); ``*`` for all.
         held_bytes_max: maximum bytes that all connections together may have this server hold: once of incomplete
             requests, and once of replies that their peers have not read.
@@ -151,6 +153,7 @@ class BrokerSettings:
     half_checks_max: int = 15
     retry_delays_s: tuple[float, ...] = RETRY_DELAYS_S
     pull_bytes_max: int = 4 << 20
+    trace_rows_per_s_max: int = 1_000
     filter_bodies: tuple[str, ...] = ()
     held_bytes_max: int = HELD_BYTES_MAX
     lease_s: float = 120.0

@@ -40,6 +40,9 @@ RETRY_PREFIX: Final = "%RETRY%"
 POP_PREFIX: Final = "$pop/"
 """Names of what groups pop begin so; no MQTT share does."""
 
+TRACE_TOPIC: Final = "%TRACE%"
+"""The topic in which brokers tell what became of traced messages."""
+
 _TOPIC: Final = re.compile(r"[A-Za-z0-9%|_-]+")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -137,7 +140,7 @@ def retry_topic(group: str) -> str:
 
 def is_own_topic(topic: str) -> bool:
     """Whether only brokers store messages in a topic."""
-    return topic.startswith((DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX))
+    return topic.startswith((DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX)) or topic == TRACE_TOPIC
 
 
 def _own_topic(prefix: str, group: str) -> str:

@@ -15,6 +15,7 @@ from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.kernel.theme import Wakers
 from broker.lineage.epoch import Epoch
+from broker.messages.trace import Trace
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
 from broker.store.message_store import MessageStore
@@ -62,7 +63,9 @@ class GroupRequests:
         settings: BrokerSettings,
         now: float,
         wakers: Wakers,
+        trace: Trace,
     ) -> None:
+        self._trace = trace
         self._offsets = state.offsets
         self._identity = state.identity
         self._groups_max = settings.groups_max
@@ -175,6 +178,9 @@ class GroupRequests:
         self._holders.set_back(
             request.group, [queue for queue, offset in request.offsets if offset < before.get(queue, UNCOMMITTED)]
         )
+        if self._trace.is_on:
+            rows = [(one, before.get(one.queue, UNCOMMITTED)) for one in request.offsets]
+            self._trace.committed(request.group, request.member, rows, now_ms)
         self._store_offsets(request.group, request.offsets, None, now_ms)
         return AfterQuorum(Done(), self._store.written)
 

@@ -13,28 +13,38 @@ from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Outcome
 from broker.messages.dead_letters import DeadLetters, attempts_of
+from broker.messages.trace import Trace
 from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
 from broker.timers.fold import TOPIC, Timers
 from broker.timers.requests import DELAY_MS_MAX
 from penstock.errors import InvalidRequest, OffsetOutOfRange
-from penstock.protocol.message import FRAME_HEAD_BYTES
+from penstock.protocol.message import FRAME_HEAD_BYTES, property_of, record_properties, record_topic
+from penstock.protocol.properties import ORIGIN_TOPIC
 from penstock.protocol.requests.pops import Pop, SendPoppedBack
 from penstock.protocol.requests.retries import BY_TABLE, SendBack, SentBack
 from penstock.protocol.runs import record_of
 
 ATTEMPTS_MAX: Final = 1_000
+_ORIGIN_TOPIC: Final = ORIGIN_TOPIC.encode()
 
 
 class RetryRequests:
     """Messages that members of one broker's groups give back."""
 
     def __init__(
-        self, groups: Groups, store: MessageStore, timers: Timers, letters: DeadLetters, delays_s: tuple[float, ...]
+        self,
+        groups: Groups,
+        store: MessageStore,
+        timers: Timers,
+        letters: DeadLetters,
+        delays_s: tuple[float, ...],
+        trace: Trace,
     ) -> None:
         """``delays_s``: how long a message waits before its second attempt, its third, and so on; the last one counts
         for all that follow."""
         self._groups = groups
+        self._trace = trace
         self._store = store
         self._timers = timers
         self._letters = letters
@@ -68,6 +78,7 @@ class RetryRequests:
         retry = self._letters.retry(request.group, record, request.reason, now_ms, attempt, **origin)
         due_ms = now_ms + (self._delay_ms(attempt) if request.delay_ms == BY_TABLE else request.delay_ms)
         self._retried += 1
+        self._tell("retried", request, request.offset, record, request.reason, now_ms, attempt=attempt, due_ms=due_ms)
         sleeping = fact_record(TOPIC, Timers.sleep(due_ms, record_of(retry.run)))
         return SentBack(attempt, max(due_ms, self._timers.mark[0])), sleeping
 
@@ -76,8 +87,27 @@ class RetryRequests:
     ) -> Incoming:
         """The dead letter of a message of a queue."""
         self._dead += 1
+        self._tell("dead", request, offset, record, reason, now_ms)
         origin = {"ORIGIN_QUEUE": request.queue, "ORIGIN_OFFSET": str(offset)}
         return self._letters.letter(request.group, record, reason, now_ms, **origin)
+
+    def _tell(
+        self,
+        event: str,
+        request: SendBack | SendPoppedBack | Pop,
+        offset: int,
+        record: bytes,
+        reason: str,
+        now_ms: int,
+        **more: int,
+    ) -> None:
+        if not self._trace.is_on:
+            return
+        properties = record_properties(record)
+        topic = property_of(properties, _ORIGIN_TOPIC) or record_topic(record)
+        member = request.member if isinstance(request, SendBack) else request.taker
+        about = {"queue": request.queue, "offset": offset, "reader": request.group, "member": member, "reason": reason}
+        self._trace.given_back(topic.decode("utf-8", "replace"), properties, event, about | more, now_ms)
 
     def _delay_ms(self, attempt: int) -> int:
         return self._delays_ms[min(attempt, len(self._delays_ms)) - 1]

@@ -18,6 +18,7 @@ from broker.lineage.identity import Identity
 from broker.messages.acceptance import Acceptance
 from broker.messages.filtering import CHUNK_BYTES, Choice, allowed_selector
 from broker.messages.parts import cut_runs
+from broker.messages.trace import Trace
 from broker.messages.whole_records import in_places, runs_of
 from broker.sessions.lives import Lives
 from broker.settings import BrokerSettings
@@ -39,6 +40,7 @@ from penstock.protocol.requests.messages import (
     Pull,
     Pulled,
     QueryBounds,
+    ReadAt,
     Refused,
     SeekTime,
 )
@@ -115,8 +117,10 @@ class MessageRequests:
         figures: Figures,
         lives: Lives,
         identity: Identity,
+        trace: Trace,
     ) -> None:
         self._store = store
+        self._trace = trace
         self._topics = topics
         self._acceptance = acceptance
         self._settings = settings
@@ -197,6 +201,8 @@ class MessageRequests:
         try:
             if taken:
                 self._store.append_runs(taken, destinations, now_ms)
+                if self._trace.is_on:
+                    self._trace.stored(taken, destinations, now_ms)
         except StorageFull:
             self._figures.appended(0, 0, stored + len(refused))
             self._note_refused(life, attempt)
@@ -263,6 +269,8 @@ class MessageRequests:
         else:
             pulled = self._choose(request.queue, request.offset, Choice(selector, count_max, bytes_max), tags)
         self._figures.pulled(pulled.count, len(pulled.body))
+        if self._trace.is_on:
+            self._trace.pulled(request.queue, request.offset, pulled, request.reader)
         return pulled
 
     def _choose(self, queue: str, offset: int, choice: Choice, tags: frozenset[int]) -> Pulled:
@@ -299,6 +307,8 @@ class MessageRequests:
             self._figures.pulled(found.count, size)
         elif found is not None:
             self._figures.pulled(found.count, len(found.body))
+        if found is not None and self._trace.is_on:
+            self._trace.pulled(queue, offset, found, "")
         return found
 
     @handles(QueryBounds)
@@ -326,6 +336,13 @@ class MessageRequests:
         return Now(
             self._store.find(request.topic, request.key, request.since_ms, request.until_ms, count_max, request.before)
         )
+
+    @handles(ReadAt)
+    def read_at(self, request: ReadAt, now: float, now_ms: int) -> Outcome:
+        """The message at a log position."""
+        topic, found = self._store.message_at(request.position)
+        self._topics.check_readable(f"{topic}:0")
+        return Now(found)
 
 
 def _check_limits(count_max: int, bytes_max: int, wait_s: float) -> None:

@@ -359,6 +359,10 @@ class MessageStore:
         """The frame at a log position. Raises ``Damaged``."""
         return self._reading.frame(position)
 
+    def message_at(self, position: int) -> tuple[str, Pulled]:
+        """The topic of the readable message at a log position, and it alone. Raises ``OffsetOutOfRange``."""
+        return self._reading.message_at(position)
+
     def offset_at(self, queue: str, position: int) -> int:
         """Offset of a queue's first message that is stored at a log position or behind it, the end if there is none.
         Raises ``QueueNotFound``."""

@@ -36,6 +36,7 @@ from penstock.protocol.message import (
 )
 from penstock.protocol.requests.given import GivenPulled
 from penstock.protocol.requests.messages import Pulled
+from topicmap.queues import is_system
 
 GAP_BYTES_MAX: Final = 64 * 1024
 """Frames that stand less than this apart are read together."""
@@ -239,6 +240,19 @@ class Reading:
         if not is_good(frame, position):
             raise Damaged(f"the frame at {position} does not match its checksum")
         return frame
+
+    def message_at(self, position: int) -> tuple[str, Pulled]:
+        """See ``MessageStore.message_at``."""
+        if self._log.start <= position < self._log.committed:
+            try:
+                frame = self.frame(position)
+                topic = record_topic(memoryview(frame)[FRAME_HEAD_BYTES:]).decode()
+                if not is_system(topic) and self._is_there(topic, frame):
+                    row = ENTRY.pack(queue_offset_of(frame), position, len(frame), 0)
+                    return topic, Pulled(1, 0, 0, 0, row + frame)
+            except (Damaged, UnicodeDecodeError):
+                pass  # nothing begins there, or nothing that is good
+        raise OffsetOutOfRange(f"no message is stored at position {position} of the log")
 
     def holds_keyframe(self, position: int) -> bool:
         """Whether a part of a keyframe is at a position, durable and undamaged."""

@@ -73,6 +73,7 @@ class TopicChanges:
             level=request.level or known.level,
             retention_s=known.retention_s if request.retention_s == UNCHANGED else request.retention_s,
             access=request.access or known.access,
+            trace=known.trace if request.trace == UNCHANGED else request.trace,
         )
         if request.queues:
             queues = max(request.queues, known.queues)

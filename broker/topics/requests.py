@@ -35,6 +35,7 @@ from topicmap.names import InvalidName
 from topicmap.queues import check_topic, is_own_topic, is_system, topic_queue
 
 RETENTION_S_MAX: Final = 10 * 366 * 86_400
+TRACE_MAX: Final = 1_000_000_000
 _MAINTENANCE: Final = (
     "an operator has taken the permission away for a while: `penstock topic list`, `penstock broker list`"
 )
@@ -54,6 +55,8 @@ def check_configuration(topic: TopicInfo, settings: BrokerSettings) -> None:
         raise InvalidRequest(f"a topic's level is one of {', '.join(LEVELS)}, not {topic.level!r}")
     if topic.access not in ACCESSES:
         raise InvalidRequest(f"a topic's access is one of {', '.join(ACCESSES)}, not {topic.access!r}")
+    if not 0 <= topic.trace <= TRACE_MAX:
+        raise InvalidRequest(f"every so-many-th message is traced, from 0 (none) to {TRACE_MAX}, not {topic.trace}")
     if not 0 <= topic.retention_s <= RETENTION_S_MAX:
         raise InvalidRequest(f"a topic's retention is 0 to {RETENTION_S_MAX} s, not {topic.retention_s}")
     if 0 < settings.retention_s < topic.retention_s:
@@ -88,11 +91,13 @@ class TopicRequests:
             request.level or self._settings.default_level,
             max(0, request.retention_s),
             request.access or "rw",
+            trace=max(0, request.trace),
         )
         known = self._topics.get(request.topic)
         if known is not None:
             same = (not request.queues or request.queues == known.writing) and request.level in ("", known.level)
             same = same and request.retention_s in (UNCHANGED, known.retention_s)
+            same = same and request.trace in (UNCHANGED, known.trace)
             if not same or request.access not in ("", known.access):
                 kept = f", a retention of {known.retention_s} s" if known.retention_s else ""
                 raise TopicExists(
@@ -207,11 +212,11 @@ class TopicRequests:
         made = TopicInfo(topic, self._settings.default_queues, self._settings.default_level)
         self._create(made, now_ms, is_anonymous=is_anonymous, by_message=topic not in GATEWAYS_TOPICS)
 
-    def ensure_own(self, topic: str, now_ms: int) -> None:
+    def ensure_own(self, topic: str, now_ms: int, level: str = "") -> None:
         """Makes a topic that the broker itself stores messages in, with one queue, unless it is there. No policy and no
         limit of topics stands against it."""
         if self._topics.get(topic) is None:
-            self._make(TopicInfo(topic, 1, self._settings.default_level), now_ms)
+            self._make(TopicInfo(topic, 1, level or self._settings.default_level), now_ms)
 
     def level_of(self, topic: str) -> Level:
         """The level of a topic. Raises ``TopicNotFound``."""

@@ -89,7 +89,7 @@ class Consumer(OnlyBlocking):
         self._back_off = BackOff()
         self._routes = Routes(servers, timeout_s)
         self._exchange = Exchange()
-        limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
+        limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags), reader=group)
         self._pulls = Pulls(self._exchange, limits, self._clock, self._rng, is_member=True)
         terms = terms_of(filter, strategy, room, queues, force)
         attempts = attempts_of(attempts_max, retry_delays_s)

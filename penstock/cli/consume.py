@@ -9,7 +9,9 @@ import click
 
 from penstock.blocking import Consumer, Reader
 from penstock.cli.display import body_text, incomplete_option, json_option, line_text, print_json, shown
+from penstock.cli.durations import start_of
 from penstock.client.arguments import Start
+from penstock.client.message_tasks import offset_id
 from penstock.protocol.received import ReceivedMessage
 
 
@@ -20,8 +22,9 @@ from penstock.protocol.received import ReceivedMessage
     "-o",
     "--offset",
     "start",
-    type=click.Choice(["earliest", "latest"]),
-    help="Where to begin.  [earliest; with a group and no commit: earliest]",
+    callback=lambda _context, _parameter, text: None if text is None else start_of(text, "--offset"),
+    metavar="PLACE",
+    help="Where to begin: earliest, latest, or a time (2026-12-01T08:00).  [earliest; with a group: its commit]",
     show_default=False,
 )
 @click.option("-n", "--count", type=click.IntRange(1), help="End after so many messages.")
@@ -57,6 +60,7 @@ def consume(
     Examples:
       penstock consume orders                     all, then what comes
       penstock consume orders -o latest -n 10     the next ten
+      penstock consume orders -o 2026-12-01T08:00  what was stored from then on
       penstock consume orders -e --json | jq .body
       penstock consume orders -g billing          as a member of a group
       penstock consume orders -f "total > 100.0"  what a filter wants
@@ -120,6 +124,7 @@ def show_message(message: ReceivedMessage, raw: bool, as_json: bool, when: str =
         "broker": message.queue.broker,
         "queue": message.queue.number,
         "offset": message.offset,
+        "offset_id": offset_id(message),
         "key": key,
         "key_encoding": key_encoding,
         "tag": message.tag,

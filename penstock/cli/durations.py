@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from penstock.client.arguments import Place
+from penstock.client.arguments import Place, Start
 from penstock.client.delays import seconds_of
 from penstock.errors import InvalidRequest
 
@@ -46,8 +46,13 @@ def time_of(text: str, option: str) -> datetime:
         raise click.BadParameter(f"{text!r} is no time: {hint}", param_hint=option) from None
 
 
-def place_of(text: str, option: str) -> Place:
-    """The place in a queue that an option says: ``earliest``, ``latest``, an offset or a time."""
+def start_of(text: str, option: str) -> Start:
+    """The place to begin at that an option says: ``earliest``, ``latest`` or a time."""
     if text == "earliest" or text == "latest":
         return "earliest" if text == "earliest" else "latest"
-    return int(text) if text.isascii() and text.isdigit() else time_of(text, option)
+    return time_of(text, option)
+
+
+def place_of(text: str, option: str) -> Place:
+    """The place in a queue that an option says: ``earliest``, ``latest``, an offset or a time."""
+    return int(text) if text.isascii() and text.isdigit() else start_of(text, option)

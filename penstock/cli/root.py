@@ -119,6 +119,7 @@ def register() -> None:
     from penstock.cli.consume import consume
     from penstock.cli.find import find
     from penstock.cli.group import group
+    from penstock.cli.message import message
     from penstock.cli.produce import produce
     from penstock.cli.share import share
     from penstock.cli.sleeping import dlq, timer, transaction
@@ -126,7 +127,7 @@ def register() -> None:
     from penstock.cli.topic import topic
     from penstock.cli.user import user
 
-    stored = (topic, produce, consume, find, group, share, timer, transaction, dlq)
+    stored = (topic, produce, consume, find, message, group, share, timer, transaction, dlq)
     for command in (*stored, broker, status, user, acl):
         root.add_command(command)
 

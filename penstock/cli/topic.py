@@ -35,6 +35,9 @@ _retention_option = click.option(
 _access_option = click.option(
     "--access", type=click.Choice(ACCESSES), help="What clients may do: read and write, one of both, or nothing."
 )
+_trace_option = click.option(
+    "--trace-every", type=click.IntRange(0), help="Tell of every so-many-th message what becomes of it; 0: of none."
+)
 
 
 @click.group()
@@ -50,6 +53,7 @@ def topic() -> None:
 )
 @_retention_option
 @_access_option
+@_trace_option
 @click.option("--broker", default="", metavar="NAME", help="Only on this broker; on all of them if left out.")
 @json_option
 @click.pass_obj
@@ -60,6 +64,7 @@ def create(
     level: str | None,
     retention: float | None,
     access: str | None,
+    trace_every: int | None,
     broker: str,
     as_json: bool,
 ) -> None:
@@ -72,7 +77,8 @@ def create(
       penstock topic create logs --retention 2h
     """
     topic = topic_of(name)
-    wanted = CreateTopic(topic, queues or 0, level or "", int(retention) if retention else UNCHANGED, access or "")
+    kept = int(retention) if retention else UNCHANGED
+    wanted = CreateTopic(topic, queues or 0, level or "", kept, access or "", trace_every or UNCHANGED)
     with bootstrap(server) as routes:
         for route in _brokers(routes, broker):
             _print_made(topic_at(route.broker, routes.link(route.address).ask(wanted, TopicDetail)), as_json)
@@ -84,6 +90,7 @@ def create(
 @click.option("--level", type=click.Choice(["disk", "cache"]), help="What an acknowledged message has reached.")
 @_retention_option
 @_access_option
+@_trace_option
 @click.option("--broker", default="", metavar="NAME", help="Only on this broker; on all that have it if left out.")
 @json_option
 @click.pass_obj
@@ -94,6 +101,7 @@ def change(
     level: str | None,
     retention: float | None,
     access: str | None,
+    trace_every: int | None,
     broker: str,
     as_json: bool,
 ) -> None:
@@ -106,14 +114,22 @@ def change(
     Examples:
       penstock topic change orders --queues 8
       penstock topic change logs --retention 1h --level cache
+      penstock topic change orders --trace-every 100  see `penstock message trace`
       penstock topic change orders --access r        nothing is written to it until --access rw
     """
-    if not (queues or level or access) and retention is None:
-        raise InvalidRequest("nothing is to be changed", hint="give --queues, --level, --retention or --access")
+    if not (queues or level or access) and retention is None and trace_every is None:
+        hint = "give --queues, --level, --retention, --access or --trace-every"
+        raise InvalidRequest("nothing is to be changed", hint=hint)
     kept = None if retention is None else int(retention)
     with Admin(server) as admin:
         changed = admin.change_topic(
-            name, queues=queues or 0, level=level or "", retention_s=kept, access=access or "", broker=broker
+            name,
+            queues=queues or 0,
+            level=level or "",
+            retention_s=kept,
+            access=access or "",
+            trace_every=trace_every,
+            broker=broker,
         )
     for one in changed:
         _print_made(one, as_json)
@@ -165,6 +181,7 @@ def _row(one: TopicAt) -> dict[str, Any]:
         "draining": one.draining,
         "retention_s": one.retention_s or None,
         "access": one.access,
+        "trace_every": one.trace_every or None,
     }
 
 

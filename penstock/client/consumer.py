@@ -130,7 +130,7 @@ class Consumer(OnlyAsync):
         self._links = links
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
-        self._limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
+        self._limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags), reader=group)
         check_seconds("timeout_s", timeout_s)
         self._timeout_s = timeout_s
         self._back_off = BackOff()

@@ -28,12 +28,14 @@ PULL_BYTES_MIN: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PullLimits:
-    """What one pull takes; ``prefetch_bytes`` is shared by all queues: by what is in store and what is on its way."""
+    """What one pull takes; ``prefetch_bytes`` is shared by all queues: by what is in store and what is on its way.
+    ``reader``: for whom, a group."""
 
     batch_max: int = 500
     prefetch_bytes: int = 4 * 1024 * 1024
     tags: tuple[str, ...] = ()
     filter: str = ""
+    reader: str = ""
 
     def __post_init__(self) -> None:
         check_count("batch_max", self.batch_max)
@@ -46,7 +48,15 @@ class PullLimits:
         wait_s = 0.0 if position.stop_at > UNSET else PULL_WAIT_S
         filter = position.filter or self.filter
         return Pull(
-            position.queue.name, position.offset, bytes_max, count_max, wait_s, self.tags, position.log_id, filter
+            position.queue.name,
+            position.offset,
+            bytes_max,
+            count_max,
+            wait_s,
+            self.tags,
+            position.log_id,
+            filter,
+            self.reader,
         )
 
 

@@ -41,6 +41,7 @@ class TopicAt:
         level: ``disk`` or ``cache``.
         retention_s: how long messages stay, in seconds; 0: as long as the broker keeps its log.
         access: what clients may do just now: ``rw``, ``r``, ``w`` or ``none``.
+        trace_every: of every so-many-th message it is told what becomes of it; 0: of none.
         bounds: where each queue begins and ends; none in a list of all topics.
     """
 
@@ -52,6 +53,7 @@ class TopicAt:
     level: str
     retention_s: int
     access: str
+    trace_every: int
     bounds: tuple[Bounds, ...] = ()
 
     @property
@@ -86,11 +88,18 @@ def topic(name: str) -> Task[list[TopicAt]]:
 
 
 def create_topic(
-    name: str, *, queues: int = 0, level: str = "", retention_s: int = 0, access: str = "", broker: str = ""
+    name: str,
+    *,
+    queues: int = 0,
+    level: str = "",
+    retention_s: int = 0,
+    access: str = "",
+    trace_every: int = 0,
+    broker: str = "",
 ) -> Task[list[TopicAt]]:
     """Creates a topic at all brokers, or at one, or makes sure that it is so. What is left out is the broker's default.
     Raises ``TopicExists`` where it is there and otherwise, ``InvalidTopic`` and ``InvalidRequest``."""
-    request = CreateTopic(topic_of(name), queues, level, retention_s or UNCHANGED, access)
+    request = CreateTopic(topic_of(name), queues, level, retention_s or UNCHANGED, access, trace_every or UNCHANGED)
     return (yield from _at_each(name, broker, request))
 
 
@@ -101,15 +110,18 @@ def change_topic(
     level: str = "",
     retention_s: int | None = None,
     access: str = "",
+    trace_every: int | None = None,
     broker: str = "",
 ) -> Task[list[TopicAt]]:
     """Changes what is given of a topic, at each broker that has it, or at one.
 
     More queues are written to at once, so keys change their queues. Of fewer the last ones take no more messages, and
-    go when every group that reads the topic has read them. ``access``: ``rw``, ``r``, ``w`` or ``none``. Raises
+    go when every group that reads the topic has read them. ``access``: ``rw``, ``r``, ``w`` or ``none``.
+    ``trace_every``: of every so-many-th message ``trace`` tells what becomes of it; 0: of none. Raises
     ``TopicNotFound`` and ``InvalidRequest``.
     """
-    request = ChangeTopic(topic_of(name), queues, level, UNCHANGED if retention_s is None else retention_s, access)
+    kept, trace = (UNCHANGED if one is None else one for one in (retention_s, trace_every))
+    request = ChangeTopic(topic_of(name), queues, level, kept, access, trace)
     return (yield from _at_each(name, broker, request))
 
 
@@ -153,7 +165,7 @@ def allow_broker(broker: str, *, read: bool | None = None, write: bool | None = 
 def topic_at(broker: str, one: TopicInfo | TopicDetail) -> TopicAt:
     """A topic as a broker describes it."""
     bounds = one.bounds if isinstance(one, TopicDetail) else ()
-    kept = (one.queues - one.draining, one.draining, one.level, one.retention_s, one.access)
+    kept = (one.queues - one.draining, one.draining, one.level, one.retention_s, one.access, one.trace)
     return TopicAt(one.topic, readable(one.topic), broker, *kept, bounds)
 
 

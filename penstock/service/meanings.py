@@ -26,6 +26,8 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "penstock_producers": "Producers whose messages are recognised when they come again.",
         "penstock_syncs_total": "Syncs of the commit log to the disk.",
         "penstock_disk_full": "1 while the disk has no room and messages are refused.",
+        "penstock_trace_dropped_total": "Rows of message traces that there was no room for.",
+        "penstock_trace_rows_total": "Rows of message traces that were stored.",
         "penstock_index_unwritable": "1 while index/ or checkpoint/ cannot be written.",
         "penstock_limit_used": "How much of a limit on what the broker keeps is used, 0 to 1, by limit.",
         "penstock_damaged_frames_total": "Stretches of the log that reads, or the last start, found damaged or gone.",

@@ -110,6 +110,7 @@ class Pull(Request):
     ``tags``: only these tags; empty for all. ``filter``: only what this selector wants; empty for all. Replies with at
     least one message if there is one, whatever ``bytes_max`` says; with tags or a filter it may look at a part only and
     say with ``next`` where to go on. ``log_id``: the log in which ``offset`` is; another log answers ``LogReplaced``.
+    ``reader``: for whom, as a message trace tells it.
     """
 
     code: ClassVar[int] = 41
@@ -123,6 +124,18 @@ class Pull(Request):
     tags: tuple[str, ...] = ()
     log_id: str = ""
     filter: str = ""
+    reader: str = ""
+
+
+@value
+class ReadAt(Request):
+    """The message whose frame is at a log position, however old its queue is. ``OffsetOutOfRange`` where there is none,
+    or none any more."""
+
+    code: ClassVar[int] = 46
+    reply: ClassVar[type[Reply]] = Pulled
+    is_repeatable: ClassVar[bool] = True
+    position: int
 
 
 @value

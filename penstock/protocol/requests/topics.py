@@ -31,6 +31,7 @@ class TopicInfo(NamedTuple):
         retention_s: messages go after so many seconds; 0: when the broker's retention takes them.
         access: one of ``ACCESSES``.
         draining: so many queues, the last ones, take no more messages and go when all groups have read them.
+        trace: of every so-many-th message it is told what becomes of it; 0: of none.
     """
 
     topic: str
@@ -39,6 +40,7 @@ class TopicInfo(NamedTuple):
     retention_s: int = 0
     access: str = "rw"
     draining: int = 0
+    trace: int = 0
 
     @property
     def writing(self) -> int:
@@ -58,6 +60,7 @@ class TopicDetail(Reply):
     retention_s: int = 0
     access: str = "rw"
     draining: int = 0
+    trace: int = 0
 
 
 @value
@@ -72,6 +75,7 @@ class CreateTopic(Request):
     level: str = ""
     retention_s: int = UNCHANGED
     access: str = ""
+    trace: int = UNCHANGED
 
 
 @value
@@ -87,6 +91,7 @@ class ChangeTopic(Request):
     level: str = ""
     retention_s: int = UNCHANGED
     access: str = ""
+    trace: int = UNCHANGED
 
 
 @value

@@ -18,7 +18,7 @@ Rows = Callable[..., list[dict[str, Any]]]
 
 def test_a_topic_is_created_listed_and_shown(rows: Rows) -> None:
     made = {"topic": "orders", "broker": "broker-a", "queues": 2, "level": "cache"}
-    made |= {"draining": 0, "retention_s": None, "access": "rw"}
+    made |= {"draining": 0, "retention_s": None, "access": "rw", "trace_every": None}
     assert rows("topic", "create", "orders", "--queues", "2", "--level", "cache") == [made]
     assert rows("topic", "list") == [made | {"name": "orders"}]
     shown = rows("topic", "show", "orders")
@@ -109,6 +109,7 @@ def test_a_topic_is_changed_and_what_is_not_given_stays(penstock: Penstock, rows
         "level": "disk",
         "retention_s": 7200,
         "access": "r",
+        "trace_every": None,
     }
     with Producer(servers=real_cluster.servers, timeout_s=0.5) as producer, pytest.raises(PenstockError):
         producer.send("orders", b"hello")

@@ -15,6 +15,7 @@ def test_codes_never_change() -> None:
         43: "SeekTime",
         44: "FindByKey",
         45: "AppendRuns",
+        46: "ReadAt",
     }
 
 

@@ -1,0 +1,88 @@
+"""What administrators ask of single messages: where one is stored, and what became of it. Pure; tasks as in
+``administration.py``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.client.administration import ALL_BROKERS, Ask, Task, broker_named
+from penstock.client.arguments import check_text
+from penstock.client.search import found_in
+from penstock.errors import InvalidRequest, NoRoute, TopicNotFound
+from penstock.protocol.received import ReceivedMessage
+from penstock.protocol.requests.messages import FindByKey, Pulled, ReadAt
+from topicmap.queues import TRACE_TOPIC
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRow:
+    """Something that happened to a traced message.
+
+    Attributes:
+        time_ms: when, in milliseconds since 1970.
+        event: ``produced``, ``stored``, ``delivered``, ``acknowledged``, ``retried`` or ``dead``.
+        broker, queue, offset: where; none where it was produced.
+        who: the group, filter, or sender.
+        more: what else is said: ``member``, ``attempt``, ``reason``, ``due_ms``, ``position``.
+    """
+
+    time_ms: int
+    event: str
+    broker: str
+    queue: str
+    offset: int | None
+    who: str
+    more: dict[str, Any]
+
+
+def offset_id(message: ReceivedMessage) -> str:
+    """The broker and the log position of a message, which name it for ever: ``broker-a:40213``."""
+    return f"{message.queue.broker}:{message.position}"
+
+
+def message(id: str) -> Task[ReceivedMessage]:
+    """The message of an offset id, ``BROKER:POSITION``: an offset of its queue is another number. Raises
+    ``OffsetOutOfRange`` where none is stored there, or not any more."""
+    check_text("an offset id", id)
+    broker, colon, position = id.rpartition(":")
+    if not colon or not broker or not position.isascii() or not position.isdigit():
+        raise InvalidRequest(f"{id!r} is no offset id", hint="it is BROKER:POSITION, as broker-a:40213")
+    route = yield from broker_named(broker, NoRoute)
+    page: Pulled = yield Ask(route.address, ReadAt(int(position)), Pulled)
+    return found_in(page, route.broker)[0]
+
+
+def trace(id: str) -> Task[list[TraceRow]]:
+    """What became of a message, in the order in which it happened; nothing where it was not traced. ``id``: its unique
+    id, or where it has none its offset id. Topics are traced that say so (``change_topic(trace_every=)``)."""
+    check_text("a message's id", id)
+    found: list[TraceRow] = []
+    for route in (yield ALL_BROKERS):
+        request = FindByKey(TRACE_TOPIC, id)
+        while True:
+            try:
+                page: Pulled = yield Ask(route.address, request, Pulled)
+            except TopicNotFound:
+                break  # nothing was ever traced there
+            for one in found_in(page, route.broker):
+                found += _rows(json.loads(one.body))
+            if not page.next:
+                break
+            request = replace(request, before=page.next)
+    return sorted(found, key=lambda one: (one.time_ms, _ORDER.index(one.event) if one.event in _ORDER else 9))
+
+
+_ORDER = ("produced", "stored", "delivered", "retried", "dead", "acknowledged")
+_OWN = ("event", "id", "time_ms", "broker", "queue", "offset", "reader", "sender", "born_ms")
+
+
+def _rows(row: dict[str, Any]) -> Iterator[TraceRow]:
+    more = {name: value for name, value in row.items() if name not in _OWN}
+    if row.get("born_ms"):
+        sender = row.get("sender", "") or row["id"].partition("-")[0]
+        yield TraceRow(row["born_ms"], "produced", "", "", None, sender, {})
+    who = row.get("reader", "")
+    yield TraceRow(row["time_ms"], row["event"], row["broker"], row.get("queue", ""), row.get("offset"), who, more)
