@@ -256,11 +256,15 @@ def _judged(scenario: Scenario, server: str, outcomes: Mapping[str, Sequence[Out
     """The goals of a scenario with what a server has reached; ratios where there is another server to compare with."""
     runs = outcomes[server]
     for goal in scenario.goals:
-        own = [float(getattr(run, goal.figure)) for run in runs]
+        own = [_figure(run, goal.figure) for run in runs]
         if not goal.is_ratio:
             yield goal, statistics.median(own)
             continue
         others = outcomes.get(goal.reference, [])
         if server != goal.reference and len(others) == len(runs) and not any(other.error for other in others):
             pairs = zip(own, others, strict=True)
-            yield goal, statistics.median(one / float(getattr(other, goal.figure)) for one, other in pairs)
+            yield goal, statistics.median(one / _figure(other, goal.figure) for one, other in pairs)
+
+
+def _figure(run: Outcome, name: str) -> float:
+    return run.figures[name] if name in run.figures else float(getattr(run, name))

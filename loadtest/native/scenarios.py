@@ -16,6 +16,8 @@ PIPE: Final = "pipe"
 TIMERS: Final = "timers"
 """Delayed messages fire at a steady rate and go to a group consumer: how late they come."""
 TIMERS_PER_S: Final = 20_000
+TRACED: Final = "traced"
+"""A producer sends to a topic that is not traced, to one that is, and to one that is not: what a trace costs."""
 ROCKETMQ: Final = "rocketmq"
 
 
@@ -106,6 +108,12 @@ SCENARIOS: Final = (
         batch=200,
         messages=40_000,
         goals=bound("late, 99 of 100", "late_s", 1, 0.5, "s"),
+    ),
+    Scenario(
+        "trace",
+        "send_many to a topic of which every message is to be traced, beside one that is not",
+        TRACED,
+        goals=(Goal("rate of that without a trace", "kept", 0.85, is_ratio=False),),
     ),
     _peer("peer-batches-32", "beside RocketMQ: batches of 32, one at a time", 32, 1, 4),
     _peer("peer-batches-128", "beside RocketMQ: batches of 128, one at a time", 128, 1, 4),

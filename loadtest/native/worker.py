@@ -12,17 +12,17 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 import anyio
 
 from loadtest.cores import pin
 from loadtest.native.orders import Bodies, Meter, Order, Outcome
-from loadtest.native.scenarios import CONSUME, PIPE, SEND, TIMERS
+from loadtest.native.scenarios import CONSUME, PIPE, SEND, TIMERS, TRACED
 from loadtest.native.timed import fire
 from loadtest.wires import Failed
-from penstock import Consumer, Message, PenstockError, Producer, Reader
+from penstock import Admin, Consumer, Message, PenstockError, Producer, Reader
 
 STORE_BATCH: Final = 500
 COMMIT_EVERY: Final = 20
@@ -69,6 +69,19 @@ async def send(order: Order) -> Outcome:
     await sending.run()
     outcome = sending.meter.outcome()
     outcome.checked = await read_back(order, sending.sent)
+    return outcome
+
+
+async def traced(order: Order) -> Outcome:
+    """Sends without a trace, with one, and without one again: the rate with it, in parts of the mean of the others."""
+    outcomes = []
+    for number, every in enumerate((0, 1, 0)):
+        part = replace(order, topic=f"{order.topic}-{number}")
+        async with Admin(order.servers) as admin:
+            await admin.create_topic(part.topic, trace_every=every)
+        outcomes.append(await send(part))
+    before, outcome, after = outcomes
+    outcome.figures = {"kept": 2 * outcome.rate / (before.rate + after.rate)}
     return outcome
 
 
@@ -163,7 +176,8 @@ def perform(order: Order) -> Outcome:
         if order.kind == PIPE:
             outcome = pipe(order)
         else:
-            outcome = anyio.run({SEND: send, CONSUME: consume, TIMERS: fire}[order.kind], order, backend=order.loop)
+            kinds = {SEND: send, CONSUME: consume, TIMERS: fire, TRACED: traced}
+            outcome = anyio.run(kinds[order.kind], order, backend=order.loop)
     except* (Failed, PenstockError, OSError) as errors:
         outcome = Outcome(error=first_of(errors))
     return outcome

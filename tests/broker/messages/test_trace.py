@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import InvalidRequest, InvalidTopic
+from penstock.errors import InvalidRequest, ReservedName
 from penstock.protocol.message import UNIQUE_KEY, Message, encode_properties, record_tail
 from penstock.protocol.requests.filters import OpenFilters
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, QueueOffset
@@ -114,6 +114,6 @@ def test_a_trace_ends_when_its_topic_says_so(rows_max: int) -> None:
 
 def test_only_brokers_write_traces_and_the_number_has_limits() -> None:
     rig = Rig()
-    assert rig.ask(append(Message(TRACE_TOPIC, b"x"))).refused[0].code == InvalidTopic.code
+    assert rig.ask(append(Message(TRACE_TOPIC, b"x"))).refused[0].code == ReservedName.code
     rig.ask(CreateTopic("t"))
     assert isinstance(rig.ask(ChangeTopic("t", trace=2_000_000_000)), InvalidRequest)

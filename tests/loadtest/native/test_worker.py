@@ -11,7 +11,7 @@ import pytest
 from loadtest.cores import Cores
 from loadtest.native.bench import create_topic
 from loadtest.native.orders import Order
-from loadtest.native.scenarios import CONSUME, PIPE
+from loadtest.native.scenarios import CONSUME, PIPE, TRACED
 from loadtest.native.worker import first_of, perform, read_back
 from loadtest.servers import HOST, NAMES, Penstock
 from loadtest.wires import Failed
@@ -77,3 +77,9 @@ def test_the_first_error_of_a_group_is_what_is_said() -> None:
     deep = BaseExceptionGroup("", [BaseExceptionGroup("", [TimedOut("late"), Failed("no")])])
     assert first_of(deep) == "TimedOut: late"
     assert first_of(BaseExceptionGroup("", [Failed("no")])) == "no"
+
+
+def test_a_trace_is_told_as_a_part_of_what_goes_without_it(server: Penstock) -> None:
+    outcome = perform(to(server, "traced", kind=TRACED))
+    assert not outcome.error
+    assert outcome.figures["kept"] > 0
