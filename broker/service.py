@@ -87,9 +87,7 @@ class BrokerService:
         self._state = state
         self._store = store
         self._figures = Figures() if figures is None else figures
-        self._parked = parked
-        self._on_routes_changed = on_routes_changed
-        self._read_clock = read_clock
+        self._parked, self._on_routes_changed, self._read_clock = parked, on_routes_changed, read_clock
         self._failed: StorageFailed | None = None
         self._epoch = Epoch(state.epochs, store, settings.name)
         with contextlib.suppress(StorageFull):  # tried again at each tick
