@@ -45,15 +45,15 @@ def test_devices_see_neither_retries_nor_dead_letters() -> None:
     letters = DeadLetters(rig.service.topics)
     record = encode_message(Message("orders", b"b", mqtt_topic="orders/1"))
     at = rig.store.bounds("~filter:#").min
-    rig.store.append([letters.letter("g", record, "", 1), letters.retry("g", record, "", 1)], 1)
+    rig.store.append([letters.letter("g", record, "", 1), letters.retry("g", record, "", 1, 1)], 1)
     rig.ask(append(Message("orders", b"seen", mqtt_topic="orders/1")))
     assert rig.bodies("~filter:#", at) == [b"seen"]
 
 
-def test_a_retry_counts_its_attempts_and_is_stored_as_it_was_made() -> None:
+def test_a_retry_says_how_often_it_was_tried_and_is_stored_as_it_was_made() -> None:
     letters = DeadLetters(Rig().service.topics)
-    first = letters.retry("g", encode_message(Message("orders", b"b")), "why", 1)
-    second = letters.retry("g", record_of(first), "why", 1)
+    first = letters.retry("g", encode_message(Message("orders", b"b")), "why", 1, 1)
+    second = letters.retry("g", record_of(first), "why", 1, 2)
     assert [attempts_of(record_of(one)) for one in (first, second)] == [1, 2]
     again = letters.as_stored(record_of(second), 1)
     assert again is not None
@@ -66,5 +66,8 @@ def test_a_body_stays_compressed_and_says_so() -> None:
     run = runs.run_of(encode_message(Message("orders", compress(b"long " * 2000, flag))))
     run.unusual = runs.flagged(flag)
     letters = DeadLetters(Rig().service.topics)
-    for made in (letters.retry("g", runs.record_of(run), "why", 1), letters.letter("g", runs.record_of(run), "why", 1)):
+    for made in (
+        letters.retry("g", runs.record_of(run), "why", 1, 1),
+        letters.letter("g", runs.record_of(run), "why", 1),
+    ):
         assert decode_message(record_of(made)).body == b"long " * 2000
