@@ -20,25 +20,21 @@ from typing import Any
 
 import trio
 
-import broker.net.server
 import namesrv.server
 from broker.settings import BrokerSettings
 from namesrv.settings import NamesrvSettings
 from penstock import Consumer, Message, Producer
 from penstock.client.wire_link import WireLinks, ask
-from penstock.errors import PenstockError, SendManyError, StorageFailed
+from penstock.errors import PenstockError, SendManyError
 from penstock.protocol.link import Link
 from penstock.protocol.message import decode_batch
 from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.filters import OpenedFilter, OpenedFilters, OpenFilters
 from penstock.protocol.requests.messages import Pull, Pulled
-from tests.simulation.disk import SimDisk
-from tests.simulation.mortal import MortalDisk
-from tests.simulation.network import HOST
+from tests.simulation.lives import SECRET, LivingBroker, Moments, on_host
 from tests.simulation.running import Simulation
 
 NAMESRV, BROKER, CLIENT, GATEWAY = "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"
-SECRET = bytes(range(32))
 SERVERS = f"{NAMESRV}:9876"
 ADDRESS = f"{BROKER}:10911"
 FAULTS = ("kill", "power", "cut")
@@ -111,49 +107,21 @@ class History:
     booted_wrong: bool = False  # the machine started on a wrong clock, which nobody can know
 
 
-class Moments:
-    """Lets a fault wait for the next time that something of a kind happens."""
-
-    def __init__(self) -> None:
-        self._waited_for: dict[str, trio.Event] = {}
-
-    def tell(self, what: str) -> None:
-        """It happens now."""
-        if (event := self._waited_for.pop(what, None)) is not None:
-            event.set()
-
-    async def next(self, what: str) -> None:
-        await self._waited_for.setdefault(what, trio.Event()).wait()
-
-
 class Cluster:
     """The system of one run."""
 
     def __init__(self, simulation: Simulation, options: Options) -> None:
         self.sim = simulation
         self.options = options
-        self._disk = SimDisk()
-        self._disk.rng = simulation.rng("disk")
-        self._moments = Moments()
-        self._disk.on_call = self._moments.tell
-        self._aim_rng = simulation.rng("aim")
-        self._life = MortalDisk(self._disk)
+        self.moments = Moments(simulation.rng("aim"))
+        self.broker = LivingBroker(simulation, self.settings(), simulation.clock, self.moments, options.blocking_s)
         self.history = History()
         self.nursery: trio.Nursery | None = None
-        self._broker_scope: trio.CancelScope | None = None
-        self._lives = 0
-        self._boot_id = self.sim.clock.boot_id
 
     async def on_host(self, host: str, work: Callable[..., Any], *args: Any) -> Any:
         """Starts work in a task of a host; waits until it reports."""
         assert self.nursery is not None
-        token = HOST.set(host)
-        try:
-            return await self.nursery.start(partial(work, *args))
-        finally:
-            HOST.reset(token)
-
-    # -- the broker's lives
+        return await on_host(self.nursery, host, work, *args)
 
     def settings(self) -> BrokerSettings:
         return BrokerSettings(
@@ -171,40 +139,6 @@ class Cluster:
             lease_s=10.0,
         )
 
-    async def live(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """One life of the broker."""
-        self._lives += 1
-        if self.sim.clock.ahead_ms and self.sim.clock.boot_id != self._boot_id:
-            self.history.booted_wrong = True
-        self._boot_id = self.sim.clock.boot_id
-        life = self._life = MortalDisk(self._disk)
-        world = self.sim.world(f"broker {self._lives}", self.options.blocking_s)
-        run = partial(broker.net.server.run, self.settings(), world, disk=life, secret=SECRET)
-        try:
-            with trio.CancelScope() as self._broker_scope:
-                async with trio.open_nursery() as nursery:
-                    await nursery.start(run)
-                    self.sim.say(f"broker runs, life {self._lives}")
-                    task_status.started()
-        except* StorageFailed:
-            assert life.dead, "a broker that gave up without a fault"
-
-    async def _after_next(self, aim: str) -> None:
-        """Waits until something of a kind happens once more, or a second: just after that a death hurts most."""
-        with trio.move_on_after(1.0):
-            await self._moments.next(aim)
-            await trio.sleep(self._aim_rng.uniform(0.0, 0.001))
-
-    def end(self, kind: str) -> None:
-        """The broker dies: first its network and its disk, then its tasks, which can do no more harm."""
-        assert self._broker_scope is not None
-        self.sim.network.kill(BROKER)
-        self._life.die(power_lost=kind == "power")
-        if kind == "power":
-            self.sim.clock.boot_id = f"after life {self._lives}"
-        self._broker_scope.cancel()
-        self.sim.say(f"broker is gone: {kind}")
-
     async def trouble(self) -> None:
         """The faults of this run, one after the other."""
         for at, kind, aim, lasts_s in self.options.faults:
@@ -216,10 +150,10 @@ class Cluster:
                 await trio.sleep(lasts_s)
                 self.sim.network.heal(BROKER, host)
                 continue
-            await self._after_next(aim)
-            self.end(kind)
+            await self.moments.just_after(aim)
+            self.broker.end(kind)
             await trio.sleep(lasts_s)
-            await self.on_host(BROKER, self.live)
+            await self.on_host(BROKER, self.broker.live)
 
     async def jumps(self) -> None:
         """The machine's clock jumps for seconds, in half of the runs, whatever else happens."""
@@ -262,7 +196,7 @@ class Cluster:
         for place, message in enumerate(batch):
             if place not in failures:
                 history.acknowledged[message.body] = (receipts[place].queue.number, receipts[place].offset)
-                self._moments.tell("acknowledged")
+                self.moments.tell("acknowledged")
             elif not failures[place].unknown:
                 history.failed.add(message.body)
 
@@ -291,7 +225,7 @@ class Cluster:
         if not history.delivered[body]:
             history.first.append(body)
         history.delivered[body] += 1
-        self._moments.tell("delivered")
+        self.moments.tell("delivered")
         if not history.sent_ms[body] - TOLERANCE_MS <= message.stored_ms <= self.sim.clock.right_ms() + TOLERANCE_MS:
             history.mistimed.append(f"{body[:40]!r} by {message.stored_ms - self.sim.clock.right_ms()} ms")
         before = history.places.setdefault((message.queue.number, message.offset), body)
@@ -307,7 +241,7 @@ class Cluster:
             self.sim.say(f"{filter} is open from position {opened.position} on")
             follower = Follower(filter, frozenset(self.history.attempted))
             self.history.followers.append(follower)
-            self._moments.tell("opened")
+            self.moments.tell("opened")
             offset = opened.offset
             while not done.is_set():
                 try:
@@ -335,7 +269,7 @@ class Cluster:
             names = partial(namesrv.server.run, secret=SECRET)
             world = self.sim.world("namesrv")
             await self.on_host(NAMESRV, names, NamesrvSettings(host=NAMESRV, port=9876, insecure=True), world)
-            await self.on_host(BROKER, self.live)
+            await self.on_host(BROKER, self.broker.live)
             done = trio.Event()
             for filter in FILTERS:
                 await self.on_host(GATEWAY, self.follow_filter, filter, done)
@@ -355,6 +289,7 @@ class Cluster:
         deadline = trio.current_time() + REST_S
         while missing(self.history) and trio.current_time() < deadline:  # noqa: ASYNC110 (nothing sets an event)
             await trio.sleep(0.5)
+        self.history.booted_wrong = self.broker.booted_wrong
         self.sim.say("at rest")
         done.set()
         self.nursery.cancel_scope.cancel()

@@ -68,8 +68,11 @@ class Simulation:
         """A generator of its own for each authority, so that one more question of one does not change the others."""
         return random.Random(f"{self.seed}/{name}")
 
-    def world(self, name: str, blocking_s: tuple[float, float] = (0.0005, 0.01)) -> World:
-        """The world of a service: blocking calls take simulated time, part of it before and part after their effect."""
+    def world(
+        self, name: str, blocking_s: tuple[float, float] = (0.0005, 0.01), clock: SimClock | None = None
+    ) -> World:
+        """The world of a service: blocking calls take simulated time, part of it before and part after their effect.
+        ``clock``: of its machine, if that has one of its own."""
         rng = self.rng(f"{name}/blocking")
 
         async def offload(work: Callable[[], T]) -> T:
@@ -78,7 +81,7 @@ class Simulation:
             await trio.sleep(rng.uniform(*blocking_s) / 2)
             return result
 
-        return World(self.clock, self.rng(name), offload, lambda: nullcontext(offload))
+        return World(clock or self.clock, self.rng(name), offload, lambda: nullcontext(offload))
 
     def say(self, what: str) -> None:
         """A line in the log."""

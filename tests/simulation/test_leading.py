@@ -37,7 +37,7 @@ class Deposed(Cluster):
         rng = self.sim.rng("depositions")
         for _ in range(rng.randint(2, 6)):
             await trio.sleep(rng.uniform(0.0, 0.7))
-            await self._after_next(rng.choice(["pwrite", "acknowledged", "opened", "delivered"]))
+            await self.moments.just_after(rng.choice(["pwrite", "acknowledged", "opened", "delivered"]))
             lead = self.running[-1].lead
             assert lead.service is not None
             self.epochs.append(lead.service._epoch.number)
