@@ -5,6 +5,8 @@ The record of a message that woke says so itself (``FLAG_WOKEN`` and the propert
 which is the *mark*. So each wakes exactly once, wherever the log ends after a crash. Retention never takes a sleeping
 message: it is *carried* to the log's end, under its id.
 
+The latest cancelled ones are remembered, so that a cancel that is repeated is not told that its message was delivered.
+
 Rows stand in buckets, one for each minute: 28 bytes for a message. 1,000,000 of them take some 30 MB.
 """
 
@@ -27,6 +29,7 @@ from topicmap.queues import SYSTEM_PREFIX
 TOPIC: Final = "%sys%timers"
 SLEEP, CANCEL, CARRY = "sleep", "cancel", "carry"
 MINUTE_MS: Final = 60_000
+CANCELLED_MAX: Final = 10_000
 _TIMER: Final = TIMER.encode()
 _ROW: Final = struct.Struct(">QQQI")
 _TYPE: Final = np.dtype([("due_ms", ">u8"), ("id", ">u8"), ("position", ">u8"), ("size", ">u4")])
@@ -115,6 +118,7 @@ class Timers:
         self._buckets: Table[Bucket] = Table()
         self._first: str | None = None  # the earliest bucket; None: not known
         self._count = 0
+        self._cancelled: dict[int, None] = {}
         self.bytes = 0
         self.mark = (0, 0)
 
@@ -146,7 +150,7 @@ class Timers:
         if kind == SLEEP:
             self._add(Sleeper(max(due_ms, self.mark[0]), record.position, record.position, record.size))
         elif kind == CANCEL:
-            self._remove(due_ms, more[0])
+            self._cancel(due_ms, more[0])
         elif kind == CARRY and self._remove(due_ms, more[0]):
             self._add(Sleeper(due_ms, more[0], record.position, record.size))
         return NO_CHANGE
@@ -174,6 +178,12 @@ class Timers:
         del rows[at : at + _ROW.size]
         self._lost(key, 1, size)
         return True
+
+    def _cancel(self, due_ms: int, id: int) -> None:
+        if self._remove(due_ms, id):
+            self._cancelled[id] = None
+            if len(self._cancelled) > CANCELLED_MAX:
+                del self._cancelled[next(iter(self._cancelled))]
 
     def _wake(self, due_ms: int, id: int) -> None:
         self.mark = max(self.mark, (due_ms, id))
@@ -222,7 +232,7 @@ class Timers:
         known = self._buckets.get(_key(due_ms))
         if known is not None and known.find(due_ms, id) >= 0:
             return "sleeping"
-        return "woken" if (due_ms, id) <= self.mark else "unknown"
+        return "woken" if (due_ms, id) <= self.mark and id not in self._cancelled else "unknown"
 
     @property
     def next_due_ms(self) -> int | None:
@@ -281,17 +291,19 @@ class Timers:
     # ------------------------------------------------------------ snapshots
 
     def freeze(self) -> Iterator[bytes]:
-        mark, rows = list(self.mark), self._buckets.freeze(_row)
+        mark, rows, cancelled = list(self.mark), self._buckets.freeze(_row), list(self._cancelled)
 
         def pieces() -> Iterator[bytes]:
-            yield cast(bytes, msgpack.Packer().pack_array_header(2)) + cast(bytes, msgpack.packb(mark))
+            yield cast(bytes, msgpack.Packer().pack_array_header(3)) + cast(bytes, msgpack.packb(mark))
             yield from rows
+            yield cast(bytes, msgpack.packb(cancelled))
 
         return pieces()
 
     def restore(self, snapshot: Sequence[Any] | None) -> None:
-        mark, rows = snapshot or ((0, 0), ())
+        mark, rows, *more = snapshot or ((0, 0), ())
         self.mark = (mark[0], mark[1])
+        self._cancelled = dict.fromkeys(more[0] if more else ())
         self._buckets = Table((_key(minute * MINUTE_MS), Bucket(packed)) for minute, packed in rows)
         self._first = None
         self._count = sum(map(len, self._buckets.values()))

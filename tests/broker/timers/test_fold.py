@@ -69,6 +69,12 @@ def test_a_cancelled_message_does_not_wake_and_is_told_from_one_that_has_woken()
     states = [timers.state_of(one.due_ms, one.id) for one in (first, second, third)]
     assert states == ["woken", "unknown", "sleeping"]
     assert timers.due(1 << 40, 10, 1 << 20) == [third]
+    wake(timers, third)
+    restored = Timers()
+    restored.restore(msgpack.unpackb(state(timers)))
+    for known in (timers, restored):
+        states = [known.state_of(one.due_ms, one.id) for one in (first, second, third)]
+        assert states == ["woken", "unknown", "woken"], "a cancelled one did not wake, whatever time it is"
 
 
 def test_a_carried_message_keeps_its_id_and_one_that_is_gone_is_not_carried_back() -> None:
