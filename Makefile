@@ -152,7 +152,7 @@ soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a
 	  tests/conformance/test_any_sequence.py tests/gateway/mqtt
 	PENSTOCK_CHAOS_S=300 $(BIN)/pytest -q tests/endtoend/test_chaos.py
 	PENSTOCK_SENDS=100000 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_idempotent_producer.py
-	PENSTOCK_SIMULATED_S=7200 $(BIN)/pytest -q --timeout=0 tests/simulation/test_cluster.py -k much_simulated_time
+	PENSTOCK_SIMULATED_S=7200 $(BIN)/pytest -q --timeout=0 tests/simulation/test_messaging.py -k hour
 	$(BIN)/python -m loadtest soak
 	$(BIN)/python -m loadtest timers
 

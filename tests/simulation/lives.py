@@ -10,6 +10,7 @@ from typing import Any
 import trio
 
 import broker.net.server
+from broker.net.server import RunningBroker
 from broker.settings import BrokerSettings
 from penstock.errors import StorageFailed
 from tests.simulation.disk import SimDisk
@@ -35,17 +36,23 @@ class Moments:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._waited_for: dict[str, trio.Event] = {}
+        self._where = 0
 
-    def tell(self, what: str) -> None:
-        """It happens now."""
+    def tell(self, what: str, where: int = 0) -> None:
+        """It happens now, at the broker with this number."""
         if (event := self._waited_for.pop(what, None)) is not None:
+            self._where = where
             event.set()
 
-    async def just_after(self, what: str) -> None:
-        """Waits until something of a kind happens once more, or a second: just after that a death hurts most."""
+    async def just_after(self, what: str) -> int | None:
+        """Waits until something of a kind happens once more, or a second: just after that a death hurts most. Returns
+        where it happened."""
         with trio.move_on_after(1.0):
             await self._waited_for.setdefault(what, trio.Event()).wait()
+            where = self._where
             await trio.sleep(self._rng.uniform(0.0, 0.001))
+            return where
+        return None
 
 
 class LivingBroker:
@@ -53,8 +60,10 @@ class LivingBroker:
 
     Attributes:
         clock: of its machine.
+        running: its present, or its last, life.
         booted_wrong: its machine started on a wrong clock, which nobody can know.
-        lives: when each of its lives began to serve and when it ended, in right milliseconds.
+        began_at: where the log ended when each of its lives began.
+        back_ms: the right times at which it began to serve, or had room again.
     """
 
     def __init__(
@@ -64,24 +73,42 @@ class LivingBroker:
         clock: SimClock,
         moments: Moments,
         blocking_s: tuple[float, float],
+        number: int = 0,
     ) -> None:
-        """``blocking_s``: how long its disk blocks; the quickest is synced by the loop."""
+        """``blocking_s``: how long its disk blocks; the quickest is synced by the loop. ``number``: of the broker."""
         self._sim = simulation
         self._settings = settings
         self.clock = clock
         self._blocking_s = blocking_s
         self._disk = SimDisk()
         self._disk.rng = simulation.rng(f"disk of {settings.name}")
-        self._disk.on_call = moments.tell
+        self._disk.on_call = lambda what: moments.tell(what, number)
         self._life = MortalDisk(self._disk)
         self._scope: trio.CancelScope | None = None
         self._boot_id = clock.boot_id
+        self.running: RunningBroker | None = None
         self.booted_wrong = False
-        self.lives: list[tuple[int, int]] = []
+        self.began_at: list[int] = []
+        self.back_ms: list[int] = []
+
+    @property
+    def start(self) -> int:
+        """Where the log begins."""
+        assert self.running is not None
+        return self.running.lead._store.start
+
+    def fill(self, room_bytes: int) -> None:
+        """Its disk has so much room left."""
+        self._disk.capacity = self._disk.used() + room_bytes
+
+    def empty(self) -> None:
+        """Its disk has all the room that it wants."""
+        self._disk.capacity = None
+        self.back_ms.append(self.clock.right_ms())
 
     async def live(self, *, task_status: trio.TaskStatus[None]) -> None:
         """One life of the broker."""
-        name, number = self._settings.name, len(self.lives) + 1
+        name, number = self._settings.name, len(self.began_at) + 1
         if self.clock.ahead_ms and self.clock.boot_id != self._boot_id:
             self.booted_wrong = True
         self._boot_id = self.clock.boot_id
@@ -91,9 +118,10 @@ class LivingBroker:
         try:
             with trio.CancelScope() as self._scope:
                 async with trio.open_nursery() as nursery:
-                    await nursery.start(run)
+                    self.running = running = await nursery.start(run)
                     self._sim.say(f"{name} runs, life {number}")
-                    self.lives.append((self.clock.right_ms(), 1 << 62))
+                    self.back_ms.append(self.clock.right_ms())
+                    self.began_at.append(running.lead._store.written)
                     task_status.started()
         except* StorageFailed:
             assert life.dead, "a broker that gave up without a fault"
@@ -101,10 +129,10 @@ class LivingBroker:
     def end(self, kind: str) -> None:
         """The broker dies: first its network and its disk, then its tasks, which can do no more harm."""
         assert self._scope is not None
+        self.empty()
         self._sim.network.kill(self._settings.host)
         self._life.die(power_lost=kind == "power")
         if kind == "power":
-            self.clock.boot_id = f"after life {len(self.lives)}"
+            self.clock.boot_id = f"after life {len(self.began_at)}"
         self._scope.cancel()
-        self.lives[-1] = (self.lives[-1][0], self.clock.right_ms())
         self._sim.say(f"{self._settings.name} is gone: {kind}")

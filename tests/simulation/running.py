@@ -94,10 +94,13 @@ class Trace(trio.abc.Instrument):
     def __init__(self) -> None:
         self.steps = 0
         self._hash = hashlib.sha256()
+        self._names: dict[str, str] = {}
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         self.steps += 1
-        name = _ADDRESS.sub("", task.name)
+        name = self._names.get(task.name)
+        if name is None:
+            name = self._names[task.name] = _ADDRESS.sub("", task.name)
         self._hash.update(f"{trio.current_time():.9f} {name}\n".encode())
 
     def digest(self) -> str:

@@ -22,6 +22,10 @@ class Simulated(Protocol):
 
 W = TypeVar("W", bound=Simulated)
 SEEN_BY = {
+    "commit_what_was_read_ahead": 3,
+    "let_retention_take_halves": 1,
+    "let_retention_take_what_sleeps": 2,
+    "pass_what_was_not_given_back": 1,
     "close_before_that_is_saved": 142,
     "give_a_session_before_that_is_durable": 19,
     "leave_filters_of_ended_sessions_to_whoever_ended_them": 21,
