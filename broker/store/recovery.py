@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgpack
@@ -259,7 +259,7 @@ def _replay(
         while borders and borders[0] <= position:
             store.replay_border(borders.pop(0))
 
-    def take(position: int, frames: list[bytes], known: int | None) -> None:
+    def take(position: int, frames: Sequence[bytes], known: int | None) -> None:
         nonlocal told
         come_to(position)
         store.replay(position, frames, known)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from broker.store.alike import good_alike, looks_alike
 from broker.store.frames import (
     FAMILY,
     FORMAT,
@@ -104,7 +105,7 @@ class Scan:
                 yield position, frame
                 position += len(frame)
 
-    def runs(self) -> Iterator[tuple[int, list[bytes]]]:
+    def runs(self) -> Iterator[tuple[int, Sequence[bytes]]]:
         """The good frames many at a time, each run one behind the other in one segment: first position, frames."""
         number = 0
         while number < len(self._segments):
@@ -130,8 +131,8 @@ class Scan:
             while number < len(self._segments) and self._segments[number].end <= self.end:
                 number += 1
 
-    def _good_runs(self, segment: Segment, window: Window) -> Iterator[tuple[int, list[bytes]]]:
-        """Good frames one behind the other, until the first place that holds none."""
+    def _good_runs(self, segment: Segment, window: Window) -> Iterator[tuple[int, Sequence[bytes]]]:
+        """Good frames one behind the other, until the first place that holds none. Many of one size are ``Alike``."""
         base, size = segment.base, segment.size
         at = max(self.end, base) - base
         while at < size:
@@ -143,7 +144,15 @@ class Scan:
                 return
             if within + length > len(data):
                 data, within = window.locate(at, length)
-            start, frames = at, []
+            start = at
+            alike = good_alike(data, within, length, base + at, RUN_FRAMES_MAX)
+            if alike is not None:
+                at += len(alike) * length
+                self.end = base + at
+                self.watermark = max(self.watermark, read_head(alike[-1]).watermark)
+                yield base + start, alike
+                continue
+            frames: list[bytes] = []
             while length and good_within(data, within, length, base + at):
                 frames.append(data[within : within + length])
                 at += length
@@ -151,6 +160,8 @@ class Scan:
                 if len(frames) == RUN_FRAMES_MAX or within + FRAME_BYTES_MIN > len(data):
                     break
                 length = frame_length(data, within, size - at)
+                if length != len(frames[-1]) and looks_alike(data, within, length):
+                    break
             if not frames:
                 return
             self.end = base + at
