@@ -18,6 +18,8 @@ TIMERS: Final = "timers"
 TIMERS_PER_S: Final = 20_000
 TRACED: Final = "traced"
 """A producer sends to a topic that is not traced, to one that is, and to one that is not: what a trace costs."""
+TRANSACT: Final = "transact"
+"""A producer sends for a while, then the same in transactions."""
 ROCKETMQ: Final = "rocketmq"
 
 
@@ -114,6 +116,12 @@ SCENARIOS: Final = (
         "send_many to a topic of which every message is to be traced, beside one that is not",
         TRACED,
         goals=(Goal("rate of that without a trace", "kept", 0.85, is_ratio=False),),
+    ),
+    Scenario(
+        "transactions",
+        "transactions of 128 messages, one at a time, after send_many of as many",
+        TRANSACT,
+        goals=(Goal("rate, to send_many", "to_plain", 0.4, is_ratio=False),),
     ),
     _peer("peer-batches-32", "beside RocketMQ: batches of 32, one at a time", 32, 1, 4),
     _peer("peer-batches-128", "beside RocketMQ: batches of 128, one at a time", 128, 1, 4),

@@ -19,7 +19,7 @@ import anyio
 
 from loadtest.cores import pin
 from loadtest.native.orders import Bodies, Meter, Order, Outcome
-from loadtest.native.scenarios import CONSUME, PIPE, SEND, TIMERS, TRACED
+from loadtest.native.scenarios import CONSUME, PIPE, SEND, TIMERS, TRACED, TRANSACT
 from loadtest.native.timed import fire
 from loadtest.wires import Failed
 from penstock import Admin, Consumer, Message, PenstockError, Producer, Reader
@@ -42,10 +42,13 @@ class Sending:
         self.sent = 0
         """Messages with a receipt."""
 
-    async def run(self) -> None:
+    async def run(self, *, in_transactions: bool = False) -> None:
         """Sends until the measured time is over and all receipts are there."""
-        task = self._send if self._order.batch == 1 else self._send_many
-        async with Producer(servers=self._order.servers) as producer, anyio.create_task_group() as tasks:
+        task = self._transact if in_transactions else self._send if self._order.batch == 1 else self._send_many
+        async with (
+            Producer(servers=self._order.servers, group=self._order.group) as producer,
+            anyio.create_task_group() as tasks,
+        ):
             for _ in range(self._order.tasks):
                 tasks.start_soon(task, producer)
 
@@ -61,6 +64,27 @@ class Sending:
             numbers = itertools.islice(self._numbers, count)
             receipts = await producer.send_many([Message(topic, make(number)) for number in numbers])
             self.sent += len(receipts)
+
+    async def _transact(self, producer: Producer) -> None:
+        topic, make, count = self._order.topic, self._bodies.make, self._order.batch
+        while self.meter.goes_on(self.sent):
+            numbers = itertools.islice(self._numbers, count)
+            async with producer.transaction([Message(topic, make(number)) for number in numbers]):
+                pass
+            self.sent += count
+
+
+async def transact(order: Order) -> Outcome:
+    """Sends, sends in transactions, and reads all of it back. What is seen is seen of the transactions."""
+    sending = Sending(order)
+    await sending.run()
+    plain = sending.meter.outcome()
+    sending.meter = Meter(order)
+    await sending.run(in_transactions=True)
+    outcome = sending.meter.outcome()
+    outcome.figures = {"to_plain": outcome.rate / plain.rate}
+    outcome.checked = await read_back(order, sending.sent)
+    return outcome
 
 
 async def send(order: Order) -> Outcome:
@@ -176,7 +200,7 @@ def perform(order: Order) -> Outcome:
         if order.kind == PIPE:
             outcome = pipe(order)
         else:
-            kinds = {SEND: send, CONSUME: consume, TIMERS: fire, TRACED: traced}
+            kinds = {SEND: send, CONSUME: consume, TIMERS: fire, TRACED: traced, TRANSACT: transact}
             outcome = anyio.run(kinds[order.kind], order, backend=order.loop)
     except* (Failed, PenstockError, OSError) as errors:
         outcome = Outcome(error=first_of(errors))

@@ -21,6 +21,7 @@ def test_every_row_of_the_issue_has_its_goal() -> None:
         "pipe": [("rate", 120_000, 250_000, False)],
         "timers": [("late_s", 1, 0.5, True)],
         "trace": [("kept", 0.85, 0.0, False)],
+        "transactions": [("to_plain", 0.4, 0, False)],
         "peer-batches-32": [("rate", 2, 4, False)],
         "peer-batches-128": [("rate", 2, 4, False)],
         "peer-singles": [("rate", 2, 3, False)],

@@ -11,7 +11,7 @@ import pytest
 from loadtest.cores import Cores
 from loadtest.native.bench import create_topic
 from loadtest.native.orders import Order
-from loadtest.native.scenarios import CONSUME, PIPE, TRACED
+from loadtest.native.scenarios import CONSUME, PIPE, TRACED, TRANSACT
 from loadtest.native.worker import first_of, perform, read_back
 from loadtest.servers import HOST, NAMES, Penstock
 from loadtest.wires import Failed
@@ -41,6 +41,13 @@ def test_what_is_sent_is_read_back(server: Penstock, batch: int, loop: str) -> N
     assert outcome.error == ""
     assert outcome.checked >= outcome.messages > 0
     assert outcome.checked % batch == 0
+
+
+def test_what_is_sent_in_transactions_is_read_back_and_compared_with_plain_sends(server: Penstock) -> None:
+    outcome = perform(to(server, "transactions", kind=TRANSACT, batch=16))
+    assert outcome.error == ""
+    assert outcome.checked > outcome.messages > 0
+    assert outcome.figures["to_plain"] > 0
 
 
 def test_a_backlog_is_stored_once_and_read_by_each_group(server: Penstock) -> None:
