@@ -19,6 +19,7 @@ from penstock.client.positions import Batch, Position, PullLimits, place_offset
 from penstock.client.retry import BackOff
 from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.protocol.link import OnResult
+from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import BoundsReply, OffsetReply, Pulled, QueryBounds, SeekTime
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.topics import Bounds
@@ -49,6 +50,7 @@ class Pulls:
         self._failures: dict[Position, int] = {}
         self._ready: deque[Batch] = deque()
         self._failure: PenstockError | None = None
+        self._worked: dict[MessageQueue, Position] = {}  # ordered queues that went while the program was at work there
 
     def add(self, position: Position, link: BlockingLink) -> None:
         self._links[position] = link
@@ -56,6 +58,8 @@ class Pulls:
     def drop(self, position: Position) -> None:
         """Nothing of this queue is handed out from now on."""
         position.live = False
+        if position.hands and position.lease is not None:
+            self._worked[position.queue] = position
         for known in (self._links, self._busy, self._not_before, self._failures):
             known.pop(position, None)
 
@@ -111,6 +115,8 @@ class Pulls:
         due: dict[BlockingLink, list[tuple[Request, OnResult]]] = {}
         for position, link in self._links.items():
             busy = self._busy.get(position) == position.version
+            before = self._worked.get(position.queue)  # of one that came back
+            busy = busy or (before is not None and before.hands > 0)
             if busy or position.paused or position.finished or now < self._not_before.get(position, 0.0):
                 continue
             self._busy[position] = position.version

@@ -23,7 +23,7 @@ from penstock.client.task_scope import TaskScope
 from penstock.client.wire_link import ask
 from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.protocol.link import Link
-from penstock.protocol.received import ReceivedMessage
+from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.messages import BoundsReply, OffsetReply, Pulled, QueryBounds, SeekTime
 from penstock.protocol.requests.topics import Bounds
 from penstock.world import Rng
@@ -72,7 +72,8 @@ class Held(Position):
     async def wait_idle(self) -> None:
         """Until the program has no work under way."""
         while self.hands:
-            self.idle = anyio.Event()
+            if self.idle.is_set():
+                self.idle = anyio.Event()
             await self.idle.wait()
 
     def pause(self) -> None:
@@ -103,6 +104,7 @@ class Intake:
         self._rng = rng
         self._back_off = BackOff()
         self._held: set[Held] = set()
+        self._worked: dict[MessageQueue, Held] = {}  # ordered queues that went while the program was at work there
         self._ready: deque[tuple[Held, Batch]] = deque()
         self._changed = anyio.Event()
         self._failure: PenstockError | None = None
@@ -178,6 +180,8 @@ class Intake:
         """Gives a queue up: nothing of it is handed out from now on."""
         held.live = False
         held.left.set()
+        if held.hands and held.lease is not None:
+            self._worked[held.queue] = held
         if held.scope is not None:
             held.scope.cancel()
         self._held.discard(held)
@@ -190,6 +194,8 @@ class Intake:
 
     async def _keep_pulling(self, held: Held) -> None:
         failures = 0
+        if (before := self._worked.get(held.queue)) is not None:
+            await before.wait_idle()  # one that comes back
         while held.live and not held.leaving and not held.finished:
             with anyio.CancelScope() as held.scope:  # left by seek and drop
                 try:
