@@ -180,6 +180,7 @@ def _order(plan: Plan, scenario: Scenario, server: Server, number: int) -> Order
         measure_s=plan.measure_s,
         core=server.cores.generator,
         loop=plan.loop,
+        filter=scenario.filter,
     )
 
 

@@ -31,6 +31,7 @@ class Order:
     measure_s: float
     core: int
     loop: str = "asyncio"
+    filter: str = ""
 
 
 @dataclass(slots=True)

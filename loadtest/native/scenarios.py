@@ -21,6 +21,8 @@ TRACED: Final = "traced"
 TRANSACT: Final = "transact"
 """A producer sends for a while, then the same in transactions."""
 ROCKETMQ: Final = "rocketmq"
+PROPERTIES: Final = {"region": "eu-west", "level": "17", "kind": "reading", "temperature": "21.5"}
+"""Of the messages of a backlog that is read through a filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Scenario:
         queues: of the topic; 0 for the broker's default.
         body_bytes: size of a body.
         messages: of the backlog.
+        filter: through which it is read; all of it passes (``PROPERTIES``).
         is_free: servers and clients may use all cores, as RocketMQ is meant to; else each side has one core.
         goals: what the issue asks for. judged: the servers for which it asks.
         servers: those that take part.
@@ -49,6 +52,7 @@ class Scenario:
     queues: int = 0
     body_bytes: int = 256
     messages: int = 0
+    filter: str = ""
     is_free: bool = False
     goals: tuple[Goal, ...] = ()
     judged: tuple[str, ...] = DISK
@@ -95,6 +99,15 @@ SCENARIOS: Final = (
         queues=4,
         messages=150_000,
         goals=_costs((2, 1), (0.8, 0.4)),
+    ),
+    Scenario(
+        "select",
+        "consume a stored backlog of one queue through a selector of three terms",
+        CONSUME,
+        queues=1,
+        messages=150_000,
+        filter="region = 'eu-west' AND level > 5 AND kind <> 'alarm'",
+        goals=bound("broker CPU per message", "broker_us", 3, 2, "us"),
     ),
     Scenario(
         "pipe",

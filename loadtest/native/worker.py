@@ -19,7 +19,7 @@ import anyio
 
 from loadtest.cores import pin
 from loadtest.native.orders import Bodies, Meter, Order, Outcome
-from loadtest.native.scenarios import CONSUME, PIPE, SEND, TIMERS, TRACED, TRANSACT
+from loadtest.native.scenarios import CONSUME, PIPE, PROPERTIES, SEND, TIMERS, TRACED, TRANSACT
 from loadtest.native.timed import fire
 from loadtest.wires import Failed
 from penstock import Admin, Consumer, Message, PenstockError, Producer, Reader
@@ -123,7 +123,8 @@ async def consume(order: Order) -> Outcome:
     meter, bodies, batches = Meter(order), list[bytes](), 0
     first = meter.look(0)
     with anyio.move_on_after(PATIENCE_S + 10 * order.measure_s):
-        async with Consumer(order.group, order.topic, servers=order.servers, start="earliest") as consumer:
+        named: dict[str, Any] = {"servers": order.servers, "start": "earliest", "filter": order.filter}
+        async with Consumer(order.group, order.topic, **named) as consumer:
             async for batch in consumer:
                 bodies += [message.body for message in batch]
                 batches += 1
@@ -145,11 +146,11 @@ async def _stored(order: Order) -> int:
 
 async def _store(order: Order) -> None:
     """Stores the backlog, the queues' messages one after the other as the broker gives them out."""
-    bodies = Bodies(order.body_bytes)
+    make, properties = Bodies(order.body_bytes).make, PROPERTIES if order.filter else {}
     async with Producer(servers=order.servers) as producer:
         for start in range(0, order.messages, STORE_BATCH):
             numbers = range(start, min(start + STORE_BATCH, order.messages))
-            await producer.send_many([Message(order.topic, bodies.make(number)) for number in numbers])
+            await producer.send_many([Message(order.topic, make(one), properties=properties) for one in numbers])
 
 
 def pipe(order: Order) -> Outcome:

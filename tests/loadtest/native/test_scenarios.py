@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from loadtest.goals import CACHE, DISK
 from loadtest.native.bench import SERVERS
-from loadtest.native.scenarios import ROCKETMQ, SCENARIOS
+from loadtest.native.scenarios import PROPERTIES, ROCKETMQ, SCENARIOS
+from penstock.protocol.message import encode_properties
+from penstock.protocol.selectors.compiling import Selector
 
 SENDS = [("client_us", 3, 1.5, True), ("broker_us", 2, 1, True)]
 SINGLES = [("client_us", 20, 10, True), ("broker_us", 5, 3, True)]
@@ -18,6 +20,7 @@ def test_every_row_of_the_issue_has_its_goal() -> None:
         "send": SINGLES,
         "consume": READS,
         "consume-four": READS,
+        "select": [("broker_us", 3, 2, True)],
         "pipe": [("rate", 120_000, 250_000, False)],
         "timers": [("late_s", 1, 0.5, True)],
         "trace": [("kept", 0.85, 0.0, False)],
@@ -26,6 +29,12 @@ def test_every_row_of_the_issue_has_its_goal() -> None:
         "peer-batches-128": [("rate", 2, 4, False)],
         "peer-singles": [("rate", 2, 3, False)],
     }
+
+
+def test_what_is_read_through_a_filter_passes_it() -> None:
+    filters = [one.filter for one in SCENARIOS if one.filter]
+    assert filters
+    assert all(Selector(one).matches(encode_properties(PROPERTIES), b"") for one in filters)
 
 
 def test_rows_beside_rocketmq_judge_the_level_that_promises_as_much_and_have_all_cores() -> None:

@@ -59,6 +59,12 @@ def test_a_backlog_is_stored_once_and_read_by_each_group(server: Penstock) -> No
     assert anyio.run(read_back, first, 1200) == 1200
 
 
+def test_a_backlog_is_read_through_a_filter_that_all_of_it_passes(server: Penstock) -> None:
+    create_topic(server, "chosen", 1)
+    outcome = perform(to(server, "chosen", kind=CONSUME, messages=600, filter="level > 5 AND kind = 'reading'"))
+    assert (outcome.error, outcome.checked) == ("", 600)
+
+
 def test_what_goes_through_a_pipe_is_counted_where_it_comes_out(server: Penstock) -> None:
     asked = to(server, "pipe", kind=PIPE)
     create_topic(server, "pipe", 0)
