@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from broker.store import bulk
 from broker.store.commit_log import CommitLog
-from broker.store.frames import crc32c, is_good, queue_id_of, queue_offset_of, read_head, stored_ms_of
+from broker.store.frames import crc32c, good_within, is_good, queue_id_of, queue_offset_of, read_head, stored_ms_of
 from broker.store.index_chunk import ChunkFiles, KeyRuns
 from broker.store.key_index import KeyIndex, holds_key, key_hash
 from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Queue, QueueIndex
@@ -253,6 +253,35 @@ class Reading:
             except (Damaged, UnicodeDecodeError):
                 pass  # nothing begins there, or nothing that is good
         raise OffsetOutOfRange(f"no message is stored at position {position} of the log")
+
+    def frames(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The frames at positions, with their sizes; neighbours are read together. Empty where one is not good."""
+        found: list[bytes] = []
+        at = 0
+        while at < len(places):
+            first, size = places[at]
+            end, until = first + size, at + 1
+            last = min(first + GAP_BYTES_MAX, self._log.segment_end(first))
+            while until < len(places) and places[until][0] == end and end + places[until][1] <= last:
+                end += places[until][1]
+                until += 1
+            found += self._frames_in(first, end, places[at:until])
+            at = until
+        return found
+
+    def _frames_in(self, first: int, end: int, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+        data = b""
+        with contextlib.suppress(Damaged):
+            data = self._log.read(first, end - first)
+        for position, size in places:
+            start = position - first
+            if good_within(data, start, size, position):
+                yield data[start : start + size]
+                continue
+            frame = b""
+            with contextlib.suppress(Damaged):  # what cannot be read at once may be, one by one
+                frame = self.frame(position)
+            yield frame
 
     def holds_keyframe(self, position: int) -> bool:
         """Whether a part of a keyframe is at a position, durable and undamaged."""

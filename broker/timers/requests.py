@@ -173,17 +173,18 @@ class TimerRequests:
             self._late_ms = 0
 
     def _wake(self, due: Sequence[Sleeper], now_ms: int) -> None:
-        batch = [self._awake(one, now_ms) for one in due]  # in their order: each says that those before it have woken
+        frames = self._store.frames([(one.position, one.size) for one in due])
+        # in their order: each says that those before it have woken
+        batch = [self._awake(one, frame, now_ms) for one, frame in zip(due, frames, strict=True)]
         self._store.append(batch, now_ms)
         self._fired += len(batch)
 
-    def _awake(self, sleeper: Sleeper, now_ms: int) -> Incoming:
+    def _awake(self, sleeper: Sleeper, frame: bytes, now_ms: int) -> Incoming:
         """What is stored of a message that wakes: itself; where it is refused now, a dead letter; where it is damaged,
         that it is gone."""
-        try:
-            record = self._record_of(sleeper)
-        except Damaged as error:
-            return self._gone(sleeper, error)
+        if not frame:
+            return self._gone(sleeper)
+        record: bytes = fact_in(frame)[-1]
         retry = self._letters.as_stored(record, now_ms)
         if retry is not None:
             return marked(retry, FLAG_WOKEN, TIMER, timer_of(sleeper))
@@ -197,9 +198,9 @@ class TimerRequests:
             taken = self._letters.letter(DEAD_LETTERS_OF, record, error.message, now_ms)
         return marked(taken, FLAG_WOKEN, TIMER, timer_of(sleeper))
 
-    def _gone(self, sleeper: Sleeper, error: Damaged) -> Incoming:
+    def _gone(self, sleeper: Sleeper) -> Incoming:
         self._damaged += 1
-        _log.error("the delayed message %d is lost: %s", sleeper.id, error)
+        _log.error("the delayed message %d is lost: its record at %d is damaged", sleeper.id, sleeper.position)
         return fact_record(TOPIC, Timers.cancel(sleeper.due_ms, sleeper.id))
 
     def _record_of(self, sleeper: Sleeper) -> bytes:
@@ -218,8 +219,8 @@ class TimerRequests:
     def _carried(self, sleeper: Sleeper) -> Incoming:
         try:
             return fact_record(TOPIC, Timers.carry(sleeper, self._record_of(sleeper)))
-        except Damaged as error:
-            return self._gone(sleeper, error)
+        except Damaged:
+            return self._gone(sleeper)
 
     def figures(self) -> dict[str, float]:
         """Gauges and counters of delayed messages."""

@@ -269,3 +269,22 @@ def test_a_search_by_time_passes_over_holes() -> None:
     assert store.damage
     found = [store.seek_time("t:0", at) for at in (1000, 1030, 1031, 1100, 1130, 1131, 1190)]
     assert found == [0, 3, 10, 10, 13, 14, 19]
+
+
+def test_frames_are_read_with_their_neighbours_and_one_that_is_not_good_is_empty() -> None:
+    disk = SimDisk()
+    store = opened(disk)  # of small segments
+    ends: list[int] = []
+    for number in range(200):
+        ends.append(store.append([incoming(str(number))], 1000)[0].position)
+    places = [(at, store._reading.frame(at)) for at in ends]
+    wanted = [(at, len(frame)) for at, frame in places]
+    disk.calls.clear()
+    assert store.frames(wanted) == [frame for _, frame in places]
+    assert disk.calls["pread"] == len(store._log.bases)
+    mixed = [*wanted[9::-1], (wanted[3][0], wanted[3][1] + 1), (wanted[3][0] + 8, 100), (store.written + 8, 100)]
+    assert store.frames(mixed) == [frame for _, frame in places[9::-1]] + [places[3][1], b"", b""]
+    disk.flip("log/00000000000000000000.log", wanted[4][0] + 115)
+    assert [bool(frame) for frame in store.frames(wanted[:6])] == [True, True, True, True, False, True]
+    disk.fail("pread", errno.EIO)  # the first, of all together
+    assert store.frames(wanted[5:8]) == [frame for _, frame in places[5:8]]
