@@ -129,6 +129,17 @@ def test_a_cancelled_message_is_not_delivered_and_one_that_was_delivered_is_told
     assert rig.bodies("t:0") == [b"1"]
 
 
+def test_forty_days_are_kept_to_the_millisecond_and_more_is_refused_never_less_taken() -> None:
+    rig = rig_with_topic()
+    now_ms = rig.times.wall_ms()
+    assert one(rig, b"1", DELAY_MS_MAX).due_ms == now_ms + DELAY_MS_MAX
+    body = encode_message(Message("t", b"2"))
+    at = rig.ask(SetTimers((now_ms + DELAY_MS_MAX,), False, body))
+    assert at.timers[0].due_ms == now_ms + DELAY_MS_MAX
+    assert [len(rig.ask(SetTimers((now_ms + DELAY_MS_MAX + 1,), False, body)).refused)] == [1]
+    assert rig.ask(ListTimers()).count == 2
+
+
 def test_a_bad_message_of_a_batch_is_refused_with_its_reason_and_the_others_sleep() -> None:
     rig = rig_with_topic()
     answer = delayed(
