@@ -7,6 +7,8 @@ an hour of timers takes a minute. Broker and disk are the real ones, without the
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -39,6 +41,7 @@ from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.timers import SetTimers, TimersSet
 from penstock.protocol.requests.topics import CreateTopic
+from penstock.service.memory import bound_heap
 
 COUNT: Final = 1_000_000
 SPAN_S: Final = 3_600
@@ -140,13 +143,12 @@ def set_all(folder: Path, count: int) -> dict[str, float]:
 
 def fire_all(folder: Path, count: int) -> dict[str, float]:
     """Starts over what is there, and fires all of it."""
-    gc.collect()
-    before, began = resident_bytes(), time.perf_counter()
+    bound_heap()
+    before, began, began_cpu = resident_bytes(), time.perf_counter(), time.process_time()
     core = Core(folder, 1.0)
     core.tick()
-    start_s = time.perf_counter() - began
-    gc.collect()
-    figures = {"start_s": start_s, "index_bytes": float(resident_bytes() - before), "pending": float(len(core.timers))}
+    figures = {"start_s": time.perf_counter() - began, "start_cpu_s": time.process_time() - began_cpu}
+    figures |= {"index_bytes": float(resident_bytes() - before), "pending": float(len(core.timers))}
     began = time.perf_counter()
     worst_tick_s = 0.0
     core.tick(FIRST_S - 2.0)
@@ -179,7 +181,10 @@ def _seen(core: Core, count: int) -> dict[str, float]:
 
 
 def resident_bytes() -> int:
-    """Memory of this process."""
+    """Memory of this process, once what is free has been given back, as a service does every other second."""
+    gc.collect()
+    with contextlib.suppress(AttributeError, OSError):  # another library than glibc
+        ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -222,7 +227,8 @@ def show(console: Console, found: Mapping[str, float], count: int) -> int:
     per = 1e6 / count
     table.add_row("to set one", f"{found['set_s'] * per:.0f} us", "")
     table.add_row("memory of a broker that starts with them", f"{found['index_bytes'] / 1e6:.0f} MB", "< 60 MB")
-    table.add_row("start, kill -9 before", f"{found['start_s']:.1f} s", f"< {START_S_MAX:.0f} s")
+    started = f"{found['start_s']:.1f} s ({found['start_cpu_s']:.1f} s of processor)"
+    table.add_row("start, kill -9 before", started, f"< {START_S_MAX:.0f} s")
     table.add_row("to fire one", f"{found['fire_s'] * per:.0f} us", "")
     table.add_row("longest tick", f"{found['worst_tick_s'] * 1000:.0f} ms", "")
     table.add_row("early, twice", f"{found['early']:.0f}, {found['twice']:.0f}", "0, 0")
