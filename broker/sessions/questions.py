@@ -36,11 +36,16 @@ WAIT_S_MAX: Final = 30.0
 class _Ask:
     """A question that waits. ``left``: clients of whom nothing is told yet, with their gateways."""
 
-    def __init__(self, left: dict[str, str], wants_terms: bool, waker: str) -> None:
+    def __init__(self, left: dict[str, str], wants_terms: bool, disconnects: bool, waker: str) -> None:
         self.left = left
         self.wants_terms = wants_terms
+        self.disconnects = disconnects
         self.waker = waker
         self.told: list[SessionTerms] = []
+
+    def about(self, client: str) -> SessionQuestion:
+        """What the gateway of a client is asked."""
+        return SessionQuestion(client, self.wants_terms, self.disconnects)
 
 
 class SessionQuestions:
@@ -64,9 +69,11 @@ class SessionQuestions:
         if len(self._asks) >= ASKS_MAX:
             raise Busy(f"{ASKS_MAX} questions about sessions wait already")
         self._number += 1
-        ask = _Ask(self._gateways_of(request.clients), request.wants_terms, f"question {self._number}")
+        ask = _Ask(
+            self._gateways_of(request.clients), request.wants_terms, request.disconnects, f"question {self._number}"
+        )
         for client, gateway in ask.left.items():
-            self._asked.setdefault(gateway, {})[SessionQuestion(client, ask.wants_terms)] = None
+            self._asked.setdefault(gateway, {})[ask.about(client)] = None
         for gateway in ask.left.values():
             self._wakers[owner_waker(gateway)] = None
         self._asks.append(ask)
@@ -95,7 +102,7 @@ class SessionQuestions:
         for client, gateway in ask.left.items():
             waiting = self._asked.get(gateway)
             if waiting is not None:
-                waiting.pop(SessionQuestion(client, ask.wants_terms), None)
+                waiting.pop(ask.about(client), None)
                 if not waiting:
                     del self._asked[gateway]
 

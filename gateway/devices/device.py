@@ -352,6 +352,10 @@ class Device(Incoming):
 
     # ------------------------------------------------------------ the end
 
+    def origin(self) -> tuple[str, str]:
+        version = {3: "3.1", 4: "3.1.1"}.get(self._connection.level, "5")
+        return self.peer.address, f"MQTT {version} {self.peer.listener}"
+
     def displace(self, reason: Reason, *, ends_session: bool) -> None:
         """Another connection takes over its session."""
         self._close(self._connection.farewell(reason), reason, ends_session=ends_session, is_taken=True)

@@ -28,6 +28,7 @@ from gateway.devices.journal import Journal
 from gateway.devices.patience import Patience, Proving, Stay
 from gateway.devices.rejudging import Rejudging
 from gateway.devices.removals import Removals
+from gateway.devices.telling import Telling
 from gateway.devices.turns import Turns, Waiter
 from gateway.downstream import Downstream
 from gateway.homes.admissions import Admissions
@@ -118,7 +119,7 @@ class Reception:
         self.half_opens = HalfOpens()
         self.turns_away: Reason = ReasonCode.SERVER_MOVED if settings.has_moved else 0
         self.home.on_call = self._called
-        self.home.on_asked = self.sessions.get
+        self.home.on_asked = Telling(self.sessions, self._devices, rounds).answer
         self.home.on_duty = self.wills.claim
         self.keeping.on_fenced = self._fenced
         self.keeping.on_room = downstream.pump_later

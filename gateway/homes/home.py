@@ -115,7 +115,7 @@ class SessionHome:
         self.unanswered = 0
         self.refused = 0  # openings and saves for which the home had no room
         self.on_call: Callable[[SessionCall], None] = _nobody
-        self.on_asked: Callable[[str], Session | None] = _nobody_knows
+        self.on_asked: Callable[[SessionQuestion], SessionTerms | None] = _nobody_knows
         self.on_duty: Callable[[str], None] = _nobody
         self.on_lapse: Callable[[], None] = _nothing
         self.on_heard: Callable[[], None] = _nothing
@@ -457,8 +457,7 @@ class SessionHome:
 
     def _tell(self, asked: Sequence[SessionQuestion]) -> None:
         """Answers what an operator asks: counts together, what may be large one by one."""
-        found = [(question, self.on_asked(question.client)) for question in asked]
-        told = [_terms_of(session, question) for question, session in found if session is not None]
+        told = [found for question in asked if (found := self.on_asked(question)) is not None]
         large = [one for one in told if one.terms]
         for part in ([one for one in told if not one.terms], *[[one] for one in large]):
             if part and self._broker is not None:
@@ -480,12 +479,12 @@ def _is_told(result: Result) -> None:
     """Nothing follows from it: whoever asked asks again."""
 
 
-def _nobody_knows(client: str) -> Session | None:
+def _nobody_knows(question: SessionQuestion) -> SessionTerms | None:
     """There are no clients yet."""
     return None
 
 
-def _terms_of(session: Session, question: SessionQuestion) -> SessionTerms:
+def terms_of(session: Session, question: SessionQuestion) -> SessionTerms:
     """What a client here is subscribed to."""
     terms = encode_terms(session.subscriptions.values()) if question.wants_terms else b""
     shown = terms if len(terms) <= PART_BYTES_MAX else b""

@@ -34,6 +34,10 @@ class Client(Protocol):
         """Whether it takes no more output for now."""
         ...
 
+    def origin(self) -> tuple[str, str]:
+        """Where it comes from, and what it speaks, for operators."""
+        ...
+
     def send(self, data: bytes, count: int = 1) -> None:
         """Sends so many packets."""
         ...

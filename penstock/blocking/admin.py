@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from penstock.blocking.routes import Routes
 from penstock.client import administration as tasks
-from penstock.client import group_tasks, message_tasks, topic_tasks
+from penstock.client import group_tasks, message_tasks, session_tasks, topic_tasks
 from penstock.client.administration import Ask, Question, Steps, Task
 from penstock.client.arguments import check_seconds
 from penstock.client.completeness import check_whole
@@ -66,6 +66,9 @@ class Admin:
     reset_group = carried_out(group_tasks.reset_group)
     message = carried_out(message_tasks.message)
     trace = carried_out(message_tasks.trace)
+    clients = carried_out(session_tasks.clients)
+    disconnect = carried_out(session_tasks.disconnect)
+    end_session = carried_out(session_tasks.end_session)
     delayed = carried_out(tasks.delayed)
     cancel = carried_out(tasks.cancel)
     frozen_clocks = carried_out(tasks.frozen_clocks)

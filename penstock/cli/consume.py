@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
 import click
 
@@ -13,6 +15,9 @@ from penstock.cli.durations import start_of
 from penstock.client.arguments import Start
 from penstock.client.message_tasks import offset_id
 from penstock.protocol.received import ReceivedMessage
+
+TAIL_S: Final = 0.2
+"""So long `tail` waits for each of its topics, all together."""
 
 
 @click.command()
@@ -90,6 +95,40 @@ def consume(
             show_message(message, raw, as_json)
             if at == count:
                 return
+
+
+@click.command()
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("-n", "--count", type=click.IntRange(1), help="End after so many messages.")
+@incomplete_option
+@json_option
+@click.pass_obj
+def tail(server: str, topics: tuple[str, ...], count: int | None, allow_incomplete: bool, as_json: bool) -> None:
+    """Print the messages of TOPICs as they are stored, each with its time and topic, until Ctrl-C.
+
+    \b
+    Examples:
+      penstock tail orders plant
+      penstock tail orders --json | jq .body
+    """
+    printed = 0
+    with contextlib.ExitStack() as opened:
+        readers = [
+            opened.enter_context(Reader(one, servers=server, start="latest", allow_incomplete=allow_incomplete))
+            for one in topics
+        ]
+        while True:
+            for reader in readers:
+                for message in reader.poll(TAIL_S / len(readers)):
+                    show_message(message, False, as_json, when=_time(message.stored_ms))
+                    printed += 1
+                    if printed == count:
+                        return
+                sys.stdout.flush()
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(timespec="milliseconds")
 
 
 def _print_group(consumer: Consumer, count: int | None, raw: bool, as_json: bool) -> None:

@@ -116,7 +116,8 @@ def register() -> None:
     """Hangs the client's commands on the root."""
     from penstock.cli.acl import acl
     from penstock.cli.broker import broker
-    from penstock.cli.consume import consume
+    from penstock.cli.client import client
+    from penstock.cli.consume import consume, tail
     from penstock.cli.find import find
     from penstock.cli.group import group
     from penstock.cli.message import message
@@ -124,11 +125,12 @@ def register() -> None:
     from penstock.cli.share import share
     from penstock.cli.sleeping import dlq, timer, transaction
     from penstock.cli.status import status
+    from penstock.cli.top import top
     from penstock.cli.topic import topic
     from penstock.cli.user import user
 
     stored = (topic, produce, consume, find, message, group, share, timer, transaction, dlq)
-    for command in (*stored, broker, status, user, acl):
+    for command in (*stored, client, broker, top, tail, status, user, acl):
         root.add_command(command)
 
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock.client import administration as tasks
-from penstock.client import group_tasks, message_tasks, topic_tasks
+from penstock.client import group_tasks, message_tasks, session_tasks, topic_tasks
 from penstock.client.administration import Ask, Question, Steps, Task
 from penstock.client.arguments import check_seconds
 from penstock.client.completeness import check_whole
@@ -94,6 +94,9 @@ class Admin:
     reset_group = awaited(group_tasks.reset_group)
     message = awaited(message_tasks.message)
     trace = awaited(message_tasks.trace)
+    clients = awaited(session_tasks.clients)
+    disconnect = awaited(session_tasks.disconnect)
+    end_session = awaited(session_tasks.end_session)
     delayed = awaited(tasks.delayed)
     cancel = awaited(tasks.cancel)
     frozen_clocks = awaited(tasks.frozen_clocks)

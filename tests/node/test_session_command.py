@@ -322,3 +322,25 @@ def test_where_the_home_of_sessions_is_away_it_is_named(running: RunningSystem, 
         assert refused.exit_code == 1
         assert "broker-a" in refused.stderr
         assert "away" in refused.stderr
+
+
+def test_connected_clients_are_told_with_their_connections_and_one_is_disconnected(
+    running: RunningSystem, penstock: Run
+) -> None:
+    with socket.create_connection(split_address(running.addresses.mqtt), PATIENCE_S) as device:
+        subscribe(device, "d7", (Subscription("x", 1), Subscription("y", 0)))
+        [row] = rows(penstock("client", "list", "--json"))
+        assert (row["client"], row["address"], row["protocol"]) == ("d7", "127.0.0.1", "MQTT 5 tcp")
+        assert (row["subscriptions"], row["since"][:2]) == (2, "20")
+        assert "MQTT 5 tcp" in penstock("client", "list").stdout
+        assert penstock("client", "disconnect", "d7", "--yes").stdout == "d7 is disconnected\n"
+        [farewell] = packets(device, 1)
+        assert farewell == Disconnect(0x98, Properties(reason_string="an operator has disconnected the client"))
+    while is_connected(penstock, "d7"):
+        pass
+    assert rows(penstock("client", "list", "--json")) == []
+    assert penstock("client", "disconnect", "d7", "--yes").exit_code == 3
+    assert [one["client"] for one in rows(penstock("session", "list", "--json"))] == ["d7"], "its session stays"
+    with Admin(running.addresses.namesrv) as admin:
+        admin.end_session("d7")
+    assert rows(penstock("session", "list", "--json")) == []

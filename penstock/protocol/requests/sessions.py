@@ -188,10 +188,12 @@ class KeepSessions(Request):
 
 
 class SessionQuestion(NamedTuple):
-    """Somebody asks what a client is subscribed to: how many filters, or with ``wants_terms`` which."""
+    """Somebody asks what a client is subscribed to: how many filters, or with ``wants_terms`` which. ``disconnects``:
+    and has it disconnected."""
 
     client: str
     wants_terms: bool
+    disconnects: bool = False
 
 
 @value
@@ -318,12 +320,16 @@ class ListSessions(Request):
 
 class SessionTerms(NamedTuple):
     """How many ``filters`` a connected client is subscribed to. ``terms``: which, if ``with_terms`` says that this was
-    asked for and they are not too large for a reply."""
+    asked for and they are not too large for a reply. ``address``, ``protocol``: where it comes from, and what it
+    speaks. ``connected_s``: for how long it has been connected."""
 
     client: str
     filters: int
     with_terms: bool
     terms: bytes = b""
+    address: str = ""
+    protocol: str = ""
+    connected_s: float = 0.0
 
 
 @value
@@ -335,14 +341,16 @@ class Subscriptions(Reply):
 
 @value
 class AskSubscriptions(Request):
-    """What connected clients are subscribed to whose sessions are not kept, as only their gateways know: answered when
-    all have told or ``wait_s`` is over. ``wants_terms``: also which."""
+    """How clients are connected, and what they are subscribed to, as only their gateways know: answered when all have
+    told or ``wait_s`` is over. ``wants_terms``: also to which filters. ``disconnects``: they are disconnected, with the
+    reason *administrative action*; their sessions stay."""
 
     code: ClassVar[int] = 118
     reply: ClassVar[type[Reply]] = Subscriptions
     clients: tuple[str, ...]
     wants_terms: bool
     wait_s: float
+    disconnects: bool = False
 
 
 @value

@@ -661,6 +661,11 @@ def subscriptions_at(gateway: Gateway, *clients: str, wants_terms: bool = False)
     return {one.client: one for one in answer.told}
 
 
+def known(told: dict[str, SessionTerms]) -> dict[str, SessionTerms]:
+    """The same without where the clients are."""
+    return {client: one._replace(address="", protocol="", connected_s=0.0) for client, one in told.items()}
+
+
 def test_an_operator_is_told_what_clients_have_whose_sessions_are_not_kept() -> None:
     gateway = Gateway()
     gateway.pass_time(1)
@@ -669,7 +674,7 @@ def test_an_operator_is_told_what_clients_have_whose_sessions_are_not_kept() -> 
     saves = len(gateway.broker.made(SaveSessions))
     for _ in range(2):  # it is asked again as often as somebody wants to know
         told = subscriptions_at(gateway, "one", "two", "nobody")
-        assert told == {"one": SessionTerms("one", 3, False), "two": SessionTerms("two", 0, False)}
+        assert known(told) == {"one": SessionTerms("one", 3, False), "two": SessionTerms("two", 0, False)}
     two.subscribe("x", qos=1)
     told = subscriptions_at(gateway, "two", wants_terms=True)
     assert [(one.filter, one.qos) for one in decode_terms(told["two"].terms)] == [("x", 1)]
@@ -683,4 +688,4 @@ def test_subscriptions_that_are_too_large_for_a_reply_are_counted() -> None:
     for at in range(0, 2000, 100):
         client.subscribe(*[f"{number}/{'x' * 1000}" for number in range(at, at + 100)])
     told = subscriptions_at(gateway, "large", wants_terms=True)
-    assert told == {"large": SessionTerms("large", 2000, True)}
+    assert known(told) == {"large": SessionTerms("large", 2000, True)}

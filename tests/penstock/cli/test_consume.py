@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from click.testing import Result
+
+from penstock.blocking import Producer
 
 Penstock = Callable[..., Result]
 Rows = Callable[..., list[dict[str, Any]]]
@@ -61,3 +64,22 @@ def test_an_unknown_topic_is_said_and_options_that_clash_too(penstock: Penstock)
 def test_no_name_that_a_producer_has_given_commands_a_terminal(penstock: Penstock) -> None:
     assert penstock("produce", "named", "x", "-k", "k\u202e", "-t", "t\n").exit_code == 0
     assert penstock("consume", "named", "-e").output.endswith("key=k\\u202e tag=t\\n  x\n")
+
+
+def test_tail_prints_what_comes_to_several_topics_and_nothing_that_was_there(penstock: Any, real_cluster: Any) -> None:
+    for topic in ("orders", "plant"):
+        assert penstock("produce", topic, "old").exit_code == 0
+    printed: list[str] = []
+
+    def follow() -> None:
+        printed.extend(penstock("tail", "orders", "plant", "-n", "2").stdout.splitlines())
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    with Producer(servers=real_cluster.servers) as producer:
+        while follower.is_alive():
+            producer.send("orders", b"new")
+            producer.send("plant", b"new")
+            follower.join(0.05)
+    assert len(printed) == 2
+    assert all(line.endswith("  new") for line in printed)

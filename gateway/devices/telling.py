@@ -1,0 +1,40 @@
+"""What operators are told of clients that are connected here, and what is done with one when they ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+from gateway.devices.guests import Guest
+from gateway.devices.patience import Stay
+from gateway.homes.home import terms_of
+from gateway.mqtt.reason_codes import ReasonCode, Told
+from gateway.sessions.session import Session
+from gateway.shards.rounds import Rounds
+from penstock.protocol.requests.sessions import SessionQuestion, SessionTerms
+
+_DISCONNECTED: Final = Told(ReasonCode.ADMINISTRATIVE_ACTION, "an operator has disconnected the client")
+
+
+class Telling:
+    """Answers of one gateway. ``sessions``: those that are here, by client; ``stays``: of the connections."""
+
+    def __init__(self, sessions: Mapping[str, Session], stays: Mapping[Guest, Stay], rounds: Rounds) -> None:
+        self._sessions = sessions
+        self._stays = stays
+        self._rounds = rounds
+
+    def answer(self, question: SessionQuestion) -> SessionTerms | None:
+        """How a client is connected, and what it is subscribed to; ``None`` where it is not here. It is disconnected if
+        that is asked for."""
+        session = self._sessions.get(question.client)
+        if session is None or session.device is None:
+            return None
+        device = session.device
+        stay = self._stays.get(cast(Guest, device))
+        connected_s = 0.0 if stay is None else self._rounds.now - stay.since
+        address, protocol = device.origin()
+        told = terms_of(session, question)._replace(address=address, protocol=protocol, connected_s=connected_s)
+        if question.disconnects:
+            device.fail(_DISCONNECTED)
+        return told
