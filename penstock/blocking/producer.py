@@ -15,13 +15,13 @@ from typing import Any, Final, TypeVar, Unpack, overload
 
 from penstock.blocking.checking import Checks
 from penstock.blocking.routes import Routes
-from penstock.blocking.transaction import Transaction
+from penstock.blocking.transaction import Transaction, Transactions
 from penstock.client import preparation, sending, ways
 from penstock.client.arguments import OnlyBlocking, check_seconds
 from penstock.client.delays import Delay, Due, due_of
 from penstock.client.devices import DeviceFields, device_message
 from penstock.client.faults import Faults, attempt_s
-from penstock.client.halves import Beginning, BlockingListener, Half, begun, check_ended, check_group, ends_of
+from penstock.client.halves import Beginning, BlockingListener, Half, check_group
 from penstock.client.outcomes import Outcome, outcome_of, outcomes_of
 from penstock.client.preparation import Fields
 from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
@@ -35,7 +35,6 @@ from penstock.protocol.requests.request import Done, Reply, Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.servers import Ping
 from penstock.protocol.requests.timers import CancelTimer
-from penstock.protocol.requests.transactions import ROLLBACK, HalvesEnded
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 from topicmap.queues import TopicMap
 
@@ -66,10 +65,10 @@ class Producer(OnlyBlocking):
         check_group(group, check)
         self.timeout_s = timeout_s
         self.group = group
-        self._open_halves: set[tuple[str, int]] = set()
+        self._transactions = Transactions(group, self._ask_broker)
         self._routes = Routes(servers, timeout_s)
         self._clock = clock or RealClock()
-        is_open = lambda broker, id: (broker, id) in self._open_halves  # noqa: E731
+        is_open = self._transactions.is_open
         self._checks = None if check is None else Checks(group, check, is_open, self._routes, self._clock)
         self._rng = rng or new_rng()
         random_bits, topics = self._rng.getrandbits(64), topic_map or TopicMap()
@@ -310,7 +309,7 @@ class Producer(OnlyBlocking):
         given = preparation.messages_of(message, body, fields)
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         check_seconds("timeout_s", limit_s)
-        return Transaction(partial(self._begin, given, limit_s), partial(self._end, limit_s))
+        return Transaction(partial(self._begin, given, limit_s), partial(self._transactions.end, limit_s))
 
     def answer_checks(self, wait_s: float = 0.0) -> int:
         """Has the listener asked about transactions of the group without an outcome, and waits up to ``wait_s`` seconds
@@ -327,26 +326,7 @@ class Producer(OnlyBlocking):
         return self._checks.answer(wait_s)
 
     def _begin(self, messages: Sequence[Message], limit_s: float) -> list[Half]:
-        halves, error = begun(self._send_all(messages, limit_s, Beginning(self.group)))
-        if error is not None:
-            if halves:
-                with suppress(PenstockError):  # else a listener is asked
-                    self._end(limit_s, halves, ROLLBACK)
-            raise error
-        self._open_halves.update([(half.broker, half.id) for half in halves])
-        return halves
-
-    def _end(self, limit_s: float, halves: Sequence[Half], outcome: str) -> None:
-        """As ``penstock.Producer._end``."""
-        self._open_halves.difference_update([(half.broker, half.id) for half in halves])
-        errors: list[PenstockError] = []
-        for at, request in ends_of(self.group, halves, outcome):
-            try:
-                check_ended(self._ask_broker(at.broker, at.address, request, HalvesEnded, limit_s))
-            except PenstockError as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
+        return self._transactions.begin(self._send_all(messages, limit_s, Beginning(self.group)), limit_s)
 
     # -- attempts
 

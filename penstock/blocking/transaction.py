@@ -3,14 +3,61 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
+from typing import Protocol, TypeVar
 
-from penstock.client.halves import Half, left_to_checks
+from penstock.client.halves import Half, begun, check_ended, ends_of, left_to_checks
+from penstock.client.sending import Outgoing
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.protocol.requests.transactions import COMMIT, ROLLBACK, UNKNOWN
+from penstock.protocol.requests.request import Reply, Request
+from penstock.protocol.requests.transactions import COMMIT, ROLLBACK, UNKNOWN, HalvesEnded
 
+_R = TypeVar("_R", bound=Reply)
 _log = logging.getLogger(__name__)
+
+
+class AskBroker(Protocol):
+    """Asks a broker, by its name and where it was a moment ago, for a reply of a type, until the deadline."""
+
+    def __call__(self, name: str, address: str, request: Request, kind: type[_R], timeout_s: float | None, /) -> _R: ...
+
+
+class Transactions:
+    """The halves of a producer's transactions that are under way, as ``penstock.client.transaction.Transactions``."""
+
+    def __init__(self, group: str, ask_broker: AskBroker) -> None:
+        self._group = group
+        self._ask_broker = ask_broker
+        self._open: set[tuple[str, int]] = set()
+
+    def is_open(self, broker: str, id: int) -> bool:
+        """Whether the block of a half has not ended yet."""
+        return (broker, id) in self._open
+
+    def begin(self, outgoing: Sequence[Outgoing], limit_s: float) -> list[Half]:
+        """The halves of messages that were sent as such: all, or none, and an error is raised."""
+        halves, error = begun(outgoing)
+        if error is not None:
+            if halves:
+                with suppress(PenstockError):  # else a listener is asked
+                    self.end(limit_s, halves, ROLLBACK)
+            raise error
+        self._open.update([(half.broker, half.id) for half in halves])
+        return halves
+
+    def end(self, limit_s: float, halves: Sequence[Half], outcome: str) -> None:
+        """The block of these halves has ended: gives them their outcome, and raises the first error."""
+        self._open.difference_update([(half.broker, half.id) for half in halves])
+        errors: list[PenstockError] = []
+        for at, request in ends_of(self._group, halves, outcome):
+            try:
+                check_ended(self._ask_broker(at.broker, at.address, request, HalvesEnded, limit_s))
+            except PenstockError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
 
 class Transaction:

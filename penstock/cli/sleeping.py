@@ -125,7 +125,7 @@ def list_transactions(server: str, parked: bool, as_json: bool) -> None:
     """
     with Admin(server) as admin:
         rows = [_half(one) for one in admin.transactions() if one.parked or not parked]
-    columns = ("id", "broker", "group", "began", "checks", "topic", "key", "parked")
+    columns = ("id", "broker", "group", "began", "checks", "topic", "key", "messages", "parked")
     print_rows(rows, columns, as_json=as_json, empty="no transactions without an outcome")
 
 
@@ -138,6 +138,7 @@ def _half(one: Transaction) -> dict[str, Any]:
         "checks": one.checks,
         "topic": one.topic or None,
         "key": one.key or None,
+        "messages": one.messages,
         "bytes": one.size,
         "parked": one.parked or None,
     }

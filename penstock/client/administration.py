@@ -143,7 +143,7 @@ class Transaction:
         born_ms: when it began, in milliseconds since 1970.
         checks: how often a producer was asked.
         parked: why it waits for an operator; empty while producers are asked.
-        topic, key, size: of its message.
+        topic, key: of its first message. messages, size: how many it has, and their bytes.
     """
 
     broker: str
@@ -155,6 +155,7 @@ class Transaction:
     topic: str
     key: str
     size: int
+    messages: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +251,16 @@ def transactions() -> Task[list[Transaction]]:
             page: HalvesPage = yield Ask(route.address, ListHalves(after, PAGE), HalvesPage)
             found += [
                 Transaction(
-                    route.broker, one.id, one.group, one.born_ms, one.checks, one.parked, one.topic, one.key, one.size
+                    route.broker,
+                    one.id,
+                    one.group,
+                    one.born_ms,
+                    one.checks,
+                    one.parked,
+                    one.topic,
+                    one.key,
+                    one.size,
+                    one.messages,
                 )
                 for one in page.halves
             ]
