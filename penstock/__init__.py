@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.client.halves import HalfMessage as HalfMessage
     from penstock.client.outcomes import Outcome as Outcome
     from penstock.client.outcomes import Status as Status
+    from penstock.client.pop_consumer import PopConsumer as PopConsumer
     from penstock.client.producer import Producer as Producer
     from penstock.client.reader import Reader as Reader
     from penstock.client.sending import Receipt as Receipt
@@ -37,6 +38,7 @@ _HOMES: Final = {
     "MessageQueue": "penstock.protocol.received",
     "Outcome": "penstock.client.outcomes",
     "PenstockError": "penstock.errors",
+    "PopConsumer": "penstock.client.pop_consumer",
     "Producer": "penstock.client.producer",
     "Reader": "penstock.client.reader",
     "ReceivedMessage": "penstock.protocol.received",
@@ -57,6 +59,7 @@ __all__ = [
     "MessageQueue",
     "Outcome",
     "PenstockError",
+    "PopConsumer",
     "Producer",
     "Reader",
     "Receipt",

@@ -30,7 +30,7 @@ from broker.topics.requests import TopicRequests
 from penstock.errors import Busy, Fenced, InvalidRequest, PenstockError, QueueNotFound
 from penstock.protocol.message import ENTRY, FRAME_HEAD_BYTES
 from penstock.protocol.requests.messages import Pulled
-from penstock.protocol.requests.pops import AckPopped, ExtendPopped, Pop, Popped, Range, SendPoppedBack
+from penstock.protocol.requests.pops import AckPopped, ExtendPopped, LeavePopped, Pop, Popped, Range, SendPoppedBack
 from penstock.protocol.requests.request import Done, Result
 from topicmap.queues import pop_share, share_queue
 
@@ -65,6 +65,7 @@ class PopRequests:
         self._retries = retries
         self._settings = settings
         self._leases: dict[str, PopLeases] = {}
+        self._gone: dict[tuple[str, str], float] = {}  # takers that have left, until nothing of them is parked
         self._wakers = wakers
         self._now = 0.0
         self._now_ms = 0
@@ -79,6 +80,8 @@ class PopRequests:
             return Now(popped)
 
         def again(last: bool) -> Result | None:
+            if (request.group, request.taker) in self._gone:
+                return Popped(0, 0, 0, 0, b"")
             try:
                 found = self._take(request)
             except PenstockError as error:
@@ -113,6 +116,15 @@ class PopRequests:
                 self._wakers[share] = None
         return Now(Done())
 
+    @handles(LeavePopped)
+    def leave(self, request: LeavePopped, now: float, now_ms: int) -> Outcome:
+        """All that a taker has goes to others; what it has parked gets nothing any more."""
+        self._gone[request.group, request.taker] = now + WAIT_S_MAX
+        for share, leases in self._leases.items():
+            if share.startswith(pop_share(request.group, "")) and leases.give_back(request.taker, 0, END):
+                self._wakers[share] = None
+        return Now(Done())
+
     @handles(SendPoppedBack)
     def send_back(self, request: SendPoppedBack, now: float, now_ms: int) -> Outcome:
         """Has a message come again later, or stores it as a dead letter, and settles it with that."""
@@ -142,6 +154,7 @@ class PopRequests:
     def tick(self, now: float, now_ms: int, age_ms: int) -> None:
         """Leases whose time is over wake who waits for messages."""
         self._now, self._now_ms = now, now_ms
+        self._gone = {taker: until for taker, until in self._gone.items() if until > now} if self._gone else self._gone
         for share, leases in list(self._leases.items()):
             if leases.deadline is not None and leases.deadline <= now:
                 self._expire(share, leases)

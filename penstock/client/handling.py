@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -19,7 +19,6 @@ from anyio.abc import TaskGroup
 from penstock.client.attempts import retry_of
 from penstock.client.jobs import AGAIN, COMMIT_S, Job, chosen_of
 from penstock.client.positions import Batch, Position
-from penstock.client.pulling import Intake
 from penstock.client.unfinished import Flow, size_of
 from penstock.errors import Fenced, PenstockError
 from penstock.protocol.received import ReceivedMessage
@@ -34,6 +33,20 @@ TURN_S: Final = 0.01
 
 Work = Callable[[Sequence[ReceivedMessage]], Awaitable[Any]]
 """Works messages off; those that it returns are not done."""
+
+
+class Source(Protocol):
+    """Where batches come from."""
+
+    async def take(self, fits: Callable[[Batch], bool] | None = None) -> Batch | None:
+        """The next batch that fits; ``None`` at the end."""
+        ...
+
+    def stir(self) -> None:
+        """Has ``take`` look again at what did not fit."""
+        ...
+
+
 GiveBack = Callable[[ReceivedMessage, float | None, str], Awaitable[object]]
 
 
@@ -42,7 +55,7 @@ class Handling:
 
     def __init__(
         self,
-        intake: Intake,
+        intake: Source,
         give_back: GiveBack,
         commit: Callable[[], Awaitable[None]],
         flow: Flow,

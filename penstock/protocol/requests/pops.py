@@ -88,3 +88,13 @@ class SendPoppedBack(Request):
     delay_ms: int = BY_TABLE
     attempts_max: int = 16
     reason: str = ""
+
+
+@value
+class LeavePopped(Request):
+    """A taker is gone: what it has of all queues goes to others at once, untried, and what it waits for too."""
+
+    code: ClassVar[int] = 129
+    reply: ClassVar[type[Reply]] = Done
+    group: str
+    taker: str

@@ -14,7 +14,7 @@ from penstock.protocol.batches import decode_queue
 from penstock.protocol.message import Message
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, QueueOffset
-from penstock.protocol.requests.pops import AckPopped, ExtendPopped, Pop, Popped, Range, SendPoppedBack
+from penstock.protocol.requests.pops import AckPopped, ExtendPopped, LeavePopped, Pop, Popped, Range, SendPoppedBack
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.retries import SentBack
 from penstock.protocol.requests.shares import ListShares, SettleShared, TakeShared
@@ -157,6 +157,16 @@ def test_a_waiting_taker_hears_of_new_messages_and_of_leases_that_are_over() -> 
     rig.clock.now += 10.0
     rig.dispatch.tick()
     assert [(offsets(one), one.deliveries) for one in later if isinstance(one, Popped)] == [([0, 1], 1)]
+
+
+def test_what_a_taker_that_left_has_and_waits_for_goes_to_others() -> None:
+    rig = rig_with(3)
+    pop(rig, "a")
+    parked = rig.submit(Pop("g", QUEUE, "a", 0, 10.0, wait_s=60.0))
+    assert rig.ask(LeavePopped("g", "a")) == Done()
+    assert [one.count for one in parked if isinstance(one, Popped)] == [0]
+    back = pop(rig, "b")
+    assert (offsets(back), back.deliveries) == ([0, 1, 2], 0)
 
 
 def test_a_group_begins_where_it_has_come_with_members_and_not_while_it_has_some() -> None:

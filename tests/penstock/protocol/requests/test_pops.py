@@ -9,7 +9,7 @@ from tests.penstock.protocol.requests.first_frames import answered, asked, codes
 
 
 def test_codes_never_change() -> None:
-    assert codes(pops) == {125: "Pop", 126: "AckPopped", 127: "ExtendPopped", 128: "SendPoppedBack"}
+    assert codes(pops) == {125: "Pop", 126: "AckPopped", 127: "ExtendPopped", 128: "SendPoppedBack", 129: "LeavePopped"}
 
 
 def test_a_taker_has_messages_for_a_minute_and_waits_for_none_unless_asked() -> None:
