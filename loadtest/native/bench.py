@@ -26,7 +26,7 @@ from loadtest.cores import Cores, choose
 from loadtest.goals import Goal
 from loadtest.native.orders import Order, Outcome
 from loadtest.native.rocketmq import RocketMQ
-from loadtest.native.scenarios import CONSUME, PIPE, SCENARIOS, TIMERS, Scenario
+from loadtest.native.scenarios import CONSUME, PIPE, POP, RETRY, SCENARIOS, TIMERS, Scenario
 from loadtest.servers import HOST, NAMES, Compiled, CompiledCache, Missing, Penstock, PenstockCache, Server
 
 LIMIT_S: Final = 150.0
@@ -143,7 +143,7 @@ def _run(plan: Plan, scenario: Scenario, server: Server, number: int) -> Outcome
     if isinstance(server, RocketMQ):
         return server.perform(order)
     try:
-        if scenario.kind in (CONSUME, PIPE, TIMERS):
+        if scenario.kind in (CONSUME, PIPE, TIMERS, POP, RETRY):
             create_topic(server, order.topic, scenario.queues)
         ended = subprocess.run(
             [sys.executable, "-m", "loadtest.native.worker"],
@@ -165,7 +165,7 @@ def _run(plan: Plan, scenario: Scenario, server: Server, number: int) -> Outcome
 
 
 def _order(plan: Plan, scenario: Scenario, server: Server, number: int) -> Order:
-    has_backlog = scenario.kind == CONSUME
+    has_backlog = scenario.kind in (CONSUME, POP, RETRY)
     return Order(
         servers=f"{HOST}:{server.ports[NAMES]}",
         server_pid=server.pid,

@@ -20,6 +20,10 @@ TRACED: Final = "traced"
 """A producer sends to a topic that is not traced, to one that is, and to one that is not: what a trace costs."""
 TRANSACT: Final = "transact"
 """A producer sends for a while, then the same in transactions."""
+POP: Final = "pop"
+"""A consumer pops a stored backlog, after another one has read it as a member of a group."""
+RETRY: Final = "retry"
+"""A handler gives some messages of a stored backlog back, after another one has worked all of it off."""
 ROCKETMQ: Final = "rocketmq"
 PROPERTIES: Final = {"region": "eu-west", "level": "17", "kind": "reading", "temperature": "21.5"}
 """Of the messages of a backlog that is read through a filter."""
@@ -135,6 +139,22 @@ SCENARIOS: Final = (
         "transactions of 128 messages, one at a time, after send_many of as many",
         TRANSACT,
         goals=(Goal("rate, to send_many", "to_plain", 0.4, is_ratio=False),),
+    ),
+    Scenario(
+        "pop",
+        "pop a stored backlog of four queues and acknowledge it, beside consuming it",
+        POP,
+        queues=4,
+        messages=150_000,
+        goals=(Goal("rate of consuming", "share", 0.5, is_ratio=False),),
+    ),
+    Scenario(
+        "retry",
+        "a handler that gives 10 % of a stored backlog back, beside one that does not",
+        RETRY,
+        queues=4,
+        messages=50_000,
+        goals=(Goal("rate without", "share", 0.7, is_ratio=False),),
     ),
     _peer("peer-batches-32", "beside RocketMQ: batches of 32, one at a time", 32, 1, 4),
     _peer("peer-batches-128", "beside RocketMQ: batches of 128, one at a time", 128, 1, 4),

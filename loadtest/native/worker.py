@@ -18,13 +18,14 @@ from typing import Any, Final
 import anyio
 
 from loadtest.cores import pin
+from loadtest.native.backlog import store
+from loadtest.native.leased import give_back, pop
 from loadtest.native.orders import Bodies, Meter, Order, Outcome
-from loadtest.native.scenarios import CONSUME, PIPE, PROPERTIES, SEND, TIMERS, TRACED, TRANSACT
+from loadtest.native.scenarios import CONSUME, PIPE, POP, RETRY, SEND, TIMERS, TRACED, TRANSACT
 from loadtest.native.timed import fire
 from loadtest.wires import Failed
 from penstock import Admin, Consumer, Message, PenstockError, Producer, Reader
 
-STORE_BATCH: Final = 500
 COMMIT_EVERY: Final = 20
 """A consumer commits after so many batches."""
 PATIENCE_S: Final = 20.0
@@ -117,9 +118,8 @@ async def read_back(order: Order, count: int) -> int:
 
 
 async def consume(order: Order) -> Outcome:
-    """Reads a backlog as a group of its own; stores it if it is not there yet."""
-    if await _stored(order) < order.messages:
-        await _store(order)
+    """Reads a backlog as a group of its own."""
+    await store(order)
     meter, bodies, batches = Meter(order), list[bytes](), 0
     first = meter.look(0)
     with anyio.move_on_after(PATIENCE_S + 10 * order.measure_s):
@@ -137,20 +137,6 @@ async def consume(order: Order) -> Outcome:
     outcome = first.until(last)
     outcome.checked = checked
     return outcome
-
-
-async def _stored(order: Order) -> int:
-    async with Reader(order.topic, servers=order.servers) as reader:
-        return sum(bounds.end for bounds in (await reader.bounds()).values())
-
-
-async def _store(order: Order) -> None:
-    """Stores the backlog, the queues' messages one after the other as the broker gives them out."""
-    make, properties = Bodies(order.body_bytes).make, PROPERTIES if order.filter else {}
-    async with Producer(servers=order.servers) as producer:
-        for start in range(0, order.messages, STORE_BATCH):
-            numbers = range(start, min(start + STORE_BATCH, order.messages))
-            await producer.send_many([Message(order.topic, make(one), properties=properties) for one in numbers])
 
 
 def pipe(order: Order) -> Outcome:
@@ -194,15 +180,22 @@ def _passed(sending: Sending, taken: dict[str, Any]) -> Outcome:
     return outcome
 
 
+KINDS: Final = {
+    SEND: send,
+    CONSUME: consume,
+    TIMERS: fire,
+    TRACED: traced,
+    TRANSACT: transact,
+    POP: pop,
+    RETRY: give_back,
+}
+
+
 def perform(order: Order) -> Outcome:
     """Carries an order out; what goes wrong is in the outcome."""
     outcome = Outcome(error="nothing was done")
     try:
-        if order.kind == PIPE:
-            outcome = pipe(order)
-        else:
-            kinds = {SEND: send, CONSUME: consume, TIMERS: fire, TRACED: traced, TRANSACT: transact}
-            outcome = anyio.run(kinds[order.kind], order, backend=order.loop)
+        outcome = pipe(order) if order.kind == PIPE else anyio.run(KINDS[order.kind], order, backend=order.loop)
     except* (Failed, PenstockError, OSError) as errors:
         outcome = Outcome(error=first_of(errors))
     return outcome

@@ -25,6 +25,8 @@ def test_every_row_of_the_issue_has_its_goal() -> None:
         "timers": [("late_s", 1, 0.5, True)],
         "trace": [("kept", 0.85, 0.0, False)],
         "transactions": [("to_plain", 0.4, 0, False)],
+        "pop": [("share", 0.5, 0.0, False)],
+        "retry": [("share", 0.7, 0.0, False)],
         "peer-batches-32": [("rate", 2, 4, False)],
         "peer-batches-128": [("rate", 2, 4, False)],
         "peer-singles": [("rate", 2, 3, False)],
