@@ -56,6 +56,7 @@ OTHER_VARIABLES: Final = frozenset(
         "PENSTOCK_SEED",
         "PENSTOCK_SEEDS",
         "PENSTOCK_SIMULATED_S",
+        "PENSTOCK_SENDS",
         "PENSTOCK_FUZZ_",
         "PENSTOCK_HOSTILE_",
     }
