@@ -23,6 +23,8 @@ ORDERED_PREFIX: Final = "$oshare/"
 SYS_LEVEL: Final = "$SYS"
 """First level of the names under which only gateways publish."""
 
+REPLY_LEVEL: Final = "$reply"
+"""First level of the names of answers, ``$reply/`` and who asked."""
 P2P_LEVEL: Final = "$p2p"
 """First level of the names that each stand for one device: ``$p2p/CLIENT``."""
 
@@ -74,13 +76,17 @@ def device_name(client_id: str) -> str:
 
 
 def is_other_device(filter: str, client_id: str) -> bool:
-    """Whether a filter may match what is for other devices than this client. A filter that begins with a wildcard does
-    not: it matches no name that begins with ``$`` (MQTT-4.7.2-1)."""
-    return (
-        filter.startswith(P2P_LEVEL)
-        and filter[len(P2P_LEVEL) :][:1] in ("", "/")
-        and filter != (f"{P2P_LEVEL}/{client_id}")
-    )
+    """Whether a filter may match what is for other devices than this client, or answers to others. A filter that begins
+    with a wildcard does not: it matches no name that begins with ``$`` (MQTT-4.7.2-1)."""
+    level, _, rest = filter.partition("/")
+    if level == REPLY_LEVEL:
+        return rest != client_id and not rest.startswith(client_id + "/")
+    return level == P2P_LEVEL and rest != client_id
+
+
+def is_reply(name: str) -> bool:
+    """Whether a name is that of answers, which their sender was told."""
+    return name.startswith(REPLY_LEVEL + "/")
 
 
 def check_filter(filter: str) -> None:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from gateway.mqtt.reason_codes import Reason
-from topicmap.names import is_other_device
+from topicmap.names import is_other_device, is_reply
 
 BAD_CREDENTIALS: Final = 0x86
 NOT_AUTHORIZED: Final = 0x87
@@ -145,7 +145,7 @@ class Anonymous:
     """Admits clients without credentials: from ``nobody``, from the ``loopback`` address, or from ``everyone``.
 
     Credentials that are shown cannot be checked here, and so are not believed: the client is as anonymous as without.
-    ``$``-topics belong to the system: nobody may publish there, and only that device gets what is for
+    ``$``-topics belong to the system: nobody may publish there but answers, and only that device gets what is for
     one. ``at``: who at listeners that have a rule of their own.
     """
 
@@ -178,7 +178,7 @@ class Anonymous:
         return False
 
     def may_publish(self, identity: Identity, name: str) -> bool:
-        return not name.startswith("$")
+        return is_reply(name) or not name.startswith("$")
 
     def may_subscribe(self, identity: Identity, filter: str) -> bool:
         return not is_other_device(filter, identity.client_id)

@@ -2,8 +2,9 @@
 
 A client at a listener with the mount ``plants/a/`` that publishes ``x`` publishes ``plants/a/x``, and is sent what is
 published there as ``x``: names, wills, retained messages, response topics, filters and those of shared subscriptions
-alike. Names that begin with ``$`` stay as they are, so that they are refused as at every listener; filters never do.
-Access rules, logs and all that is stored have the full name. A mount ends in a slash; empty is none. Pure.
+alike. Names that begin with ``$`` stay as they are, so that they are refused as at every listener; so do response
+topics under ``$reply``; filters never do. Access rules, logs and all that is stored have the full name. A mount ends in
+a slash; empty is none. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gateway.messages.envelope import Arrival, Heading
 from gateway.mqtt.primitives import FieldReader, encode_text
 from gateway.mqtt.properties import BY_IDENTIFIER
 from gateway.settings import STRING_BYTES_MAX
-from topicmap.names import InvalidName, is_share, parse_share
+from topicmap.names import InvalidName, is_reply, is_share, parse_share
 
 _RESPONSE_TOPIC: Final = 0x08
 
@@ -64,7 +65,7 @@ def _with_response(application: bytes, cut: str, put: str) -> bytes:
         start = cursor.at
         identifier = cursor.variable_integer()
         value = BY_IDENTIFIER[identifier].kind.read(cursor)
-        if identifier != _RESPONSE_TOPIC:
+        if identifier != _RESPONSE_TOPIC or is_reply(value):
             parts.append(application[start : cursor.at])
         elif value.startswith(cut) and len(value) > len(cut):
             response = put + value[len(cut) :]

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Final, TypeVar, Unpack, overload
 
 from penstock.blocking.checking import Checks
+from penstock.blocking.requesting import Requests
 from penstock.blocking.routes import Routes
 from penstock.blocking.transaction import Transaction, Transactions
 from penstock.client import preparation, sending, ways
@@ -24,6 +25,7 @@ from penstock.client.faults import Faults, attempt_s
 from penstock.client.halves import Beginning, BlockingListener, Half, check_group
 from penstock.client.outcomes import Outcome, outcome_of, outcomes_of
 from penstock.client.preparation import Fields
+from penstock.client.replies import reply_of
 from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
 from penstock.client.sending import ROUTE_FRESH_S, Outgoing, Receipt, settled
 from penstock.client.ways import DelayedReceipt, Later, Selector, Way
@@ -31,6 +33,7 @@ from penstock.errors import InvalidRequest, PenstockError, SendManyError, TimedO
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.compression import Compression
 from penstock.protocol.message import Message
+from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.request import Done, Reply, Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.servers import Ping
@@ -76,6 +79,7 @@ class Producer(OnlyBlocking):
             random_bits, topics, is_idempotent=idempotent, compression=compression
         )
         self._failover = failover
+        self._requests = Requests(servers, timeout_s, self._clock, self._rng)
         self._back_off = BackOff()
         self._known: dict[str, tuple[float, tuple[BrokerRoute, ...]]] = {}
         self._faults = Faults()
@@ -97,6 +101,7 @@ class Producer(OnlyBlocking):
                 self._routes.link(address).call(Ping(), ONEWAY_S)  # carried out in order: behind what was sent
         self._unheard.clear()
         self._open = False
+        self._requests.close()
         self._routes.close()
 
     @overload
@@ -280,6 +285,35 @@ class Producer(OnlyBlocking):
         except TimerNotFound as error:
             if not error.unknown:  # else an attempt before has cancelled it
                 raise
+
+    # -- requests
+
+    @overload
+    def request(self, message: Message, /, *, timeout_s: float | None = None) -> ReceivedMessage: ...
+
+    @overload
+    def request(
+        self, topic: str, body: bytes, /, *, timeout_s: float | None = None, **fields: Unpack[Fields]
+    ) -> ReceivedMessage: ...
+
+    def request(
+        self,
+        message: Message | str,
+        body: bytes = b"",
+        /,
+        *,
+        timeout_s: float | None = None,
+        **fields: Unpack[Fields],
+    ) -> ReceivedMessage:
+        """Stores a message and returns the first reply to it. As ``penstock.Producer.request``."""
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        check_seconds("timeout_s", limit_s)
+        asked = preparation.as_message(message, body, **fields)
+        return self._requests.request(asked, limit_s, lambda one, left_s: self.send(one, timeout_s=left_s))
+
+    def reply(self, request: ReceivedMessage, body: bytes, /, *, timeout_s: float | None = None) -> Receipt:
+        """Answers a request. As ``penstock.Producer.reply``."""
+        return self.send(reply_of(request, body), timeout_s=timeout_s)
 
     # -- transactions
 

@@ -285,6 +285,12 @@ class Outbox:
             address = ""
             await anyio.sleep(wait_s)
 
+    def running(self) -> tuple[TaskScope, Discovery]:
+        """The tasks that live until it is closed, and what knows the brokers."""
+        discovery, _lanes = self.opened()
+        assert self._tasks is not None
+        return self._tasks, discovery
+
     def opened(self) -> tuple[Discovery, Lanes]:
         if self._discovery is None or self._lanes is None:
             raise InvalidRequest("this producer is not open", hint="use it inside `async with Producer(...) as p:`")

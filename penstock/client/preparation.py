@@ -166,6 +166,8 @@ class Preparation:
     def common(self, message: Message) -> Common:
         """What a message has in common with others: the same object for those that have the same."""
         try:
+            if message.reply_to or message.correlation:
+                return self._work_out(message)  # it never comes again
             properties = message.properties
             fields = (
                 message.topic,
@@ -210,6 +212,8 @@ class Preparation:
             message.qos,
             message.retain,
             id=message.id or "0" * ID_BYTES,
+            reply_to=message.reply_to,
+            correlation=message.correlation,
         )
         tail = encode_message(complete)[BODY_AT:]
         flag = message.qos | (FLAG_RETAIN if message.retain else 0)

@@ -21,6 +21,8 @@ from penstock.client.halves import CHECK_S, Half, Listener, check_group
 from penstock.client.outbox import Outbox
 from penstock.client.outcomes import Outcome, outcome_of, outcomes_of
 from penstock.client.preparation import Fields, messages_of
+from penstock.client.replies import reply_of
+from penstock.client.requesting import Requests
 from penstock.client.retry import TIMEOUT_S
 from penstock.client.sending import Receipt
 from penstock.client.transaction import Transaction, Transactions
@@ -30,6 +32,7 @@ from penstock.protocol.addresses import SERVERS
 from penstock.protocol.compression import Compression
 from penstock.protocol.link import Links
 from penstock.protocol.message import Message
+from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.timers import CancelTimer
 from penstock.world import Clock, RealClock, Rng, new_rng
@@ -93,6 +96,7 @@ class Producer(OnlyAsync):
         number = self._preparation.number
         self._outbox = Outbox(servers, timeout_s, pending_max, links, self._clock, self._rng, number, failover)
         self._transactions = Transactions(group, self._outbox)
+        self._requests = Requests(self._outbox, self._clock, self._rng)
 
     async def __aenter__(self) -> Producer:
         tasks, discovery = await self._outbox.open()
@@ -105,6 +109,8 @@ class Producer(OnlyAsync):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
+        if kind is None:
+            await self._requests.close()
         await self._outbox.close(in_peace=kind is None)
 
     @overload
@@ -363,6 +369,44 @@ class Producer(OnlyAsync):
         except TimerNotFound as error:
             if not error.unknown:  # else an attempt before has cancelled it
                 raise
+
+    # -- requests
+
+    @overload
+    async def request(self, message: Message, /, *, timeout_s: float | None = None) -> ReceivedMessage: ...
+
+    @overload
+    async def request(
+        self, topic: str, body: bytes, /, *, timeout_s: float | None = None, **fields: Unpack[Fields]
+    ) -> ReceivedMessage: ...
+
+    async def request(
+        self,
+        message: Message | str,
+        body: bytes = b"",
+        /,
+        *,
+        timeout_s: float | None = None,
+        **fields: Unpack[Fields],
+    ) -> ReceivedMessage:
+        """Stores a message and returns the first reply to it, of a service or of a device (MQTT 5): whoever reads it
+        answers with ``reply``, or publishes under its response topic, with its correlation data.
+
+        Raises:
+            TimedOut: no reply came in time; the request may be carried out all the same.
+            PenstockError: as ``send``.
+        """
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        check_seconds("timeout_s", limit_s)
+        asked = preparation.as_message(message, body, **fields)
+        return await self._requests.request(
+            asked, limit_s, lambda one, left_s: self.send(one, timeout_s=max(0.0, left_s))
+        )
+
+    async def reply(self, request: ReceivedMessage, body: bytes, /, *, timeout_s: float | None = None) -> Receipt:
+        """Answers a request, of a service or of a device. Raises ``InvalidRequest`` for a message that wants no reply,
+        and as ``send``."""
+        return await self.send(reply_of(request, body), timeout_s=timeout_s)
 
     # -- transactions
 

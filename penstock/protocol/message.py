@@ -20,9 +20,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from penstock.errors import InvalidMessage, InvalidProperty, TooLarge
+from penstock.protocol.answers import packed_answer
 from penstock.protocol.compression import BODY_BYTES_MAX as BODY_BYTES_MAX
 from penstock.protocol.properties import KEYS as KEYS
 from penstock.protocol.properties import KEYS_BASE64 as KEYS_BASE64
+from penstock.protocol.properties import MQTT_PROPERTIES as MQTT_PROPERTIES
 from penstock.protocol.properties import MQTT_TOPIC as MQTT_TOPIC
 from penstock.protocol.properties import SHARDING_KEY as SHARDING_KEY
 from penstock.protocol.properties import TAGS as TAGS
@@ -70,7 +72,6 @@ FRAME_BYTES_MAX: Final = FRAME_HEAD_BYTES + RECORD_BYTES_MAX
 ENTRY: Final = struct.Struct(">QQIq")
 
 # Names of the properties that mean something to Penstock (RocketMQ's names where it has one).
-MQTT_PROPERTIES: Final = "MQTT_PROPS"
 CLIENT_ID: Final = "MQTT_CLIENT"
 MQTT_ID: Final = "MQTT_ID"
 MQTT_USER: Final = "MQTT_USER"
@@ -123,6 +124,9 @@ class Message:
         retain: whether it also becomes the retained message of its MQTT topic.
         born_ms: when it came into being, in wall-clock milliseconds since 1970; 0: as it is sent.
         id: a unique id of your own; empty: the producer makes one.
+        reply_to: the MQTT name under which an answer is wanted: MQTT 5's response topic.
+        correlation: what the answer has to carry then; of an answer, what its request carried: MQTT 5's correlation
+            data.
     """
 
     topic: str = ""
@@ -135,6 +139,8 @@ class Message:
     retain: bool = False
     born_ms: int = 0
     id: str = ""
+    reply_to: str = ""
+    correlation: bytes = b""
 
     @property
     def key_bytes(self) -> bytes:
@@ -247,6 +253,8 @@ def _own_properties(message: Message) -> dict[str, str]:
         own[name] = value
     if message.tag:
         own[TAGS] = message.tag
+    if message.reply_to or message.correlation:
+        own[MQTT_PROPERTIES] = packed_answer(message.reply_to, message.correlation)
     return own
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from penstock.errors import InvalidMessage
 
+MQTT_PROPERTIES: Final = "MQTT_PROPS"
 MQTT_TOPIC: Final = "MQTT_TOPIC"
 KEYS: Final = "KEYS"
 KEYS_BASE64: Final = "KEYS_BASE64"

@@ -12,10 +12,12 @@ from typing import Any, Final, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
+from penstock.protocol.answers import answer_in
 from penstock.protocol.compression import COMPRESSED, decompress
 from penstock.protocol.properties import (
     KEYS,
     KEYS_BASE64,
+    MQTT_PROPERTIES,
     MQTT_TOPIC,
     ORIGIN_NAME,
     ORIGIN_TOPIC,
@@ -90,6 +92,8 @@ class ReceivedMessage:
         position: its place in the broker's log, in bytes.
         born_ms, stored_ms: wall-clock milliseconds since 1970 at the sender and at the broker.
         id: the unique id that its producer gave it; empty for messages of devices.
+        reply_to: the MQTT name under which an answer is wanted, empty where none is; ``Producer.reply`` answers.
+        correlation: what the answer carries then; of an answer, what its request carried.
     """
 
     __slots__ = ("_body", "_head", "_plain", "_read", "_tail", "offset", "queue")
@@ -175,6 +179,14 @@ class ReceivedMessage:
     @property
     def properties(self) -> Mapping[str, str]:
         return self._own().properties
+
+    @property
+    def reply_to(self) -> str:
+        return answer_in(self._own().properties.get(MQTT_PROPERTIES, "")).to
+
+    @property
+    def correlation(self) -> bytes:
+        return answer_in(self._own().properties.get(MQTT_PROPERTIES, "")).correlation
 
     @property
     def qos(self) -> int:

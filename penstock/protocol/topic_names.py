@@ -12,10 +12,9 @@ from typing import Final
 
 from penstock.errors import InvalidRequest, InvalidTopic, ReservedName
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS
-from topicmap.names import SYS_LEVEL, InvalidName, quoted
+from topicmap.names import REPLY_LEVEL, SYS_LEVEL, InvalidName, quoted
 from topicmap.queues import encode_level, is_own_topic, topic_named
 
-REPLY_LEVEL: Final = "$reply"
 GATEWAYS_LEVELS: Final = (SYS_LEVEL, "$events")
 """First levels of the MQTT names under which programs do not publish."""
 _REPLIES: Final = encode_level(REPLY_LEVEL)

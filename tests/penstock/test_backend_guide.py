@@ -61,6 +61,7 @@ def test_every_block_of_the_guide_runs(real_cluster: Any) -> None:
     assert "0 were asked about" in said
     assert "True for all parcels: reserved, paid, shipped" in said
     assert re.search(r"^save \[(0, )*1(, 0)*\]$", said, re.MULTILINE)
+    assert "the sum is 5" in said
     assert "billing" in said
 
 

@@ -1,0 +1,64 @@
+"""Where a request wants its answer, and by what its sender knows it: MQTT 5's response topic and correlation data, as
+gateways keep them with a message. So devices and services answer each other. Pure and total.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from typing import Final, NamedTuple
+
+from penstock.errors import InvalidMessage
+
+RESPONSE_TOPIC: Final = 0x08
+CORRELATION_DATA: Final = 0x09
+_USER_PROPERTY: Final = 0x26
+_STRINGS: Final = {0x03: 1, RESPONSE_TOPIC: 1, CORRELATION_DATA: 1, _USER_PROPERTY: 2}
+"""How many strings each property has that a message may carry; only one other has a value, of one byte."""
+_FORMAT: Final = 0x01
+STRING_BYTES_MAX: Final = 65_535
+
+
+class Answer(NamedTuple):
+    """``to``: the MQTT name under which the answer is wanted, empty if none is. ``correlation``: what it has to carry
+    then; or, of an answer, what its request carried."""
+
+    to: str
+    correlation: bytes
+
+
+NO_ANSWER: Final = Answer("", b"")
+
+
+def packed_answer(to: str, correlation: bytes) -> str:
+    """The value of ``MQTT_PROPS`` that says so. Raises ``InvalidMessage`` for what MQTT cannot say."""
+    parts: list[bytes] = []
+    for identifier, value in ((RESPONSE_TOPIC, to.encode()), (CORRELATION_DATA, correlation)):
+        if len(value) > STRING_BYTES_MAX:
+            raise InvalidMessage(f"reply_to and correlation have at most {STRING_BYTES_MAX} bytes, not {len(value)}")
+        if value:
+            parts.append(bytes((identifier,)) + len(value).to_bytes(2, "big") + value)
+    return ":" + b64encode(b"".join(parts)).decode()
+
+
+def answer_in(mqtt_properties: str) -> Answer:
+    """What a value of ``MQTT_PROPS`` says of it."""
+    try:
+        data = b64decode(mqtt_properties.partition(":")[2], validate=True)
+    except (ValueError, Base64Error):
+        return NO_ANSWER
+    found: dict[int, bytes] = {}
+    at = 0
+    while at < len(data):
+        identifier = data[at]
+        at += 1
+        if identifier == _FORMAT:
+            at += 1
+            continue
+        for _ in range(_STRINGS.get(identifier, 0)):
+            end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+            found[identifier] = data[at + 2 : end]
+            at = end
+        if identifier not in _STRINGS:
+            break  # written by somebody else: nothing behind it can be told
+    return Answer(found.get(RESPONSE_TOPIC, b"").decode("utf-8", "replace"), found.get(CORRELATION_DATA, b""))
