@@ -288,22 +288,8 @@ class Producer(OnlyBlocking):
 
     # -- requests
 
-    @overload
-    def request(self, message: Message, /, *, timeout_s: float | None = None) -> ReceivedMessage: ...
-
-    @overload
     def request(
-        self, topic: str, body: bytes, /, *, timeout_s: float | None = None, **fields: Unpack[Fields]
-    ) -> ReceivedMessage: ...
-
-    def request(
-        self,
-        message: Message | str,
-        body: bytes = b"",
-        /,
-        *,
-        timeout_s: float | None = None,
-        **fields: Unpack[Fields],
+        self, message: Message | str, body: bytes = b"", /, *, timeout_s: float | None = None, **fields: Unpack[Fields]
     ) -> ReceivedMessage:
         """Stores a message and returns the first reply to it. As ``penstock.Producer.request``."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s

@@ -372,22 +372,8 @@ class Producer(OnlyAsync):
 
     # -- requests
 
-    @overload
-    async def request(self, message: Message, /, *, timeout_s: float | None = None) -> ReceivedMessage: ...
-
-    @overload
     async def request(
-        self, topic: str, body: bytes, /, *, timeout_s: float | None = None, **fields: Unpack[Fields]
-    ) -> ReceivedMessage: ...
-
-    async def request(
-        self,
-        message: Message | str,
-        body: bytes = b"",
-        /,
-        *,
-        timeout_s: float | None = None,
-        **fields: Unpack[Fields],
+        self, message: Message | str, body: bytes = b"", /, *, timeout_s: float | None = None, **fields: Unpack[Fields]
     ) -> ReceivedMessage:
         """Stores a message and returns the first reply to it, of a service or of a device (MQTT 5): whoever reads it
         answers with ``reply``, or publishes under its response topic, with its correlation data.
