@@ -11,14 +11,16 @@ from types import TracebackType
 from typing import TypeVar
 
 from penstock.blocking.link import BlockingLink
+from penstock.client.addressing import NameServers
 from penstock.client.completeness import Holders, check_whole, holders_to_delete, joined
 from penstock.client.retry import TIMEOUT_S
 from penstock.client.sending import check_makeable, maker_of, nobody_has
 from penstock.errors import NoRoute, PenstockError, ProtocolError, TimedOut, Unavailable, UnknownRequest
-from penstock.protocol.addresses import no_name_server, nobody_answers, parse_servers
+from penstock.protocol.addresses import no_name_server, nobody_answers
 from penstock.protocol.requests.request import Reply, Request
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
 from penstock.protocol.requests.topics import DeleteTopic, DescribeTopic, TopicDetail
+from penstock.world import RealClock
 
 _R = TypeVar("_R", bound=Reply)
 
@@ -27,9 +29,16 @@ class Routes:
     """What the name servers know; every method asks them anew."""
 
     def __init__(self, servers: str | Sequence[str], timeout_s: float = TIMEOUT_S) -> None:
-        self.servers = parse_servers(servers)
+        self._names = NameServers(servers, RealClock())
         self._timeout_s = timeout_s
         self._links: dict[str, BlockingLink] = {}
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The name servers. Raises ``Unavailable`` where an address server has them and does not answer."""
+        if self._names.is_due:
+            self._names.fetch()
+        return self._names.addresses
 
     def __enter__(self) -> Routes:
         return self

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+import anyio.to_thread
+
+from penstock.client.addressing import NameServers
 from penstock.client.completeness import Holders, check_whole, holders_to_delete, joined
 from penstock.client.sending import ROUTE_FRESH_S, check_makeable, maker_of, nobody_has
 from penstock.client.wire_link import ask
@@ -24,7 +27,7 @@ from penstock.errors import (
     Unavailable,
     UnknownRequest,
 )
-from penstock.protocol.addresses import no_name_server, nobody_answers, parse_servers
+from penstock.protocol.addresses import no_name_server, nobody_answers
 from penstock.protocol.link import Link, Links
 from penstock.protocol.requests.request import Reply, Request
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
@@ -47,16 +50,17 @@ class Discovery:
     """Routes by topic.
 
     Args:
-        servers: addresses of name servers, ``"host:port,host:port"`` or a list.
+        servers: addresses of name servers, ``"host:port,host:port"`` or a list; or the URL of an address server.
         links: the ways to servers.
     """
 
     def __init__(
         self, servers: str | Sequence[str], links: Links, *, clock: Clock | None = None, fresh_s: float = ROUTE_FRESH_S
     ) -> None:
-        self._servers = list(parse_servers(servers))
         self._links = links
         self._clock = clock or RealClock()
+        self._names = NameServers(servers, self._clock)
+        self._servers = list(self._names.addresses)
         self._fresh_s = fresh_s
         self._answers: dict[str, _Answer] = {}
 
@@ -117,7 +121,7 @@ class Discovery:
             Unavailable, InvalidConfig: no name server answers.
         """
         answers: list[Route | PenstockError] = []
-        for address in tuple(self._servers):
+        for address in await self._name_servers():
             answers.append(await self._answer(address, QueryRoute(topic), Route))
             if isinstance(answers[-1], Route) and answers[-1].brokers and not answers[-1].away:
                 break  # else another name server may see one that this one misses
@@ -160,7 +164,7 @@ class Discovery:
     async def _find(self, request: QueryRoute) -> tuple[BrokerRoute, ...]:
         """The first answer that names a broker; an empty one only if no name server knows more."""
         failures: list[PenstockError] = []
-        for address in tuple(self._servers):
+        for address in await self._name_servers():
             route = await self._answer(address, request, Route)
             if isinstance(route, PenstockError):
                 failures.append(route)
@@ -176,7 +180,7 @@ class Discovery:
 
     async def _ask_any(self, request: Request, kind: type[_R]) -> _R:
         failures: list[PenstockError] = []
-        for address in tuple(self._servers):
+        for address in await self._name_servers():
             reply = await self._answer(address, request, kind)
             if not isinstance(reply, PenstockError):
                 self._prefer(address)
@@ -196,6 +200,14 @@ class Discovery:
             return no_name_server(address) if isinstance(error.__cause__, ProtocolError) else error
         except (ProtocolError, UnknownRequest):
             return no_name_server(address)
+
+    async def _name_servers(self) -> tuple[str, ...]:
+        """The name servers, the one that answered last first."""
+        if self._names.is_due:
+            await anyio.to_thread.run_sync(self._names.fetch, abandon_on_cancel=True)
+            kept = [one for one in self._servers if one in self._names.addresses]
+            self._servers = list(dict.fromkeys([*kept, *self._names.addresses]))
+        return tuple(self._servers)
 
     def _prefer(self, address: str) -> None:
         self._servers.remove(address)
