@@ -26,7 +26,7 @@ from loadtest.cores import Cores, choose
 from loadtest.goals import Goal
 from loadtest.native.orders import Order, Outcome
 from loadtest.native.rocketmq import RocketMQ
-from loadtest.native.scenarios import CONSUME, PIPE, POP, RETRY, SCENARIOS, TIMERS, Scenario
+from loadtest.native.scenarios import CONSUME, PIPE, POP, REBALANCE, RETRY, SCENARIOS, TIMERS, Scenario
 from loadtest.servers import HOST, NAMES, Compiled, CompiledCache, Missing, Penstock, PenstockCache, Server
 
 LIMIT_S: Final = 150.0
@@ -143,7 +143,7 @@ def _run(plan: Plan, scenario: Scenario, server: Server, number: int) -> Outcome
     if isinstance(server, RocketMQ):
         return server.perform(order)
     try:
-        if scenario.kind in (CONSUME, PIPE, TIMERS, POP, RETRY):
+        if scenario.kind in (CONSUME, PIPE, TIMERS, POP, RETRY, REBALANCE):
             create_topic(server, order.topic, scenario.queues)
         ended = subprocess.run(
             [sys.executable, "-m", "loadtest.native.worker"],
@@ -175,7 +175,7 @@ def _order(plan: Plan, scenario: Scenario, server: Server, number: int) -> Order
         batch=scenario.batch,
         tasks=scenario.tasks,
         body_bytes=scenario.body_bytes,
-        messages=int(scenario.messages * plan.share),
+        messages=scenario.queues if scenario.kind == REBALANCE else int(scenario.messages * plan.share),
         warm_s=plan.warm_s,
         measure_s=plan.measure_s,
         core=server.cores.generator,

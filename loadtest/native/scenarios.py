@@ -24,6 +24,8 @@ POP: Final = "pop"
 """A consumer pops a stored backlog, after another one has read it as a member of a group."""
 RETRY: Final = "retry"
 """A handler gives some messages of a stored backlog back, after another one has worked all of it off."""
+REBALANCE: Final = "rebalance"
+"""Members of a group come and go: how long until all queues are dealt."""
 ROCKETMQ: Final = "rocketmq"
 PROPERTIES: Final = {"region": "eu-west", "level": "17", "kind": "reading", "temperature": "21.5"}
 """Of the messages of a backlog that is read through a filter."""
@@ -155,6 +157,17 @@ SCENARIOS: Final = (
         queues=4,
         messages=50_000,
         goals=(Goal("rate without", "share", 0.7, is_ratio=False),),
+    ),
+    Scenario(
+        "rebalance",
+        "64 queues over 16 members, which come all at once, one goes, one comes: the slowest",
+        REBALANCE,
+        tasks=16,
+        queues=64,
+        goals=(
+            *bound("seconds, ordinary group", "ordinary_s", 1, 0.3, "s"),
+            *bound("seconds, ordered group", "ordered_s", 1, 0.3, "s"),
+        ),
     ),
     _peer("peer-batches-32", "beside RocketMQ: batches of 32, one at a time", 32, 1, 4),
     _peer("peer-batches-128", "beside RocketMQ: batches of 128, one at a time", 128, 1, 4),

@@ -21,7 +21,8 @@ from loadtest.cores import pin
 from loadtest.native.backlog import store
 from loadtest.native.leased import give_back, pop
 from loadtest.native.orders import Bodies, Meter, Order, Outcome
-from loadtest.native.scenarios import CONSUME, PIPE, POP, RETRY, SEND, TIMERS, TRACED, TRANSACT
+from loadtest.native.rebalancing import rebalance
+from loadtest.native.scenarios import CONSUME, PIPE, POP, REBALANCE, RETRY, SEND, TIMERS, TRACED, TRANSACT
 from loadtest.native.timed import fire
 from loadtest.wires import Failed
 from penstock import Admin, Consumer, Message, PenstockError, Producer, Reader
@@ -188,6 +189,7 @@ KINDS: Final = {
     TRANSACT: transact,
     POP: pop,
     RETRY: give_back,
+    REBALANCE: rebalance,
 }
 
 

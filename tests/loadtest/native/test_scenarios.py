@@ -27,6 +27,7 @@ def test_every_row_of_the_issue_has_its_goal() -> None:
         "transactions": [("to_plain", 0.4, 0, False)],
         "pop": [("share", 0.5, 0.0, False)],
         "retry": [("share", 0.7, 0.0, False)],
+        "rebalance": [("ordinary_s", 1, 0.3, True), ("ordered_s", 1, 0.3, True)],
         "peer-batches-32": [("rate", 2, 4, False)],
         "peer-batches-128": [("rate", 2, 4, False)],
         "peer-singles": [("rate", 2, 3, False)],
