@@ -1,0 +1,135 @@
+"""Two members of an ordered group, processes of their own, of which one is stopped in the middle of a message."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from penstock import Message
+from penstock.blocking import Producer
+from tests.endtoend.conftest import System
+from tests.patience import PATIENCE_S
+
+pytestmark = pytest.mark.endtoend
+
+MEMBER = """
+import asyncio, sys, time
+from penstock import Consumer, ReceivedMessage
+
+async def main():
+    async with Consumer(
+        "line", "steps", servers=sys.argv[2], start="earliest", ordered=True, session_s=1.5
+    ) as consumer:
+        async def work(message: ReceivedMessage) -> None:
+            (member,) = consumer._members.values()
+            said = message.queue.number, message.key, int(message.body), member._holdings.generation, time.monotonic()
+            print(sys.argv[1], *said, flush=True)
+            await asyncio.sleep(0.03)
+
+        await consumer.handle(work, concurrency=4)
+
+asyncio.run(main())
+"""
+
+
+class Begun(NamedTuple):
+    """A message that a member began with, by the clock of the machine, and the generation that it knew."""
+
+    at: float
+    member: str
+    queue: int
+    key: str
+    number: int
+    generation: int
+
+
+class Members:
+    """The processes, and what they begin with."""
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self._arrived: queue.SimpleQueue[Begun] = queue.SimpleQueue()
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self.begun: list[Begun] = []
+
+    def start(self, name: str) -> None:
+        process = self._processes[name] = subprocess.Popen(
+            [sys.executable, "-c", MEMBER, name, self._servers], stdout=subprocess.PIPE, text=True
+        )
+        threading.Thread(target=self._read, args=(process,), daemon=True).start()
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            member, number, key, body, generation, at = line.split()
+            self._arrived.put(Begun(float(at), member, int(number), key, int(body), int(generation)))
+
+    def until(self, member: str, queues: set[int]) -> Begun:
+        """Waits until a member, or any, begins in one of these queues."""
+        while True:
+            one = self._arrived.get(timeout=PATIENCE_S)
+            self.begun.append(one)
+            if member in ("", one.member) and one.queue in queues:
+                return one
+
+    def signal(self, name: str, what: signal.Signals) -> None:
+        self._processes[name].send_signal(what)
+
+    def end(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> Iterator[Members]:
+    system = System(tmp_path / "data")
+    try:
+        system.start()
+        made = Members(system.namesrv)
+        try:
+            yield made
+        finally:
+            made.end()
+    finally:
+        system.end()
+
+
+def test_a_member_that_is_stopped_mid_message_does_not_mix_its_work_with_that_of_the_next(members: Members) -> None:
+    keys, count = [f"k{number}" for number in range(8)], 40
+    with Producer(servers=members._servers) as producer:
+        sent = [Message("steps", str(at).encode(), key=key) for at in range(count) for key in keys]
+        places = {key: receipt.queue.number for key, receipt in zip(keys, producer.send_many(sent), strict=False)}
+    everywhere = set(places.values())
+    members.start("a")
+    members.until("a", everywhere)
+    members.start("b")
+    b_has = {members.until("b", everywhere).queue}
+    mine = members.until("a", everywhere - b_has)
+    members.signal("a", signal.SIGSTOP)
+    members.until("b", {mine.queue})  # once the session of the other has ended
+    members.signal("a", signal.SIGCONT)
+    open_ = {(key, count - 1) for key in keys}
+    while open_:
+        members.until("", everywhere)
+        open_ -= {(one.key, one.number) for one in members.begun}
+    for number in everywhere:
+        begun = sorted(one for one in members.begun if one.queue == number)
+        for one, other in pairwise(begun):
+            is_later = one.generation < other.generation
+            assert is_later or (one.member == other.member and one.generation == other.generation), (one, other)
+        for key in [key for key, place in places.items() if place == number]:
+            for one, other in pairwise([one for one in begun if one.key == key]):
+                assert other.number <= one.number + 1, f"something was skipped between {one} and {other}"
+    assert {one.member for one in members.begun if one.queue == mine.queue} == {"a", "b"}
