@@ -103,3 +103,24 @@ def test_any_mix_of_facts_gives_the_state_of_the_model_live_and_restored(steps: 
         assert dict(halves.items()) == model
         assert {id: halves.outcome(id) for id in ended} == ended
         assert halves.bytes == sum(half.size for half in model.values())
+
+
+def test_a_half_of_several_messages_ends_with_the_last_one_and_a_snapshot_knows_how_many_there_are() -> None:
+    halves = Halves()
+    halves.apply(fact(halves.TOPICS[0], Halves.begin("g", b"runs", 3), 1, 7))
+    commit(halves, 1)
+    commit(halves, 1)
+    copy = Halves()
+    copy.restore(msgpack.unpackb(state(halves)))
+    assert state(copy) == state(halves)
+    for one in (halves, copy):
+        assert (one.unfinished(), one.woken(1), one.outcome(1), len(one)) == ([1], 2, "commit", 1)
+        commit(one, 1)
+        commit(one, 1)
+        assert (one.unfinished(), one.woken(1), one.outcome(1), len(one)) == ([], 0, "commit", 0)
+
+
+def test_snapshots_of_before_there_were_several_messages_in_a_half_are_read() -> None:
+    halves = Halves()
+    halves.restore([[[5, "commit"]], [[7, "g", 7, 100, 3, 1, 0, ""]]])
+    assert (halves.outcome(5), halves.get(7), halves.unfinished()) == ("commit", Half("g", 7, 100, 3, 1), [])
