@@ -97,6 +97,7 @@ class Consumer(OnlyBlocking):
         hand_over = HandOver(ordered, on_assigned, on_revoked, on_lost).check_plain()
         self._who = Membership(group, name, self._subscription, session_s, terms, attempts, hand_over)
         self._members: dict[str, Member] = {}
+        self._lost: list[str] = []  # by members at addresses where their broker is no more
         self._handling: Handling | None = None
         self._batch_max = batch_max
         self._look_again = 0.0
@@ -238,7 +239,10 @@ class Consumer(OnlyBlocking):
             return
         for member in self._members.values():
             self._repeat(member.commit)
-        fenced_if_lost(self._who.group, [queue for member in self._members.values() for queue in member.take_lost()])
+        lost, self._lost = self._lost, []
+        for member in self._members.values():
+            lost += member.take_lost()
+        fenced_if_lost(self._who.group, lost)
 
     def _commit_places(self, places: Mapping[MessageQueue, int], *, forward: bool) -> None:
         for member in self._members.values():
@@ -394,7 +398,7 @@ class Consumer(OnlyBlocking):
         topics, names = subscription.by_address(wanted)
         for address in self._members.keys() - topics.keys():
             self._members[address].leave()
-            del self._members[address]
+            self._lost += self._members.pop(address).take_lost()
         for address, here in topics.items():
             if address in self._members:
                 self._members[address].subscribe(here)

@@ -140,6 +140,7 @@ class Consumer(OnlyAsync):
         hand_over = HandOver(ordered, on_assigned, on_revoked, on_lost)
         self._who = Membership(group, name, self._subscription, session_s, terms, attempts, hand_over)
         self._members: dict[str, Member] = {}
+        self._lost: list[str] = []  # by members at addresses where their broker is no more
         self._wires = TaskScope()
         self._tasks = TaskScope()
         self._committing = anyio.Lock()
@@ -318,7 +319,10 @@ class Consumer(OnlyAsync):
         async with self._committing:
             for member in list(self._members.values()):
                 await self._repeat(member.commit)
-        fenced_if_lost(self._who.group, [queue for member in self._members.values() for queue in member.take_lost()])
+        lost, self._lost = self._lost, []
+        for member in self._members.values():
+            lost += member.take_lost()
+        fenced_if_lost(self._who.group, lost)
 
     async def _commit_places(self, places: Mapping[MessageQueue, int], *, forward: bool) -> None:
         async with self._committing:
@@ -496,7 +500,7 @@ class Consumer(OnlyAsync):
         topics, names = subscription.by_address(wanted)
         for address in self._members.keys() - topics.keys():
             await self._members[address].leave()
-            del self._members[address]
+            self._lost += self._members.pop(address).take_lost()
         for address, here in topics.items():
             if address in self._members:
                 self._members[address].subscribe(here)

@@ -3,7 +3,7 @@
 "Nothing lost" here means: every message acknowledged at the second broker, from its first one on, reaches the durable
 subscriber that was away while that broker joined, and every one acknowledged around a move of both brokers reaches
 whom it is for, with QoS 2 once. "Nothing left open" means: once a session is over, however it ended,
-no broker has a filter of it.
+no broker has a filter of it. Programs too: a broker and a name server are killed under their load.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from paho.mqtt.properties import Properties
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connack, Connect, Packet, Puback, Publish, Will
 from gateway.mqtt.reader import PacketReader
-from penstock import Message, Producer
+from penstock import Consumer, Message, Producer
 from penstock.client.wire_link import WireLinks, ask
+from penstock.errors import Fenced
 from penstock.protocol.requests.servers import BrokerFigures, ReadFigures
 from penstock.protocol.requests.topics import CreateTopic, TopicDetail
 from tests.endtoend.conftest import Service
@@ -46,20 +47,31 @@ class Cluster:
         self._clients: list[paho.Client] = []
         self._plain: list[Plain] = []
         self.names = self._start("namesrv", port="0")
+        self.other_names: list[Service] = []
+
+    def name_server(self) -> None:
+        """One more name server, for the services that start later."""
+        self.other_names.append(self._start("namesrv", port="0"))
 
     def _start(self, module: str, **settings: str) -> Service:
         self._services.append(service := Service(module, **settings))
         return service
 
     def broker(self, name: str, **settings: str) -> Service:
-        return self._start("broker", port="0", name=name, data=str(self._data / name), **settings, **self._common())
+        own = {"port": "0", "name": name, "data": str(self._data / name)} | self._common()
+        return self._start("broker", **(own | settings))
 
     def gateway(self) -> Service:
         own = {"anonymous": "everyone", "session_lease_s": "3", "filter_lease_s": "6"}
         return self._start("gateway", port="0", **own, namesrv=self.names.address)
 
     def _common(self) -> dict[str, str]:
-        return {"namesrv": self.names.address, "owner_lease_s": "6"}
+        return {"namesrv": self.servers, "owner_lease_s": "6"}
+
+    @property
+    def servers(self) -> str:
+        """Addresses of the name servers."""
+        return ",".join([self.names.address, *(one.address for one in self.other_names)])
 
     def kill(self, service: Service) -> None:
         self._services.remove(service)
@@ -302,3 +314,74 @@ def test_a_gateway_that_stood_still_stores_nothing_of_a_client_that_another_one_
     late.subscribe(topic)
     wait(lambda: bool(late.got), "the retained message is missing")
     assert late.got == [b"new"]
+
+
+class Programs:
+    """A producer and a consumer group, and what they saw."""
+
+    KEYS = 12
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self.sent: list[bytes] = []
+        self.acknowledged: set[bytes] = set()
+        self.got: list[bytes] = []
+        self.repeated: list[bytes] = []  # though a commit had covered it
+        self.places: set[tuple[Any, int]] = set()
+        self.has_begun = anyio.Event()
+
+    async def produce(self, batches: int) -> None:
+        async with Producer(servers=self._servers, timeout_s=WAIT_S) as producer:
+            for _ in range(batches):
+                numbers = range(len(self.sent), len(self.sent) + 10)
+                batch = [Message("orders", b"%06d" % one, key=f"k{one % self.KEYS}") for one in numbers]
+                self.sent += [message.body for message in batch]
+                await producer.send_many(batch)
+                self.acknowledged |= {message.body for message in batch}
+                if len(self.acknowledged) > 150:
+                    self.has_begun.set()
+
+    async def consume(self, count: int) -> None:
+        committed: set[tuple[Any, int]] = set()
+        async with Consumer("shop", "orders", servers=self._servers, start="earliest", timeout_s=WAIT_S) as consumer:
+            while len(set(self.got)) < count:
+                batch = await consumer.poll(WAIT_S)
+                assert batch, f"{count - len(set(self.got))} messages never came"
+                places = {(message.queue, message.offset) for message in batch}
+                self.repeated += [message.body for message in batch if (message.queue, message.offset) in committed]
+                self.got += [message.body for message in batch]
+                self.places |= places
+                with contextlib.suppress(Fenced):
+                    await consumer.commit()
+                    committed |= places
+
+
+@pytest.mark.slow
+def test_programs_go_on_when_a_broker_and_a_name_server_are_killed_and_the_broker_comes_back(cluster: Cluster) -> None:
+    cluster.name_server()
+    leases = {"lease_s": "2", "register_every_s": "0.5"}
+    brokers = [cluster.broker(name, **leases) for name in ("one", "other")]
+    for broker in brokers:
+        cluster.create(broker, "orders")
+    batches = 60
+
+    async def run() -> Programs:
+        programs = Programs(cluster.servers)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(programs.produce, batches)
+            tasks.start_soon(programs.consume, batches * 10)
+            await programs.has_begun.wait()
+            cluster.kill(brokers[1])
+            cluster.kill(cluster.names)
+            at = str(brokers[1].place[1])
+            await anyio.to_thread.run_sync(lambda: cluster.broker("other", port=at, **leases))
+        return programs
+
+    programs = anyio.run(run)
+    assert programs.acknowledged == set(programs.sent) == set(programs.got)
+    assert len(programs.places) == len(programs.sent), "a message that was sent again is stored once"
+    assert not programs.repeated, "what was committed came again"
+    first = list(dict.fromkeys(programs.got))
+    for key in range(Programs.KEYS):
+        order = [body for body in first if int(body) % Programs.KEYS == key]
+        assert order == sorted(order), f"messages of k{key} came out of order"

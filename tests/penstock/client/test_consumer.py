@@ -409,11 +409,17 @@ async def test_a_broker_that_comes_later_is_joined_and_one_that_goes_is_left() -
         cluster.live = cluster.brokers
         await trio.sleep(40)
         assert await bodies(c, 1) == [b"b"]
+        put(cluster.brokers[0], b"a")
+        assert await bodies(c, 1) == [b"a"]
         cluster.live = cluster.brokers[1:]
         await trio.sleep(40)
         assert {at.broker for at in c.assignment} == {"broker-1"}
         assert cluster.brokers[0].groups["g"].members == []
+        with pytest.raises(Fenced, match="lost orders:0"):
+            await c.commit()
+        await c.commit()  # it is told once
     assert asked(cluster.brokers[0], LeaveGroup)
+    assert committed(cluster) == {}
 
 
 async def test_a_broker_that_fails_for_a_while_is_read_again_afterwards() -> None:
