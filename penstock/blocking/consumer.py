@@ -26,14 +26,13 @@ from penstock.client.arguments import (
     check_count,
     check_queue,
     check_seconds,
-    check_text,
     commit_of,
     queues_of,
     time_ms,
 )
 from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_delay, check_reason, check_received
 from penstock.client.handover import Callback, HandOver
-from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost, lost_queues
+from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost, lost_queues, named
 from penstock.client.jobs import FLOW, STOP_S
 from penstock.client.positions import Position, PullLimits, chosen_tags, not_held
 from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
@@ -78,12 +77,15 @@ class Consumer(OnlyBlocking):
         on_assigned: Callback | None = None,
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
+        broadcast: bool = False,
+        client: str = "",
     ) -> None:
-        check_text("group", group, hint="the group comes first: Consumer(group, topics)")
+        rng = rng or new_rng()
+        group, name = named(group, broadcast, client, rng.getrandbits(64))
         self._subscription = Subscription(topics, start, retry_topic(group))
         self.topics = self._subscription.topics
         self._clock = clock or RealClock()
-        self._rng = rng or new_rng()
+        self._rng = rng
         check_seconds("timeout_s", timeout_s)
         self._timeout_s = timeout_s
         self._back_off = BackOff()
@@ -93,7 +95,6 @@ class Consumer(OnlyBlocking):
         self._pulls = Pulls(self._exchange, limits, self._clock, self._rng, is_member=True)
         terms = terms_of(filter, strategy, room, queues, force)
         attempts = attempts_of(attempts_max, retry_delays_s)
-        name = f"member-{self._rng.getrandbits(64):016x}"
         hand_over = HandOver(ordered, on_assigned, on_revoked, on_lost).check_plain()
         self._who = Membership(group, name, self._subscription, session_s, terms, attempts, hand_over)
         self._members: dict[str, Member] = {}

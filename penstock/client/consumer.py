@@ -25,7 +25,6 @@ from penstock.client.arguments import (
     check_handler,
     check_queue,
     check_seconds,
-    check_text,
     commit_of,
     queues_of,
     time_ms,
@@ -34,7 +33,7 @@ from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_delay, che
 from penstock.client.discovery import Discovery
 from penstock.client.handling import Handling, Work
 from penstock.client.handover import Callback, HandOver
-from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost, lost_queues
+from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost, lost_queues, named
 from penstock.client.jobs import FLOW, STOP_S
 from penstock.client.membership import Member
 from penstock.client.orderly import Orderly
@@ -94,6 +93,9 @@ class Consumer(OnlyAsync):
             the next batch: it may commit what it did there. Others get them when it returns.
         on_lost: called with the queues that others may have already: its session has ended, or there is no
             ``on_revoked``. Callbacks are functions or ``async`` ones; what they raise is told in the log.
+        broadcast: reads all queues itself, as every other client of the group does, and keeps positions of its own.
+        client: with ``broadcast``, a name that stays: under it the client goes on where it was. No two that run at the
+            same time have the same.
     """
 
     def __init__(
@@ -122,21 +124,23 @@ class Consumer(OnlyAsync):
         on_assigned: Callback | None = None,
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
+        broadcast: bool = False,
+        client: str = "",
     ) -> None:
-        check_text("group", group, hint="the group comes first: Consumer(group, topics)")
+        rng = rng or new_rng()
+        group, name = named(group, broadcast, client, rng.getrandbits(64))
         self._subscription = Subscription(topics, start, retry_topic(group))
         self.topics = self._subscription.topics
         self._servers = servers
         self._links = links
         self._clock = clock or RealClock()
-        self._rng = rng or new_rng()
+        self._rng = rng
         self._limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags), reader=group)
         check_seconds("timeout_s", timeout_s)
         self._timeout_s = timeout_s
         self._back_off = BackOff()
         terms = terms_of(filter, strategy, room, queues, force)
         attempts = attempts_of(attempts_max, retry_delays_s)
-        name = f"member-{self._rng.getrandbits(64):016x}"
         hand_over = HandOver(ordered, on_assigned, on_revoked, on_lost)
         self._who = Membership(group, name, self._subscription, session_s, terms, attempts, hand_over)
         self._members: dict[str, Member] = {}

@@ -18,7 +18,7 @@ from penstock.client.handover import HandOver, Queues
 from penstock.client.positions import UNSET, Position
 from penstock.client.subscription import Subscription
 from penstock.client.terms import NO_TERMS, Terms
-from penstock.errors import Fenced, LogReplaced
+from penstock.errors import Fenced, InvalidRequest, LogReplaced
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.groups import Assignment, JoinGroup, QueueOffset
 
@@ -75,6 +75,18 @@ class Change(NamedTuple, Generic[P]):
     assignment: Assignment
     going: list[P]
     new: list[QueueOffset]
+
+
+def named(group: str, broadcast: bool, client: str, number: int) -> tuple[str, str]:
+    """The group and the member that a consumer is. With ``broadcast`` each client has a group of its own, in which it
+    is the only member, under a name that stays (docs/decisions/0056). Raises ``InvalidRequest``."""
+    check_text("group", group, hint="the group comes first: Consumer(group, topics)")
+    if not broadcast:
+        if client:
+            raise InvalidRequest("client= goes with broadcast=True")
+        return group, f"member-{number:016x}"
+    check_text("client", client, hint="broadcast=True needs a name for each client that stays, as of its host")
+    return f"{group}@{client}", client
 
 
 class Holdings(Generic[P]):

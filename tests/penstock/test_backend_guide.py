@@ -52,6 +52,7 @@ def test_every_block_of_the_guide_runs(real_cluster: Any) -> None:
     assert "telemetry has it" in said
     assert "5 of 10 are wanted" in said
     assert "10 charges are done, the last one is b'3'" in said
+    assert "host-2 has [b'10.00']" in said
     assert "10 pictures are left to the handler" in said
     assert "b'one' is printed, attempt 1" in said
     assert "stored, on the disk" in said

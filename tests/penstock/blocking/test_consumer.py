@@ -325,3 +325,15 @@ def test_a_message_that_is_given_back_comes_again_with_its_attempts(cluster: Sma
         assert [(one.body, one.attempts) for one in again] == [(b"0", 1), (b"1", 1)]
         all_refuse([lambda: c.nack(b"0")], "nack takes a received message")  # type: ignore[arg-type]
     assert [(one.delay_ms, one.reason) for one in cluster.brokers[0].given_back] == [(2000, "later")] * 2
+
+
+def test_a_broadcast_client_is_a_group_of_one(cluster: SmallCluster) -> None:
+    put(cluster.brokers[0], *numbered(3))
+    for client in ("one", "two"):
+        with consumer(cluster, broadcast=True, client=client) as c:
+            assert bodies(c, 3) == numbered(3)
+            c.commit()
+    assert {name: group.offsets["orders:0"] for name, group in cluster.brokers[0].groups.items()} == {
+        "g@one": 3,
+        "g@two": 3,
+    }

@@ -30,7 +30,7 @@ from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, LeaveGro
 from penstock.protocol.requests.messages import Append, Pull, QueryBounds
 from penstock.protocol.requests.request import Request
 from tests.patience import PATIENCE_S
-from tests.penstock.small_cluster import SmallBroker, SmallCluster
+from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
 
 Run = Callable[..., Any]
 
@@ -803,3 +803,33 @@ def test_a_message_of_a_queue_that_went_elsewhere_is_not_given_back(run: Run) ->
 
     run(test)
     assert cluster.brokers[0].given_back == []
+
+
+def test_every_broadcast_client_reads_all_and_goes_on_where_it_was_also_beside_its_ghost(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    for queue in range(4):
+        put(cluster.brokers[0], *numbered(5, queue * 5), queue=queue)
+
+    async def test() -> None:
+        async with (
+            consumer(cluster, broadcast=True, client="one") as one,
+            consumer(cluster, broadcast=True, client="two") as two,
+        ):
+            assert sorted(await bodies(one, 20)) == sorted(await bodies(two, 20)) == sorted(numbered(20))
+            await one.commit()
+        ghost = JoinGroup("g@one", "one", ("orders", "%RETRY%g%40one"))  # it was killed, and its session lasts
+        cluster.brokers[0].submit(ghost, lambda result: None)
+        put(cluster.brokers[0], b"new")
+        async with consumer(cluster, broadcast=True, client="one") as again:
+            assert len(again.assignment) == 4
+            assert await bodies(again, 1) == [b"new"]
+        async with consumer(cluster, broadcast=True, client="two") as again:
+            assert len(await bodies(again, 21)) == 21
+
+    run(test)
+    assert set(cluster.brokers[0].groups) == {"g@one", "g@two"}
+
+
+def test_a_broadcast_client_has_a_name_and_only_such_a_one() -> None:
+    all_refuse([lambda: consumer(SmallCluster(), broadcast=True)], "client is empty")
+    all_refuse([lambda: consumer(SmallCluster(), client="one")], "goes with broadcast=True")
