@@ -9,6 +9,7 @@ restart. Pure: it calls back, it never waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from broker.figures import Figures
 from broker.net.dispatch import Dispatch
@@ -24,6 +25,8 @@ from penstock.protocol.link import OnResult
 from penstock.protocol.requests.request import Request
 
 OnUnsynced = Callable[[bool, bool], None]
+ALONE_AFTER: Final = 8
+"""After so many batches of one session alone nobody else is expected to add to the next."""
 
 
 class Lead:
@@ -59,6 +62,7 @@ class Lead:
         self._read_clock = read_clock
         self._figures = Figures()
         self._held: set[int] = set()
+        self._writer, self._alone = -1, 0  # the session that has changed something last, and how often in a row
         self.service: BrokerService | None = None
         self.dispatch = self._begun()
 
@@ -117,6 +121,14 @@ class Lead:
 
     # ------------------------------------------------------------ sessions
 
+    def is_alone(self, session: int) -> bool:
+        """Whether this session, which has changed something, is the only one that did for a while: a sync that waits
+        for the others' turn would wait for nobody."""
+        if session != self._writer:
+            self._writer, self._alone = session, 0
+        self._alone += 1
+        return self._alone > ALONE_AFTER
+
     def hold(self, session: int) -> None:
         """What a session has parked is not answered until it is released."""
         self._held.add(session)
@@ -146,20 +158,28 @@ class Lead:
 
 
 class BrokerSession:
-    """What a broker keeps for one peer. ``number``: its own among all sessions."""
+    """What a broker keeps for one peer. ``number``: its own among all sessions. What it has handed over is all that
+    there is just now if it ends the rounds of its process, or has lately been the only one to change anything."""
 
     def __init__(self, lead: Lead, number: int, ends_rounds: bool) -> None:
         self._lead = lead
         self._number = number
         self._ends_rounds = ends_rounds
+        self._changes = False
 
     def submit(self, request: Request, on_result: OnResult) -> None:
         """Carries one request out."""
+        if not request.is_repeatable:
+            self._changes = True
         self._lead.dispatch.submit(request, on_result, self._number)
 
     def flush(self) -> None:
         """All requests of one read, or of one round, have been submitted."""
-        self._lead.dispatch.end_batch(self._ends_rounds)
+        is_whole = self._ends_rounds
+        if self._changes:
+            self._changes = False
+            is_whole = self._lead.is_alone(self._number) or is_whole
+        self._lead.dispatch.end_batch(is_whole)
 
     def hold(self) -> None:
         """Much waits to be sent to the peer."""

@@ -16,6 +16,7 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
 from penstock.client.retry import BackOff, patience_s
+from penstock.direct import DirectSocket
 from penstock.errors import Busy, PenstockError, ProtocolError, TimedOut, Unavailable
 from penstock.protocol import wire
 from penstock.protocol.addresses import lost, no_server, split_address
@@ -29,6 +30,8 @@ STEADY_S: Final = 10.0
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 PENDING_MAX: Final = 200_000
 READ_BYTES_MAX: Final = 256 * 1024
+DIRECT_MAX: Final = 16
+"""While more requests wait for their replies, what is handed over in one turn of the loop leaves together."""
 
 _R = TypeVar("_R", bound=Reply)
 _Ts = TypeVarTuple("_Ts")
@@ -71,6 +74,8 @@ class WireLink:
         self._down: PenstockError | None = None  # why requests fail at once, just now
         self._attempt: anyio.CancelScope | None = None
         self._was_connected = False
+        self._direct: DirectSocket | None = None
+        self._is_writing = False  # the stream is
 
     # -- Link
 
@@ -90,8 +95,21 @@ class WireLink:
         self._unsent += sum(map(len, parts))
 
     def flush(self) -> None:
-        if self._outbox:
-            self._work.set()
+        if not self._outbox:
+            return
+        if self._direct is not None and not self._is_writing and len(self._pending) <= DIRECT_MAX:
+            data = self._take_outbox()
+            sent = self._direct.send(data)
+            self._unsent -= sent
+            if sent == len(data):
+                return
+            self._outbox.append(data[sent:])
+        self._work.set()
+
+    def _take_outbox(self) -> bytes:
+        parts, self._outbox = self._outbox, []
+        self._left_id = self._next_id - 1
+        return wire.join(parts)
 
     def _too_much(self) -> PenstockError | None:
         if self._unsent > UNSENT_BYTES_MAX or len(self._pending) >= PENDING_MAX:
@@ -137,10 +155,17 @@ class WireLink:
                 return Unavailable(f"no connection to {self.address} within {CONNECT_S:g} s")
             except OSError as error:
                 return no_server(self.address, error)
-            _notice_dead_hosts(stream.extra(SocketAttribute.raw_socket))
+            raw = stream.extra(SocketAttribute.raw_socket)
+            _notice_dead_hosts(raw)
             self._was_connected = True
             async with stream:
-                return await self._serve(stream)
+                direct = self._direct = DirectSocket.of(raw)
+                try:
+                    return await self._serve(stream)
+                finally:
+                    self._direct, self._is_writing = None, False
+                    if direct is not None:
+                        direct.close()
         return lost(self.address, "it was given up")
 
     async def _serve(self, stream: ByteStream) -> PenstockError:
@@ -167,22 +192,39 @@ class WireLink:
             if not self._outbox:
                 self._work = anyio.Event()
                 await self._work.wait()
-            parts, self._outbox = self._outbox, []
-            self._left_id = self._next_id - 1
-            data = wire.join(parts)
+            data = self._take_outbox()
+            self._is_writing = True
             await stream.send(data)
+            self._is_writing = False
             self._unsent -= len(data)
 
     async def _read(self, stream: ByteStream) -> None:
         reader = wire.FrameReader()
         while True:
-            for frame in reader.receive(await stream.receive(READ_BYTES_MAX)):
+            for frame in reader.receive(await self._receive(stream, reader.incomplete)):
                 waiting = self._pending.pop(frame.request_id, None)
                 if waiting is not None:
                     asked, on_result = waiting
                     on_result(_result(frame, asked))
                 elif frame.request_id == 0:
                     raise wire.last_word(frame)
+
+    async def _receive(self, stream: ByteStream, goes_on: bool) -> bytes:
+        """``goes_on``: the rest of a frame is on its way, and mostly there."""
+        if self._direct is None:
+            return await stream.receive(READ_BYTES_MAX)
+        while True:
+            if not goes_on:
+                await anyio.wait_readable(self._direct.file)
+            goes_on = False
+            try:
+                data = self._direct.receive(READ_BYTES_MAX)
+            except OSError as error:
+                raise anyio.BrokenResourceError from error
+            if data == b"":
+                raise anyio.EndOfStream
+            if data is not None:
+                return data
 
     def _fail_all(self, error: PenstockError) -> None:
         """Ends every waiting request; those that never left are known not to have been carried out."""

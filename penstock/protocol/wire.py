@@ -173,7 +173,7 @@ class RawFrame(NamedTuple):
     kind: int
     request_id: int
     items: tuple[Any, ...]
-    body: memoryview
+    body: Bytes
 
 
 def _split(frame: memoryview) -> RawFrame:
@@ -252,7 +252,7 @@ class FrameReader:
         return data
 
 
-def _build(shape: _Shape, items: tuple[Any, ...], body: memoryview) -> Any:
+def _build(shape: _Shape, items: tuple[Any, ...], body: Bytes) -> Any:
     if len(items) < shape.needed:
         raise ProtocolError(f"{shape.cls.__name__} has {shape.needed} fields or more, not {len(items)}")
     values = {name: check(item) for name, check, item in zip(shape.names, shape.checks, items, strict=False)}

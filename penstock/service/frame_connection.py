@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 import trio
 
+from penstock.direct import DirectSocket
 from penstock.errors import Busy, InternalError, PenstockError, ProtocolError
 from penstock.protocol import wire
 from penstock.protocol.link import Link
@@ -83,11 +84,16 @@ class FrameConnection:
     """One connection. ``serve`` runs it to its end.
 
     ``_unsent`` counts the bytes of ``_outbox`` and of the write under way. The writer sleeps on ``_work`` when the
-    outbox is empty; the reader sleeps on ``_taken`` while a request that it has read waits for room.
+    outbox is empty; the reader sleeps on ``_taken`` while a request that it has read waits for room. Few bytes go to
+    the socket at once, once all is answered that waits for an answer, and the writer sleeps on (``_send_now``).
     """
 
     def __init__(self, stream: trio.abc.Stream, session: Session, limits: FrameLimits, room: NativeRoom) -> None:
         self._stream = stream
+        self._direct = DirectSocket.of(stream.socket) if isinstance(stream, trio.SocketStream) else None
+        self._is_writing = False  # the stream is
+        self._is_taking = False
+        self._awaited = 0  # requests without an answer that are not repeatable, as most that park are
         self._session = session
         self._limits = limits
         self._all = room
@@ -122,6 +128,8 @@ class FrameConnection:
             self._scope = None
             self._session.close()
             self._leave_pools()
+            if self._direct is not None:
+                self._direct.close()
             await trio.aclose_forcefully(self._stream)
 
     def _leave_pools(self) -> None:
@@ -175,12 +183,26 @@ class FrameConnection:
         if self._all.unfinished.exempt is self:
             limit_s = min(limit_s, self._exempt_until - trio.current_time())
         try:
+            if limit_s == math.inf:
+                return await self._receive_some(size)
             with trio.move_on_after(limit_s):
-                return await self._stream.receive_some(size)
+                return await self._receive_some(size)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return b""
         self._put(wire.encode_error(0, ProtocolError(f"the rest of a frame did not come within {limit_s:.0f} s")))
         return b""
+
+    async def _receive_some(self, size: int) -> bytes | bytearray:
+        if self._direct is None:
+            return await self._stream.receive_some(size)
+        while True:
+            await trio.lowlevel.wait_readable(self._direct.file)
+            try:
+                data = self._direct.receive(size)
+            except OSError:
+                return b""
+            if data is not None:
+                return data
 
     def _is_too_slow(self) -> bool:
         """Whether a frame keeps others waiting for room for longer than any sound connection takes to send it."""
@@ -222,6 +244,7 @@ class FrameConnection:
     def _take(self, is_turn: bool = False) -> None:
         """Carries out what was read, as long as there is room for the replies; one request in any case if it is this
         connection's turn."""
+        self._is_taking = True
         try:
             while self._next is not None or self._find_next():
                 assert self._next is not None
@@ -237,6 +260,9 @@ class FrameConnection:
             self._set_taken()
         finally:
             self._session.flush()
+            self._is_taking = False
+            if self._outbox:
+                self._send_now()
 
     def _set_taken(self) -> None:
         self._all_taken = True
@@ -308,6 +334,7 @@ class FrameConnection:
     def _submit(self, request_id: int, request: Request) -> None:
         self._pending += 1
         self._all.pending += 1
+        self._awaited += not request.is_repeatable
         self._hand_over(request_id, request)
 
     def _hand_over(self, request_id: int, request: Request) -> None:
@@ -331,6 +358,7 @@ class FrameConnection:
             return
         self._pending -= 1
         self._all.pending -= 1
+        self._awaited -= not request.is_repeatable
         self._put(parts)
 
     def _is_in_reserve(self, parts: list[Bytes]) -> bool:
@@ -347,6 +375,26 @@ class FrameConnection:
         if not self._holds and self._has_much_unsent():
             self._holds = True
             self._session.hold()
+        if self._is_taking:
+            return  # it sends all when it has taken what there is
+        if self._awaited:
+            self._work.set()
+        else:
+            self._send_now()
+
+    def _send_now(self) -> None:
+        """Sends what the socket takes, if it is little and nothing waits for its room; the rest is the writer's."""
+        is_free = self._direct is not None and not self._is_writing and not self._holds
+        if is_free and self._unsent < ALONE_FROM_BYTES and self._next is None and not self._again:
+            assert self._direct is not None
+            data = wire.join(self._outbox)
+            sent = self._direct.send(data)
+            self._unsent -= sent
+            self._count_untaken()
+            if sent == len(data):
+                self._outbox = []
+                return
+            self._outbox = [data[sent:]]
         self._work.set()
 
     def _has_much_unsent(self) -> bool:
@@ -377,11 +425,13 @@ class FrameConnection:
     async def _write_all(self) -> None:
         """One write of everything that is ready, but for large parts."""
         parts, self._outbox = self._outbox, []
+        self._is_writing = True
         for data in _writes(parts):
             with trio.fail_after(self._limits.write_s):
                 await self._stream.send_all(data)
             self._unsent -= len(data)
             self._count_untaken()
+        self._is_writing = False
         if self._holds and not self._has_much_unsent():
             self._holds = False
             self._session.release()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.net.flusher import Flusher
-from broker.net.lead import BrokerSession, Lead
+from broker.net.lead import ALONE_AFTER, BrokerSession, Lead
 from penstock.errors import PenstockError, Unavailable
 from penstock.protocol.message import Message
 from penstock.protocol.requests.filters import OpenFilters
@@ -154,3 +154,19 @@ def test_what_was_opened_before_is_served_after(times: int) -> None:
         rig.ask(append(Message("a", b"%d" % number, mqtt_topic="a/b")))
     wanted = [b"%d" % number for number in range(times)]
     assert rig.bodies("~filter:a/+", rig.store.bounds("~filter:a/+").min) == wanted
+
+
+def test_a_session_that_alone_changes_things_waits_for_nobody_until_another_one_does() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1))
+    is_whole: list[bool] = []
+    rig.lead.dispatch._on_unsynced = lambda is_waited_for, whole: is_whole.append(whole)
+    one, other, reader = (Client(rig.lead, number) for number in (1, 2, 3))
+    for _ in range(ALONE_AFTER + 2):
+        one.ask(append(Message("t", b"x")))
+        reader.ask(Pull("t:0", 0))
+    assert is_whole[::2] == [False] * ALONE_AFTER + [True] * 2
+    assert not any(is_whole[1::2]), "what is only read says nothing of who else may append"
+    other.ask(append(Message("t", b"x")))
+    one.ask(append(Message("t", b"x")))
+    assert is_whole[-2:] == [False, False]

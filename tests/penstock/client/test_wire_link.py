@@ -19,7 +19,7 @@ from penstock.client.wire_link import WireLink, WireLinks, call
 from penstock.errors import InvalidConfig, ProtocolError, TooLarge, Unavailable
 from penstock.protocol import wire
 from penstock.protocol.link import Link, OnResult
-from penstock.protocol.requests.messages import Append, Pull
+from penstock.protocol.requests.messages import Append, Appended, Pull
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.servers import Ping, ServerInfo
 from penstock.service.frame_server import Peer
@@ -238,6 +238,43 @@ def test_links_keep_one_connection_per_address(run: Run, serve: Callable[..., An
             tasks.cancel_scope.cancel()
 
     run(test)
+
+
+def test_requests_that_a_socket_takes_in_parts_arrive_whole_and_in_order(
+    run: Run, scripted: Callable[..., str]
+) -> None:
+    bodies = [bytes([number]) * size for number, size in enumerate([10, 9 << 20, 10, 10, 7 << 20, *[300] * 40])]
+    came: list[bytes] = []
+
+    def collect(connection: socket.socket) -> None:
+        reader = wire.FrameReader()
+        while len(came) <= len(bodies) and (data := connection.recv(1 << 16)):
+            for frame in reader.receive(data):
+                came.append(bytes(frame.body))
+                connection.sendall(wire.join(wire.encode_reply(frame.request_id, Appended("disk"))))
+
+    address = scripted(collect)
+
+    async def test() -> None:
+        results: list[Result] = []
+        all_there = anyio.Event()
+
+        def on_result(result: Result) -> None:
+            results.append(result)
+            if len(results) == len(bodies):
+                all_there.set()
+
+        async with running(address) as link:
+            await call(link, Append(1, False, b"connected"))
+            for body in bodies:
+                link.submit(Append(1, False, body), on_result)
+                link.flush()
+            with anyio.fail_after(PATIENCE_S):
+                await all_there.wait()
+        assert results == [Appended("disk")] * len(bodies)
+
+    run(test)
+    assert came[1:] == bodies
 
 
 def test_many_callers_at_once_share_the_connection(run: Run, serve: Callable[..., Any]) -> None:

@@ -354,6 +354,7 @@ async def test_damage_behind_requests_that_wait_is_told_after_their_replies() ->
         assert set(got) == {1, 2, 3}
 
 
+@pytest.mark.interpreted
 async def test_requests_that_wait_for_replies_are_bounded_over_all_connections_and_each_has_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -328,6 +328,34 @@ async def test_it_serves_over_loopback_and_names_the_peer() -> None:
         nursery.cancel_scope.cancel()
 
 
+async def test_replies_of_all_sizes_arrive_whole_in_the_order_in_which_they_were_made() -> None:
+    sizes = [10, 9 << 20, 10, 70_000, 10, 5 << 20, *[300] * 20]
+    rooms: list[Room] = []
+
+    def open_room(peer: Peer) -> Room:
+        rooms.append(Room(peer))
+        return rooms[-1]
+
+    async with trio.open_nursery() as nursery:
+        listeners = await open_listeners("127.0.0.1", 0)
+        nursery.start_soon(serve_frames, listeners, open_room)
+        stream = await trio.open_tcp_stream(*listening_address(listeners))
+        asked = [wire.encode_request(number + 1, Pull("q", 0, wait_s=1)) for number in range(len(sizes))]
+        await stream.send_all(wire.join([part for parts in asked for part in parts]))
+        await stream.send_all(wire.join(wire.encode_request(100, Ping())))
+        reader, came = wire.FrameReader(), list[tuple[int, int]]()
+        while not came:  # then all have been read
+            came += [(frame.request_id, len(frame.body)) for frame in reader.receive(await stream.receive_some())]
+        assert came == [(100, 0)]
+        for on_result, size in zip(rooms[0].parked, sizes, strict=True):
+            on_result(Pulled(0, 0, 0, 0, bytes(size)))
+        while len(came) <= len(sizes):
+            came += [(frame.request_id, len(frame.body)) for frame in reader.receive(await stream.receive_some())]
+        assert came[1:] == [(number + 1, size) for number, size in enumerate(sizes)]
+        await stream.aclose()
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_taken_port_is_a_clear_error() -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
