@@ -21,7 +21,8 @@ import namesrv.server
 from namesrv.settings import NamesrvSettings
 from penstock import Consumer, ReceivedMessage, Retry
 from penstock.errors import PenstockError
-from tests.simulation.cluster import BROKER, CLIENT, NAMESRV, REST_S, SECRET, SERVERS, Cluster, Options
+from tests.simulation.cluster import BROKER, CLIENT, NAMESRV, REST_S, SERVERS, Cluster, Options
+from tests.simulation.lives import SECRET, LivingBroker
 from tests.simulation.running import Simulation
 
 MEMBERS: Final = tuple([f"10.0.1.{number}" for number in range(3)])
@@ -51,11 +52,28 @@ class Worked:
     problems: list[str] = field(default_factory=list)
 
 
+class NotedBroker(LivingBroker):
+    """A broker of which it is known when it last came or went."""
+
+    changed_at = -1.0
+
+    async def live(self, *, task_status: trio.TaskStatus[None]) -> None:
+        self.changed_at = trio.current_time()
+        await super().live(task_status=task_status)
+
+    def end(self, kind: str) -> None:
+        super().end(kind)
+        self.changed_at = trio.current_time()
+
+
 class OrderlyCluster(Cluster):
     """The system of one run."""
 
     def __init__(self, simulation: Simulation, options: Options) -> None:
         super().__init__(simulation, options)
+        self.broker: NotedBroker = NotedBroker(
+            simulation, self.settings(), simulation.clock, self.moments, options.blocking_s
+        )
         self.worked = Worked()
         self._alive: dict[str, Consumer] = {}
         self._scopes: dict[str, trio.CancelScope] = {}
@@ -120,7 +138,7 @@ class OrderlyCluster(Cluster):
                 if held.queue == queue and not held.leaving and not held.waits:
                     told.append(f"{at}, which {other} holds")
         for piece in self.worked.open[queue.number]:
-            cut_at = max(self._cut_at.get(piece.host, -1.0), self._cut_at.get(BROKER, -1.0))
+            cut_at = max(self._cut_at.get(piece.host, -1.0), self.broker.changed_at)
             if piece.member == name:
                 told.append(f"{at} with {piece.offset} in hand")
             elif cut_at < piece.began - SESSION_S:
@@ -154,14 +172,6 @@ class OrderlyCluster(Cluster):
             for other in (BROKER, NAMESRV):
                 self.sim.network.heal(host, other)
 
-    def end(self, kind: str) -> None:
-        super().end(kind)
-        self._cut_at[BROKER] = trio.current_time()
-
-    async def live(self, *, task_status: trio.TaskStatus[None]) -> None:
-        self._cut_at[BROKER] = trio.current_time()
-        await super().live(task_status=task_status)
-
     # -- the whole
 
     async def run_orderly(self) -> Worked:
@@ -169,7 +179,7 @@ class OrderlyCluster(Cluster):
             names = partial(namesrv.server.run, secret=SECRET)
             settings = NamesrvSettings(host=NAMESRV, port=9876, insecure=True)
             await self.on_host(NAMESRV, names, settings, self.sim.world("namesrv"))
-            await self.on_host(BROKER, self.live)
+            await self.on_host(BROKER, self.broker.live)
             done = trio.Event()
             for host in MEMBERS:
                 await self.on_host(host, self.member, host, done)
