@@ -16,7 +16,8 @@ Bytes = bytes | memoryview
 
 
 class Stored(NamedTuple):
-    """A record of the log, as folds see it. ``frame`` is the whole frame: head, then record."""
+    """A record of the log, as folds see it. ``frame`` is the whole frame: head, then record. ``messages``: it is the
+    first of so many that are alike in all that folds read of them, and stands for them."""
 
     position: int
     size: int
@@ -26,6 +27,7 @@ class Stored(NamedTuple):
     properties: bytes
     stored_ms: int
     frame: Bytes
+    messages: int = 1
 
 
 class MadeQueue(NamedTuple):

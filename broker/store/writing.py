@@ -240,15 +240,20 @@ class Writing:
         self._folds.note_ids(destination.producer, run.number + at, count, stored_ms, position, run.step)
 
     def _fold(self, destination: Destination, run: Run, frames: bytes, at: int) -> None:
-        """Folds take in the messages of a run, one after the other; its frames are at ``at``."""
+        """Folds take in the messages of a run, one after the other; its frames are at ``at``. Those that woke say the
+        same, each of them: they are taken in together."""
         topic, index, position, step = destination.topic, self._index, run.position, run.step
-        for number in range(len(run.bodies)):
+        count = len(run.bodies)
+        together = count if run.flag & _FOLDED == FLAG_WOKEN else 1
+        for number in range(0, count, together):
             frame = frames[at : at + step]
             own = counted(run.tail, number) if number and destination.id_at >= 0 else run.tail
             properties = destination.properties_of(own)
-            stored = Stored(position, step, topic, run.queue_id, run.flag, properties, stored_ms_of(frame), frame)
+            stored = Stored(
+                position, step, topic, run.queue_id, run.flag, properties, stored_ms_of(frame), frame, together
+            )
             if run.flag & FLAG_SEQUENCED and destination.id_at >= 0:
-                self._note_ids(destination, run, number, 1, stored.stored_ms)
+                self._note_ids(destination, run, number, together, stored.stored_ms)
             change = self._folds.apply(stored)
             for key in change.opened:
                 index.ensure(key, position)

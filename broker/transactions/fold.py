@@ -104,7 +104,7 @@ class Halves:
         if record.flag & FLAG_WOKEN and not record.topic.startswith(SYSTEM_PREFIX):
             id = property_of(record.properties, _HALF)
             if id.isdigit():
-                self._wake(int(id))
+                self._wake(int(id), record.messages)
             return NO_CHANGE
         kind, first, *more = fact_of(record)
         if kind == BEGIN:
@@ -131,11 +131,11 @@ class Halves:
         self.bytes += half.size - (before.size if before else 0)
         self._halves[_key(id)] = half
 
-    def _wake(self, id: int) -> None:
-        """One more message of a half is stored; with the last one it is committed."""
+    def _wake(self, id: int, count: int) -> None:
+        """More messages of a half are stored; with the last one it is committed."""
         half = self.get(id)
         if half is not None:
-            woken = self._woken.get(id, 0) + 1
+            woken = self._woken.get(id, 0) + count
             if woken < half.messages:
                 self._woken[id] = woken
             else:

@@ -18,7 +18,7 @@ from tests.penstock.client import test_transaction as blocks
 sound_restore = Halves.restore
 
 
-def a_half_ends_with_the_first_of_its_messages(self: Halves, id: int) -> None:
+def a_half_ends_with_the_first_of_its_messages(self: Halves, id: int, count: int) -> None:
     self._end(id, COMMITTED)
 
 
