@@ -21,6 +21,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from namesrv.config_store import ConfigStore
 from penstock.errors import Busy, InvalidConfig, InvalidRequest, InvalidTopic, NoRoute, PenstockError, TooLarge
 from penstock.protocol.addresses import split_address
 from penstock.protocol.requests.request import Done, Request, Result
@@ -28,6 +29,8 @@ from penstock.protocol.requests.routes import (
     BrokerHeartbeat,
     BrokerRoute,
     HeartbeatReply,
+    PutConfig,
+    QueryConfig,
     QueryRoute,
     QueryTopics,
     RegisterBroker,
@@ -68,7 +71,9 @@ class Registry:
         brokers_max: int = 1_000,
         topics_max: int = 100_000,
         away_s_max: float = 86_400.0,
+        config: ConfigStore | None = None,
     ) -> None:
+        self.config = config or ConfigStore()
         self._lease_s_max = lease_s_max
         self._brokers_max = brokers_max
         self._topics_max = topics_max
@@ -99,6 +104,8 @@ class Registry:
                     return self._unregister(request, now)
                 case QueryTopics():
                     return self._topics(now)
+                case PutConfig() | QueryConfig():
+                    return self.config.answer(request)
         except PenstockError as error:
             return error.as_result()
         return None
@@ -249,9 +256,13 @@ class Registry:
         holders = self._holders.get(topic, {})
         if not holders:
             self._check_unknown(topic)
+        fixed = self.config.brokers_of(topic)
+        places = {name: place for place, name in enumerate(fixed)}
         return Route(
             tuple(
-                BrokerRoute(name, self._brokers[name].address, held.queues, held.writable)
+                BrokerRoute(
+                    name, self._brokers[name].address, held.queues, held.writable, places.get(name, -1), len(fixed)
+                )
                 for name, held in sorted(holders.items())
             ),
             self._away_with(topic, holders),

@@ -16,6 +16,7 @@ from typing import Final
 
 import trio
 
+from namesrv.config_file import keep_config, read_config
 from namesrv.proofs import Proofs
 from namesrv.registry import Registry
 from namesrv.settings import NamesrvSettings
@@ -76,8 +77,16 @@ class NamesrvSession:
     """Answers the requests of one peer; it keeps nothing of it but what it has proved."""
 
     def __init__(
-        self, registry: Registry, clock: Clock, about: ServerInfo, peer: Peer, proofs: Proofs, refusals: Refusals
+        self,
+        registry: Registry,
+        clock: Clock,
+        about: ServerInfo,
+        peer: Peer,
+        proofs: Proofs,
+        refusals: Refusals,
+        keep_config: Callable[[], None],
     ) -> None:
+        self._keep_config = keep_config
         self._registry = registry
         self._clock = clock
         self._about = about
@@ -102,7 +111,10 @@ class NamesrvSession:
             self._proofs.prove(request)
             return Done()
         self._proofs.check(request)
+        before = self._registry.config.version
         result = self._registry.answer(request, self._clock.monotonic())
+        if self._registry.config.version != before:
+            self._keep_config()
         return result or UnknownRequest(f"a name server does not serve {type(request).__name__}")
 
     def flush(self) -> None:
@@ -138,7 +150,8 @@ async def run(
                 hint="set cluster_secret_file here and for each broker to the same secret",
             )
         _log.warning("insecure: whoever reaches %s:%d %s", settings.host, settings.port, ROUTES)
-    registry = Registry(settings.lease_s_max, settings.brokers_max, settings.topics_max, settings.away_s_max)
+    config = read_config(settings.config_file)
+    registry = Registry(settings.lease_s_max, settings.brokers_max, settings.topics_max, settings.away_s_max, config)
     listeners = await open_listeners(settings.host, settings.port, "the name server")
     host, port = listening_address(listeners)
     about = ServerInfo("namesrv", join_address(host, port), VERSION)
@@ -148,7 +161,8 @@ async def run(
 
     def open_session(peer: Peer) -> NamesrvSession:
         proofs = Proofs(secret, lambda: nonce_of(secret or b"", world.rng.randbytes(32)))
-        return NamesrvSession(registry, world.clock, about, peer, proofs, refusals)
+        keep = partial(keep_config, config, settings.config_file)
+        return NamesrvSession(registry, world.clock, about, peer, proofs, refusals, keep)
 
     def figures() -> Mapping[str, float]:
         own = registry.figures(world.clock.monotonic())

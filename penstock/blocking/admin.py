@@ -9,8 +9,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from penstock.blocking.routes import Routes
 from penstock.client import administration as tasks
-from penstock.client import group_tasks, message_tasks, session_tasks, topic_tasks
-from penstock.client.administration import Ask, Question, Steps, Task
+from penstock.client import config_tasks, group_tasks, message_tasks, session_tasks, topic_tasks
+from penstock.client.administration import AllNameServers, Ask, Question, Steps, Task
 from penstock.client.arguments import check_seconds
 from penstock.client.completeness import check_whole
 from penstock.client.retry import TIMEOUT_S
@@ -69,6 +69,8 @@ class Admin:
     clients = carried_out(session_tasks.clients)
     disconnect = carried_out(session_tasks.disconnect)
     end_session = carried_out(session_tasks.end_session)
+    config = carried_out(config_tasks.config)
+    set_config = carried_out(config_tasks.set_config)
     delayed = carried_out(tasks.delayed)
     cancel = carried_out(tasks.cancel)
     frozen_clocks = carried_out(tasks.frozen_clocks)
@@ -98,6 +100,8 @@ class Admin:
     def _answer(self, wanted: Question) -> object:
         if isinstance(wanted, Ask):
             return self._routes.link(wanted.address).ask(wanted.request, wanted.reply)
+        if isinstance(wanted, AllNameServers):
+            return self._routes.servers
         found = self._routes.holders()
         check_whole(found.away, "all brokers")
         return found.brokers

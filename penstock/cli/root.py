@@ -117,6 +117,7 @@ def register() -> None:
     from penstock.cli.acl import acl
     from penstock.cli.broker import broker
     from penstock.cli.client import client
+    from penstock.cli.config import config
     from penstock.cli.consume import consume, tail
     from penstock.cli.find import find
     from penstock.cli.group import group
@@ -130,7 +131,7 @@ def register() -> None:
     from penstock.cli.user import user
 
     stored = (topic, produce, consume, find, message, group, share, timer, transaction, dlq)
-    for command in (*stored, client, broker, top, tail, status, user, acl):
+    for command in (*stored, client, broker, config, top, tail, status, user, acl):
         root.add_command(command)
 
 

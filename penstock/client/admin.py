@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock.client import administration as tasks
-from penstock.client import group_tasks, message_tasks, session_tasks, topic_tasks
-from penstock.client.administration import Ask, Question, Steps, Task
+from penstock.client import config_tasks, group_tasks, message_tasks, session_tasks, topic_tasks
+from penstock.client.administration import AllNameServers, Ask, Question, Steps, Task
 from penstock.client.arguments import check_seconds
 from penstock.client.completeness import check_whole
 from penstock.client.discovery import Discovery
@@ -97,6 +97,8 @@ class Admin:
     clients = awaited(session_tasks.clients)
     disconnect = awaited(session_tasks.disconnect)
     end_session = awaited(session_tasks.end_session)
+    config = awaited(config_tasks.config)
+    set_config = awaited(config_tasks.set_config)
     delayed = awaited(tasks.delayed)
     cancel = awaited(tasks.cancel)
     frozen_clocks = awaited(tasks.frozen_clocks)
@@ -126,6 +128,8 @@ class Admin:
     async def _answer(self, discovery: Discovery, wanted: Question) -> object:
         if isinstance(wanted, Ask):
             return await ask(discovery.link(wanted.address), wanted.request, wanted.reply, self._timeout_s)
+        if isinstance(wanted, AllNameServers):
+            return await discovery.name_servers()
         found = await discovery.holders("")
         check_whole(found.away, "all brokers")
         return found.brokers

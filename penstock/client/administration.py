@@ -58,8 +58,13 @@ class AllBrokers:
     """Asks for the routes of all brokers; one that is away is an error."""
 
 
+class AllNameServers:
+    """Asks for the addresses of all name servers."""
+
+
 ALL_BROKERS: Final = AllBrokers()
-Question = Ask | AllBrokers
+ALL_NAME_SERVERS: Final = AllNameServers()
+Question = Ask | AllBrokers | AllNameServers
 Task = Generator[Question, Any, R]
 
 

@@ -121,7 +121,7 @@ class Discovery:
             Unavailable, InvalidConfig: no name server answers.
         """
         answers: list[Route | PenstockError] = []
-        for address in await self._name_servers():
+        for address in await self.name_servers():
             answers.append(await self._answer(address, QueryRoute(topic), Route))
             if isinstance(answers[-1], Route) and answers[-1].brokers and not answers[-1].away:
                 break  # else another name server may see one that this one misses
@@ -164,7 +164,7 @@ class Discovery:
     async def _find(self, request: QueryRoute) -> tuple[BrokerRoute, ...]:
         """The first answer that names a broker; an empty one only if no name server knows more."""
         failures: list[PenstockError] = []
-        for address in await self._name_servers():
+        for address in await self.name_servers():
             route = await self._answer(address, request, Route)
             if isinstance(route, PenstockError):
                 failures.append(route)
@@ -180,7 +180,7 @@ class Discovery:
 
     async def _ask_any(self, request: Request, kind: type[_R]) -> _R:
         failures: list[PenstockError] = []
-        for address in await self._name_servers():
+        for address in await self.name_servers():
             reply = await self._answer(address, request, kind)
             if not isinstance(reply, PenstockError):
                 self._prefer(address)
@@ -201,7 +201,7 @@ class Discovery:
         except (ProtocolError, UnknownRequest):
             return no_name_server(address)
 
-    async def _name_servers(self) -> tuple[str, ...]:
+    async def name_servers(self) -> tuple[str, ...]:
         """The name servers, the one that answered last first."""
         if self._names.is_due:
             await anyio.to_thread.run_sync(self._names.fetch, abandon_on_cancel=True)

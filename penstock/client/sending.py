@@ -263,6 +263,8 @@ def broker_for(
 def choose(key: str | bytes, brokers: Sequence[BrokerRoute], turn: int, avoid: Collection[str] = ()) -> BrokerRoute:
     """The broker to send to. One key stays with one broker, whatever happens to it, for its order; messages without a
     key take turns and go round the brokers at the addresses to ``avoid``. Raises ``NoRoute``."""
+    if key and brokers and brokers[0].places:
+        return _fixed(key, brokers)
     if len(brokers) == 1 and brokers[0].writable:
         return brokers[0]
     writable = sorted((one for one in brokers if one.writable), key=lambda one: one.broker)
@@ -273,6 +275,15 @@ def choose(key: str | bytes, brokers: Sequence[BrokerRoute], turn: int, avoid: C
         return writable[(zlib.crc32(key.encode() if isinstance(key, str) else key) >> 16) % len(writable)]
     good = [one for one in writable if one.address not in avoid] or writable
     return good[turn % len(good)]
+
+
+def _fixed(key: str | bytes, brokers: Sequence[BrokerRoute]) -> BrokerRoute:
+    """The broker of a key in an ordered topic, which waits for it. Raises ``NoRoute``."""
+    place = (zlib.crc32(key.encode() if isinstance(key, str) else key) >> 16) % brokers[0].places
+    for one in brokers:
+        if one.place == place and one.writable:
+            return one
+    raise NoRoute("the broker that has the messages of this key is away, and the topic is ordered")
 
 
 def fits(batch_bytes: int, batch_count: int, one: Outgoing) -> bool:

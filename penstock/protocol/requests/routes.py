@@ -6,9 +6,12 @@ Where a name server has a cluster secret, ``RegisterBroker``, ``BrokerHeartbeat`
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from penstock.protocol.requests.request import Done, Reply, Request, value
+
+ORDERED_TOPICS: Final = "ORDER_TOPIC_CONFIG"
+"""The namespace that says, topic by topic, which brokers keys are spread over (RocketMQ's name for it)."""
 
 
 class TopicRoute(NamedTuple):
@@ -20,12 +23,23 @@ class TopicRoute(NamedTuple):
 
 
 class BrokerRoute(NamedTuple):
-    """One broker that holds queues of a topic. ``address`` is ``host:port``."""
+    """One broker that holds queues of a topic. ``address`` is ``host:port``. ``place``: its place among the ``places``
+    brokers that an ordered topic's keys are spread over; -1: none."""
 
     broker: str
     address: str
     queues: int
     writable: bool = True
+    place: int = -1
+    places: int = 0
+
+
+class ConfigEntry(NamedTuple):
+    """An entry of the name server's key-value store."""
+
+    namespace: str
+    key: str
+    value: str
 
 
 @value
@@ -131,6 +145,35 @@ class ProveBroker(Request):
     broker: str
     address: str
     proof: bytes
+
+
+@value
+class PutConfig(Request):
+    """Sets an entry of the name server's key-value store; an empty value removes it. Each name server has its own."""
+
+    code: ClassVar[int] = 17
+    reply: ClassVar[type[Reply]] = Done
+    namespace: str
+    key: str
+    value: str
+
+
+@value
+class ConfigEntries(Reply):
+    """Sorted by namespace and key."""
+
+    entries: tuple[ConfigEntry, ...]
+
+
+@value
+class QueryConfig(Request):
+    """The entries of a namespace, or of all; with a key that one alone."""
+
+    code: ClassVar[int] = 18
+    reply: ClassVar[type[Reply]] = ConfigEntries
+    is_repeatable: ClassVar[bool] = True
+    namespace: str = ""
+    key: str = ""
 
 
 @value

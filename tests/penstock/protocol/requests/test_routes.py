@@ -27,6 +27,8 @@ def test_codes_never_change() -> None:
         14: "QueryTopics",
         15: "QueryChallenge",
         16: "ProveBroker",
+        17: "PutConfig",
+        18: "QueryConfig",
     }
 
 

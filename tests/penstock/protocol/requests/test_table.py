@@ -85,6 +85,7 @@ def test_only_these_are_carried_out_again_where_a_server_has_no_room_for_their_r
         "Pull",
         "QueryAllowed",
         "QueryBounds",
+        "QueryConfig",
         "QueryRoute",
         "QueryTopics",
         "ReadAt",

@@ -8,7 +8,7 @@ from tests.penstock.protocol.requests.first_frames import answered, asked, codes
 
 
 def test_codes_never_change() -> None:
-    assert codes(timers) == {150: "SetTimers", 151: "CancelTimer", 152: "ListTimers"}
+    assert codes(timers) == {150: "SetTimers", 151: "CancelTimer", 152: "ListTimers", 153: "ConfirmClock"}
 
 
 def test_messages_come_as_the_body_with_a_time_for_each() -> None:

@@ -1,0 +1,72 @@
+"""``penstock config``: the small key-value store of the name servers."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.blocking.admin import Admin
+from penstock.cli.display import confirm, json_option, print_json, print_rows
+
+
+@click.group()
+def config() -> None:
+    """Look at and set entries of the name servers' key-value store."""
+
+
+@config.command("list")
+@click.argument("namespace", default="")
+@json_option
+@click.pass_obj
+def list_entries(server: str, namespace: str, as_json: bool) -> None:
+    """List the entries of NAMESPACE, or of all.
+
+    \b
+    Examples:
+      penstock config list
+      penstock config list ORDER_TOPIC_CONFIG
+    """
+    with Admin(server) as admin:
+        rows = [one._asdict() for one in admin.config(namespace)]
+    print_rows(rows, ("namespace", "key", "value"), as_json=as_json, empty="no entries")
+
+
+@config.command("set")
+@click.argument("namespace")
+@click.argument("key")
+@click.argument("value")
+@json_option
+@click.pass_obj
+def set_entry(server: str, namespace: str, key: str, value: str, as_json: bool) -> None:
+    """Set an entry at all name servers.
+
+    In ORDER_TOPIC_CONFIG the key is a topic and the value the brokers that its message keys are spread over: a key
+    then waits for its broker, where it would go to another one while that is away.
+
+    \b
+    Examples:
+      penstock config set ORDER_TOPIC_CONFIG orders "broker-a;broker-b"
+      penstock config set my-service limit 20
+    """
+    _put(server, namespace, key, value, as_json)
+
+
+@config.command()
+@click.argument("namespace")
+@click.argument("key")
+@click.option("--yes", is_flag=True, help="Do not ask before.")
+@json_option
+@click.pass_obj
+def delete(server: str, namespace: str, key: str, yes: bool, as_json: bool) -> None:
+    """Remove an entry at all name servers."""
+    if not yes:
+        confirm(f"Remove {key} of {namespace}?", "the entry stays")
+    _put(server, namespace, key, "", as_json)
+
+
+def _put(server: str, namespace: str, key: str, value: str, as_json: bool) -> None:
+    with Admin(server) as admin:
+        admin.set_config(namespace, key, value)
+    if as_json:
+        print_json({"namespace": namespace, "key": key, "value": value or None})
+    else:
+        click.echo(f"{namespace} {key} is {value}" if value else f"{namespace} {key} is gone")

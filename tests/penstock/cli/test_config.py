@@ -1,0 +1,43 @@
+"""``penstock config`` against real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from click.testing import Result
+
+from penstock.blocking import Producer
+from penstock.errors import NoRoute
+
+Penstock = Callable[..., Result]
+Rows = Callable[..., list[dict[str, Any]]]
+KEYS = ("k1", "k2", "k3", "k4", "k5", "k6")
+
+
+def test_entries_are_set_listed_and_removed(penstock: Penstock, rows: Rows) -> None:
+    assert penstock("config", "list").stderr == "(no entries)\n"
+    assert rows("config", "set", "n", "k", "v") == [{"namespace": "n", "key": "k", "value": "v"}]
+    assert rows("config", "list", "n") == [{"namespace": "n", "key": "k", "value": "v"}]
+    assert penstock("config", "delete", "n", "k", stdin=b"n\n").exit_code == 2
+    assert penstock("config", "delete", "n", "k", "--yes").stdout == "n k is gone\n"
+    assert rows("config", "list") == []
+    assert "names no brokers" in penstock("config", "set", "ORDER_TOPIC_CONFIG", "orders", ";").stderr
+
+
+def test_a_key_of_an_ordered_topic_waits_for_its_broker(rows: Rows, real_cluster: Any) -> None:
+    rows("topic", "create", "orders")
+    rows("config", "set", "ORDER_TOPIC_CONFIG", "orders", "broker-a;broker-b")
+    waits = 0
+    with Producer(servers=real_cluster.servers, timeout_s=0.3) as producer:
+        for key in KEYS:
+            try:
+                producer.send("orders", b"x", key=key)
+            except NoRoute:
+                waits += 1
+        producer.send("orders", b"without a key")
+    assert 0 < waits < len(KEYS)
+    rows("config", "delete", "ORDER_TOPIC_CONFIG", "orders", "--yes")
+    with Producer(servers=real_cluster.servers) as producer:
+        for key in KEYS:
+            producer.send("orders", b"x", key=key)
