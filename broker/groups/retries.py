@@ -18,14 +18,16 @@ from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
 from broker.timers.fold import TOPIC, Timers
 from broker.timers.requests import DELAY_MS_MAX
-from penstock.errors import InvalidRequest, OffsetOutOfRange
+from penstock.errors import InvalidRequest, OffsetOutOfRange, PenstockError, StorageFailed
 from penstock.protocol.message import FRAME_HEAD_BYTES, property_of, record_properties, record_topic
 from penstock.protocol.properties import ORIGIN_TOPIC
 from penstock.protocol.requests.pops import Pop, SendPoppedBack
-from penstock.protocol.requests.retries import BY_TABLE, SendBack, SentBack
+from penstock.protocol.requests.retries import BY_TABLE, SendAllBack, SendBack, SentAllBack, SentBack, WentBack
 from penstock.protocol.runs import record_of
 
 ATTEMPTS_MAX: Final = 1_000
+ROWS_MAX: Final = 1_000
+BYTES_AT_ONCE: Final = 4 << 20
 _ORIGIN_TOPIC: Final = ORIGIN_TOPIC.encode()
 
 
@@ -59,6 +61,35 @@ class RetryRequests:
         answer, record = self.given_back(request, 0, now_ms)
         self._store.append([record], now_ms)
         return AfterQuorum(answer, self._store.written)
+
+    @handles(SendAllBack)
+    def send_all_back(self, request: SendAllBack, now: float, now_ms: int) -> Outcome:
+        """The same for several messages, with as few appends as may be."""
+        if not 0 < len(request.rows) <= ROWS_MAX:
+            raise InvalidRequest(f"1 to {ROWS_MAX} messages are given back at a time")
+        who = request.group, request.member, request.generation
+        self._groups.check_commit(*who, list(dict.fromkeys([row.queue for row in request.rows])))
+        answers: list[WentBack] = []
+        records: list[Incoming] = []
+        size = 0
+        for queue, offset, delay_ms, reason in request.rows:
+            one = SendBack(*who, queue, offset, delay_ms, request.attempts_max, reason)
+            try:
+                answer, record = self.given_back(one, 0, now_ms)
+            except StorageFailed:
+                raise
+            except PenstockError as error:
+                answers.append(WentBack(0, 0, error.code, error.message))
+                continue
+            answers.append(WentBack(answer.attempt, answer.due_ms, 0, ""))
+            records.append(record)
+            size += sum([len(body) for body in record.run.bodies])
+            if size >= BYTES_AT_ONCE:
+                self._store.append_facts(records, now_ms)
+                records, size = [], 0
+        if records:
+            self._store.append_facts(records, now_ms)
+        return AfterQuorum(SentAllBack(tuple(answers)), self._store.written)
 
     def given_back(self, request: SendBack | SendPoppedBack, deliveries: int, now_ms: int) -> tuple[SentBack, Incoming]:
         """What becomes of a message, and the record that does it. ``deliveries``: attempts that its record does not

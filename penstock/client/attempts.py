@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.client.arguments import check_count, check_seconds
 from penstock.errors import InvalidRequest
@@ -21,7 +21,17 @@ HOLD_UP_S: Final = 1.0
 HOLD_UP_S_MAX: Final = 30.0
 """... and this at most."""
 REASON_CHARACTERS_MAX: Final = 1_024
+BACK_MAX: Final = 500
+"""So many messages are given back by one request."""
 DELAY_S_MAX: Final = 40 * 86_400.0
+
+
+class Failed(NamedTuple):
+    """A message that is to be given back: when it comes again (None: by the table), and why."""
+
+    message: ReceivedMessage
+    after_s: float | None
+    reason: str
 
 
 class Retry(Exception):

@@ -29,7 +29,15 @@ from penstock.client.arguments import (
     queues_of,
     time_ms,
 )
-from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_delay, check_reason, check_received
+from penstock.client.attempts import (
+    ATTEMPTS_MAX,
+    BACK_MAX,
+    Failed,
+    attempts_of,
+    check_delay,
+    check_reason,
+    check_received,
+)
 from penstock.client.discovery import Discovery
 from penstock.client.handling import Handling, Work
 from penstock.client.handover import Callback, HandOver
@@ -276,7 +284,8 @@ class Consumer(OnlyAsync):
         if self._who.hand_over.ordered:
             bury, attempts = partial(self._send_back, is_last=True), self._who.attempts
             return Orderly(intake, bury, self._commit_passed, flow, self._clock, self._rng, attempts)
-        return Handling(intake, self._send_back, self._commit_passed, flow, self._clock, self._rng)
+        give_back, commit = self._send_back, self._commit_passed
+        return Handling(intake, give_back, commit, flow, self._clock, self._rng, self._send_all_back)
 
     def stop(self) -> None:
         """Ends ``handle``: it begins nothing more, and returns when what is at work is finished and committed."""
@@ -386,6 +395,34 @@ class Consumer(OnlyAsync):
 
         await self._repeat(send)
         return sent[-1]
+
+    async def _send_all_back(self, failed: Sequence[Failed]) -> list[PenstockError | None]:
+        """Gives messages of any queues back, with few requests to each broker."""
+        errors: list[PenstockError | None] = [None] * len(failed)
+        by_broker: dict[str, list[int]] = {}
+        for at, one in enumerate(failed):
+            by_broker.setdefault(one.message.queue.broker, []).append(at)
+
+        async def send(mine: list[int]) -> None:
+            some = [failed[at] for at in mine]
+            answers: list[list[PenstockError | None]] = []
+
+            async def once() -> None:
+                answers.append(await self._member_of(some[0].message.queue).send_all_back(some))
+
+            try:
+                await self._repeat(once)
+                found = answers[-1]
+            except PenstockError as error:
+                found = [error] * len(mine)
+            for at, became in zip(mine, found, strict=True):
+                errors[at] = became
+
+        async with anyio.create_task_group() as tasks:
+            for mine in by_broker.values():
+                for first in range(0, len(mine), BACK_MAX):
+                    tasks.start_soon(send, mine[first : first + BACK_MAX])
+        return errors
 
     def _member_of(self, queue: MessageQueue) -> Member:
         for member in self._members.values():

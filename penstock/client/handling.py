@@ -11,12 +11,12 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
 
-from penstock.client.attempts import retry_of
+from penstock.client.attempts import Failed, retry_of
 from penstock.client.jobs import AGAIN, COMMIT_S, Job, chosen_of
 from penstock.client.positions import Batch, Position
 from penstock.client.unfinished import Flow, size_of
@@ -50,6 +50,16 @@ class Source(Protocol):
 GiveBack = Callable[[ReceivedMessage, float | None, str], Awaitable[object]]
 
 
+GiveBackAll = Callable[[Sequence[Failed]], Awaitable[Sequence[PenstockError | None]]]
+"""Gives messages back; what became of each, ``None`` for what is durable."""
+
+
+class _FailedJob(NamedTuple):
+    job: Job
+    after_s: float | None
+    reason: str
+
+
 class Handling:
     """The work of one handler, as long as ``run`` runs."""
 
@@ -61,8 +71,11 @@ class Handling:
         flow: Flow,
         clock: Clock,
         rng: Rng,
+        give_back_all: GiveBackAll | None = None,
     ) -> None:
-        """``give_back``: has a message come again, durably. ``commit``: stores how far the group has come."""
+        """``give_back``: has a message come again, durably; ``give_back_all``: several, if there is a cheaper way.
+        ``commit``: stores how far the group has come."""
+        self._give_back_all = give_back_all
         self._intake = intake
         self._give_back_one = give_back
         self._commit = commit
@@ -78,6 +91,8 @@ class Handling:
         self._stopped = anyio.Event()
         self._feeding = anyio.CancelScope()
         self._failure: PenstockError | None = None
+        self._failed: list[_FailedJob] = []  # to be given back
+        self._is_returning = False
 
     def stop(self) -> None:
         """Takes no more messages; ``run`` returns when the handler has finished those that it is at work on."""
@@ -180,35 +195,61 @@ class Handling:
                 self._leave(job, job.messages)
                 return
             after_s, reason, back = None, "the handler did not finish it", chosen_of(job.messages, returned)
-        given_back = frozenset(back)
-        self._leave(job, [one for one in job.messages if one not in given_back])
-        rest = [one for one in job.messages if one in given_back]
-        tasks.start_soon(self._give_back, Job(job.position, job.unfinished, rest, job.repetition), after_s, reason)
+        rest = job.messages
+        if len(back) < len(rest):
+            given_back = frozenset(back)
+            self._leave(job, [one for one in job.messages if one not in given_back])
+            rest = [one for one in job.messages if one in given_back]
+        self._failed.append(_FailedJob(Job(job.position, job.unfinished, rest, job.repetition), after_s, reason))
+        if not self._is_returning:
+            self._is_returning = True
+            tasks.start_soon(self._return_all, tasks)
 
-    async def _give_back(self, job: Job, after_s: float | None, reason: str) -> None:
-        """Gives messages back; those that the broker cannot take the handler has again."""
-        left: list[ReceivedMessage] = []
+    async def _return_all(self, tasks: TaskGroup) -> None:
+        """Gives back what has failed, as much as there is at a time; what the broker cannot take the handler has
+        again."""
+        while self._failed:
+            some, self._failed = self._failed, []
+            given = [Failed(one, failed.after_s, failed.reason) for failed in some for one in failed.job.messages]
+            errors = iter(await self._give_back(given))
+            for failed in some:
+                job, left = failed.job, list[ReceivedMessage]()
+                for message in job.messages:
+                    error = next(errors)
+                    if error is None:
+                        self._leave(job, [message])
+                    elif isinstance(error, Fenced):
+                        self._leave(job, [message], is_done=False)  # its new holder has it
+                    else:
+                        left.append(message)
+                        told = message.queue, message.offset, error.message
+                        _log.warning("%s: offset %d is tried again here: %s", *told)
+                if left:
+                    tasks.start_soon(self._again, Job(job.position, job.unfinished, left, job.repetition + 1))
+        self._is_returning = False
 
-        async def give_back(message: ReceivedMessage) -> None:
+    async def _give_back(self, failed: Sequence[Failed]) -> Sequence[PenstockError | None]:
+        """What became of each."""
+        if self._give_back_all is not None:
+            return await self._give_back_all(failed)
+        errors: list[PenstockError | None] = [None] * len(failed)
+
+        async def give_back(at: int, one: Failed) -> None:
             try:
-                await self._give_back_one(message, after_s, reason)
-            except Fenced:
-                self._leave(job, [message], is_done=False)  # its new holder has it
+                await self._give_back_one(*one)
             except PenstockError as error:
-                left.append(message)
-                _log.warning("%s: offset %d is tried again here: %s", message.queue, message.offset, error.message)
-            else:
-                self._leave(job, [message])
+                errors[at] = error
 
         async with anyio.create_task_group() as tasks:
-            for message in job.messages:
-                tasks.start_soon(give_back, message)
-        if left:
-            wait_s = AGAIN.wait_s(job.repetition + 1, self._rng)
-            with anyio.move_on_after(wait_s):
-                await self._stopped.wait()
-            self._jobs.append(Job(job.position, job.unfinished, left, job.repetition + 1))
-            self._news.set()
+            for at, one in enumerate(failed):
+                tasks.start_soon(give_back, at, one)
+        return errors
+
+    async def _again(self, job: Job) -> None:
+        with anyio.move_on_after(AGAIN.wait_s(job.repetition, self._rng)):
+            await self._stopped.wait()
+        self._jobs.append(job)
+        self._news.set()
 
     # -- commits
 

@@ -15,17 +15,18 @@ from contextvars import ContextVar
 
 import anyio
 
+from penstock.client.attempts import Failed
 from penstock.client.handover import Callback, Lease, Queues
-from penstock.client.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership
+from penstock.client.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership, lost_queues
 from penstock.client.positions import UNSET
 from penstock.client.pulling import Held, Intake, bounds_of, offset_of
 from penstock.client.retry import BackOff
 from penstock.client.wire_link import ask, call
-from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound
+from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound, from_wire
 from penstock.protocol.link import Link
 from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
 from penstock.protocol.requests.groups import Assignment, CommitOffsets, LeaveGroup, QueueOffset, WatchGroup
-from penstock.protocol.requests.retries import SentBack
+from penstock.protocol.requests.retries import Back, SendAllBack, SentAllBack, SentBack
 from penstock.world import Clock, RealClock, Rng
 
 _log = logging.getLogger(__name__)
@@ -303,6 +304,31 @@ class Member:
                 )
             except (Fenced, GroupNotFound):
                 await self._learn()
+        raise Fenced(f"{self.broker} takes no message back from group {who.group}")
+
+    async def send_all_back(self, failed: Sequence[Failed]) -> list[PenstockError | None]:
+        """The same for several messages of any held queues; what became of each. Raises ``PenstockError``."""
+        who = self.who
+        errors: list[PenstockError | None] = [None] * len(failed)
+        left = list(range(len(failed)))
+        for _ in range(FENCED_MAX):
+            for at in left:
+                if failed[at].message.queue.name not in self.held:
+                    errors[at] = lost_queues(who.group, [failed[at].message.queue.name])
+            left = [at for at in left if errors[at] is None]
+            if not left:
+                return errors
+            named = who.group, who.member, self._holdings.generation
+            asked = [who.attempts.send_back(named, *failed[at]) for at in left]
+            rows = tuple([Back(one.queue, one.offset, one.delay_ms, one.reason) for one in asked])
+            try:
+                answer = await ask(self._link, SendAllBack(*named, rows, who.attempts.max), SentAllBack)
+            except (Fenced, GroupNotFound):
+                await self._learn()
+                continue
+            for at, row in zip(left, answer.rows, strict=True):
+                errors[at] = from_wire(row.code, row.message) if row.code else None
+            return errors
         raise Fenced(f"{self.broker} takes no message back from group {who.group}")
 
     async def _learn(self) -> None:

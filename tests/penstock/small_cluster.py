@@ -53,7 +53,7 @@ from penstock.protocol.requests.messages import (
     SeekTime,
 )
 from penstock.protocol.requests.request import Done, Request, Result
-from penstock.protocol.requests.retries import SendBack, SentBack
+from penstock.protocol.requests.retries import SendAllBack, SendBack, SentAllBack, SentBack, WentBack
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
 from penstock.protocol.requests.topics import Bounds, DeleteTopic, DescribeTopic, TopicDetail
 from penstock.protocol.runs import Run, decode_runs, record_of
@@ -183,12 +183,22 @@ class SmallBroker:
             return self._group(request, on_result)
         if isinstance(request, SendBack):
             return self._send_back(request)
+        if isinstance(request, SendAllBack):
+            return self._send_all_back(request)
         return self._cluster.handle(request)
 
+    def _send_all_back(self, request: SendAllBack) -> Result:
+        who = request.group, request.member, request.generation
+        self.groups[request.group].check(*who[1:], [row.queue for row in request.rows])
+        rows = [self._take_back(SendBack(*who, *row[:3], request.attempts_max, row.reason)) for row in request.rows]
+        return SentAllBack(tuple([WentBack(one.attempt, one.due_ms, 0, "") for one in rows]))
+
     def _send_back(self, request: SendBack) -> Result:
+        self.groups[request.group].check(request.member, request.generation, [request.queue])
+        return self._take_back(request)
+
+    def _take_back(self, request: SendBack) -> SentBack:
         """A message comes again at once, whatever its delay is to be."""
-        group = self.groups[request.group]
-        group.check(request.member, request.generation, [request.queue])
         record = bytearray(self.queues[request.queue][request.offset])
         attempt = int.from_bytes(record[ATTEMPTS_AT : ATTEMPTS_AT + 4], "big") + 1
         name = f"%DLQ%{request.group}:0" if attempt >= request.attempts_max else f"%RETRY%{request.group}:0"
@@ -199,7 +209,7 @@ class SmallBroker:
         queue.append(bytes(record))
         self.given_back.append(request)
         if is_new:
-            self.rebalance(group)
+            self.rebalance(self.groups[request.group])
         self._wake_pulls()
         return SentBack(attempt, 0 if attempt >= request.attempts_max else 1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from penstock.protocol.requests.request import Reply, Request, value
 
@@ -36,3 +36,40 @@ class SendBack(Request):
     delay_ms: int = BY_TABLE
     attempts_max: int = 16
     reason: str = ""
+
+
+class Back(NamedTuple):
+    """A message that is given back, as in ``SendBack``."""
+
+    queue: str
+    offset: int
+    delay_ms: int
+    reason: str
+
+
+class WentBack(NamedTuple):
+    """What becomes of it, as in ``SentBack``; or the ``code`` of an error and its ``message``."""
+
+    attempt: int
+    due_ms: int
+    code: int
+    message: str
+
+
+@value
+class SentAllBack(Reply):
+    rows: tuple[WentBack, ...]
+
+
+@value
+class SendAllBack(Request):
+    """A member gives several messages back; each is stored or refused by itself, the answer has their order. ``Fenced``
+    unless the member holds all their queues in that generation."""
+
+    code: ClassVar[int] = 161
+    reply: ClassVar[type[Reply]] = SentAllBack
+    group: str
+    member: str
+    generation: int
+    rows: tuple[Back, ...]
+    attempts_max: int = 16

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import Damaged, Fenced, InvalidRequest, OffsetOutOfRange
+from penstock.errors import Damaged, Fenced, InvalidRequest, OffsetOutOfRange, from_wire
 from penstock.protocol.message import Message, decode_batch
 from penstock.protocol.requests.groups import Assignment, JoinGroup
 from penstock.protocol.requests.messages import Pull
-from penstock.protocol.requests.retries import SendBack, SentBack
+from penstock.protocol.requests.retries import Back, SendAllBack, SendBack, SentAllBack, SentBack, WentBack
 from penstock.protocol.requests.topics import CreateTopic, DeleteTopic
 from tests.broker.broker_rig import Rig, append
 
@@ -133,3 +133,27 @@ def test_a_retry_whose_topic_was_deleted_meanwhile_makes_it_again() -> None:
     rig.ask(DeleteTopic("%RETRY%g"))
     pass_s(rig, 1.0)
     assert [one.body for one in messages(rig, "%RETRY%g:0")] == [b"b"]
+
+
+def test_several_messages_are_given_back_together_each_with_an_answer_of_its_own() -> None:
+    rig, now = joined()
+    rig.ask(append(Message("orders", b"c")))
+    rows = (Back("orders:0", 0, -1, "first"), Back("orders:0", 9, -1, ""), Back("orders:0", 1, 0, "second"))
+    answers = rig.submit(SendAllBack("g", "m", now, rows))
+    assert answers == []
+    rig.sync()
+    [answer] = answers
+    assert isinstance(answer, SentAllBack)
+    assert [one[:2] for one in answer.rows] == [(1, rig.times.wall_ms() + 1000), (0, 0), (1, rig.times.wall_ms())]
+    assert [from_wire(one.code, one.message).__class__ for one in answer.rows if one.code] == [OffsetOutOfRange]
+    pass_s(rig, 1.0)
+    assert [(one.body, one.properties["REASON"]) for one in messages(rig, "%RETRY%g:0")] == [
+        (b"c", "second"),
+        (b"b", "first"),
+    ]
+    last = rig.ask(SendAllBack("g", "m", generation(rig), (Back("%RETRY%g:0", 1, 0, "last"),), attempts_max=2))
+    assert last == SentAllBack((WentBack(2, 0, 0, ""),))
+    assert [one.body for one in messages(rig, "%DLQ%g:0")] == [b"b"]
+    fenced, none = rig.submit(SendAllBack("g", "other", now, rows)), rig.submit(SendAllBack("g", "m", now, ()))
+    assert isinstance(fenced[0], Fenced)
+    assert isinstance(none[0], InvalidRequest)

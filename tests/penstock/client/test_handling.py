@@ -19,7 +19,7 @@ from penstock.protocol.message import Message, encode_message, record_body
 from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup
 from penstock.protocol.requests.messages import Append
-from penstock.protocol.requests.retries import SendBack
+from penstock.protocol.requests.retries import SendAllBack
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 Run = Callable[..., Any]
@@ -130,7 +130,7 @@ def test_what_a_handler_raises_gives_the_message_back_with_the_reason(run: Run) 
 def test_no_position_passes_a_message_before_the_broker_has_it_back(run: Run) -> None:
     cluster = filled(4)
     broker = cluster.brokers[0]
-    broker.silent = lambda request: isinstance(request, SendBack)
+    broker.silent = lambda request: isinstance(request, SendAllBack)
 
     def fails(message: ReceivedMessage) -> None:
         if message.offset == 1:
@@ -141,7 +141,7 @@ def test_no_position_passes_a_message_before_the_broker_has_it_back(run: Run) ->
             work = Work(c, 99, fails)
             tasks.start_soon(c.handle, work)
             await anyio.sleep(1)
-            assert any(isinstance(request, SendBack) for request in broker.asked)
+            assert any(isinstance(request, SendAllBack) for request in broker.asked)
             assert (len(work.done), committed(cluster)) == (3, {"orders:0": 1})
             tasks.cancel_scope.cancel()
 
@@ -152,7 +152,7 @@ def test_no_position_passes_a_message_before_the_broker_has_it_back(run: Run) ->
 def test_a_message_that_the_broker_cannot_take_back_is_handled_again_here(run: Run) -> None:
     cluster = filled(3)
     refusals = iter([Damaged("the frame")])
-    cluster.brokers[0].refuse = lambda request: next(refusals, None) if isinstance(request, SendBack) else None
+    cluster.brokers[0].refuse = lambda request: next(refusals, None) if isinstance(request, SendAllBack) else None
     tries = Counter[int]()
 
     def fails(message: ReceivedMessage) -> None:
@@ -350,7 +350,7 @@ def test_whatever_fails_and_whenever_the_consumer_is_replaced_nothing_is_skipped
     wanted = {record_body(one) for name, queue in broker.queues.items() for one in queue}
     done: set[bytes] = set()
     broker.refuse = lambda request: (
-        StorageFull("no room") if isinstance(request, SendBack | CommitOffsets) and rng.random() < 0.2 else None
+        StorageFull("no room") if isinstance(request, SendAllBack | CommitOffsets) and rng.random() < 0.2 else None
     )
 
     async def work(message: ReceivedMessage) -> None:
