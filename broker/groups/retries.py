@@ -107,9 +107,12 @@ class RetryRequests:
             return SentBack(attempt, 0), self.letter(request, request.offset, record, request.reason, now_ms)
         origin = {"ORIGIN_QUEUE": request.queue, "ORIGIN_OFFSET": str(request.offset)}
         retry = self._letters.retry(request.group, record, request.reason, now_ms, attempt, **origin)
-        due_ms = now_ms + (self._delay_ms(attempt) if request.delay_ms == BY_TABLE else request.delay_ms)
         self._retried += 1
+        delay_ms = self._delay_ms(attempt) if request.delay_ms == BY_TABLE else request.delay_ms
+        due_ms = now_ms + delay_ms
         self._tell("retried", request, request.offset, record, request.reason, now_ms, attempt=attempt, due_ms=due_ms)
+        if not delay_ms:
+            return SentBack(attempt, due_ms), retry  # it need not sleep
         sleeping = fact_record(TOPIC, Timers.sleep(due_ms, record_of(retry.run)))
         return SentBack(attempt, max(due_ms, self._timers.mark[0])), sleeping
 
