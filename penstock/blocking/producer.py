@@ -29,7 +29,15 @@ from penstock.client.replies import reply_of
 from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
 from penstock.client.sending import ROUTE_FRESH_S, Outgoing, Receipt, settled
 from penstock.client.ways import DelayedReceipt, Later, Selector, Way
-from penstock.errors import InvalidRequest, PenstockError, SendManyError, TimedOut, TimerNotFound, Unavailable
+from penstock.errors import (
+    InvalidRequest,
+    NotAllowed,
+    PenstockError,
+    SendManyError,
+    TimedOut,
+    TimerNotFound,
+    Unavailable,
+)
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.compression import Compression
 from penstock.protocol.message import Message
@@ -423,6 +431,9 @@ class Producer(OnlyBlocking):
         self._faults.answered(broker.address, now - began, now)
         for batch, result in zip(batches, results, strict=True):
             way.settle(batch, broker.broker, result)
+            for one in settled(batch):
+                if isinstance(one.error, NotAllowed):  # name servers know by now who may be written to
+                    self._known.pop(one.topic, None)
 
     def _ask_broker(self, name: str, address: str, request: Request, kind: type[_R], timeout_s: float | None) -> _R:
         """As ``penstock.Producer._ask_broker``."""

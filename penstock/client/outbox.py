@@ -25,7 +25,7 @@ from penstock.client.sending import Outgoing, settled
 from penstock.client.task_scope import TaskScope
 from penstock.client.ways import AT_ONCE, Way
 from penstock.client.wire_link import WireLinks, ask
-from penstock.errors import Busy, InvalidRequest, NoRoute, PenstockError, TimedOut, Unavailable
+from penstock.errors import Busy, InvalidRequest, NoRoute, NotAllowed, PenstockError, TimedOut, Unavailable
 from penstock.protocol.link import Links
 from penstock.protocol.requests.request import Reply, Request
 from penstock.world import Clock, Rng
@@ -297,9 +297,13 @@ class Outbox:
         return self._discovery, self._lanes
 
     def _note_failure(self, one: Outgoing) -> None:
-        """Goes round a broker that cannot be reached, and asks the name servers again who has the topic."""
-        if one.broker is not None and isinstance(one.error, Unavailable | TimedOut) and self._discovery is not None:
+        """Goes round a broker that cannot be reached, and asks the name servers again who has the topic; also where the
+        broker may not be written to any more."""
+        if one.broker is None or self._discovery is None:
+            return
+        if isinstance(one.error, Unavailable | TimedOut):
             self._faults.failed(one.broker.address, self._clock.monotonic())
+        if isinstance(one.error, Unavailable | TimedOut | NotAllowed):
             self._discovery.forget(one.topic)
 
     async def _take_room(self, count: int) -> None:

@@ -73,9 +73,10 @@ def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 class RealCluster:
-    """A name server and a broker, the real ones, in a thread of their own."""
+    """A name server and brokers, the real ones, in a thread of their own: broker-a, broker-b and so on."""
 
-    def __init__(self, data: Path, segment_bytes: int = 1 << 24, **settings: Any) -> None:
+    def __init__(self, data: Path, segment_bytes: int = 1 << 24, brokers: str = "a", **settings: Any) -> None:
+        self._brokers = brokers
         self._settings = {"data": data, "segment_bytes": segment_bytes} | settings
         self._ready: queue.Queue[tuple[str, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.Queue()
         self._thread = threading.Thread(target=trio.run, args=(self._run,))
@@ -87,8 +88,10 @@ class RealCluster:
         async with trio.open_nursery() as nursery:
             names = await nursery.start(partial(namesrv.server.run, NamesrvSettings(port=0), world))
             servers = f"{names.host}:{names.port}"
-            settings = BrokerSettings(port=0, namesrv=(servers,), **self._settings)
-            await nursery.start(partial(broker.net.server.run, settings, world))
+            for letter in self._brokers:
+                own = self._settings | {"name": f"broker-{letter}", "data": self._settings["data"] / letter}
+                settings = BrokerSettings(port=0, namesrv=(servers,), **own)
+                await nursery.start(partial(broker.net.server.run, settings, world))
             self._ready.put((servers, trio.lowlevel.current_trio_token(), nursery.cancel_scope))
 
     def stop(self) -> None:
@@ -101,6 +104,14 @@ class RealCluster:
 def real_cluster(tmp_path: Path) -> Iterator[RealCluster]:
     """The real name server and broker, on free ports, with an empty data folder."""
     cluster = RealCluster(tmp_path / "data")
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def two_brokers(tmp_path: Path) -> Iterator[RealCluster]:
+    """The same with two brokers."""
+    cluster = RealCluster(tmp_path / "data", brokers="ab")
     yield cluster
     cluster.stop()
 

@@ -9,7 +9,7 @@ from gateway.mqtt.packets import Packet, Puback, Publish
 from gateway.mqtt.properties import Properties
 from gateway.publishing.placing import IDLE_S
 from gateway.sessions.session_state import Will
-from penstock.errors import NoRoute, TopicNotFound, Unavailable
+from penstock.errors import NoRoute, NotAllowed, PenstockError, TopicNotFound, Unavailable
 from penstock.protocol.message import NEVER
 from penstock.protocol.requests.messages import AppendRuns
 from penstock.protocol.requests.routes import QueryRoute
@@ -229,13 +229,16 @@ def test_where_no_name_server_answers_a_topic_is_where_it_was() -> None:
     assert nothing_waits(gateway)
 
 
-def test_a_topic_that_its_broker_does_not_have_is_looked_up_anew() -> None:
+@pytest.mark.parametrize(("error", "code"), [(TopicNotFound("deleted"), 0x90), (NotAllowed("in maintenance"), 0x97)])
+def test_a_topic_that_its_broker_does_not_have_or_take_messages_for_is_looked_up_anew(
+    error: PenstockError, code: int
+) -> None:
     gateway = Gateway()
     client = gateway.connect(level=5)
     client.publish("a/x", b"1", 1, packet_id=1)
-    gateway.broker.refused_records = {0: TopicNotFound("deleted")}
+    gateway.broker.refused_records = {0: error}
     client.publish("a/x", b"2", 1, packet_id=2)
-    assert client.got() == [Puback(1), Puback(2, 0x90)]
+    assert client.got() == [Puback(1), Puback(2, code)]
     client.publish("a/x", b"3", 1, packet_id=3)
     assert (looked_up(gateway, "a"), client.got()) == (2, [Puback(3)])
 
