@@ -14,7 +14,8 @@ from broker.producers.fold import Producers, Stretch
 from broker.producers.window import Window
 from broker.store.frames import queue_id_of, queue_offset_of, stored_ms_of
 from broker.store.message_store import MessageStore
-from penstock.errors import Damaged, InvalidMessage, MessageForgotten
+from broker.store.reading import ABSENT
+from penstock.errors import Busy, Damaged, InvalidMessage, MessageForgotten
 from penstock.protocol.message import ANY_QUEUE, FLAG_SEQUENCED
 from penstock.protocol.runs import DIGITS, NOWHERE, SOMEWHERE, Run
 
@@ -22,8 +23,11 @@ PRODUCER_BYTES_MAX: Final = 64
 """Of a unique id, before the digits that count."""
 LOOKED_UP_MAX: Final = 64
 """So many places per request are looked up in the index of keys; memory has those that are asked for soon."""
+DOUBTS_MAX: Final = 512
+"""The same for messages of which their producer's window does not tell whether they are stored."""
 _FORGOTTEN: Final = -3
 _TWICE: Final = -4
+_LATER: Final = -5
 _OF_STATE: Final[dict[bool | None, int]] = {True: SOMEWHERE, False: NOWHERE, None: _FORGOTTEN}
 
 
@@ -33,7 +37,8 @@ class Repeats:
     def __init__(self, producers: Producers, store: MessageStore) -> None:
         self._producers = producers
         self._store = store
-        self._room = 0
+        self._room = self._doubts = 0
+        self._found: dict[int, int] = {}  # positions of a run's messages, by number
         self._repeated = 0
 
     def is_ahead(self, run: Run, producer: bytes, ahead: dict[bytes, int]) -> bool:
@@ -56,7 +61,7 @@ class Repeats:
         highest: dict[bytes, int] = {}  # in this append
         seen: set[tuple[bytes, int]] | None = None
         sifted: list[Run] | None = None
-        self._room = LOOKED_UP_MAX
+        self._room, self._doubts = LOOKED_UP_MAX, DOUBTS_MAX
         for at, run in enumerate(runs):
             first = number_of(run) if run.flag & FLAG_SEQUENCED and run.position == NOWHERE else -1
             if first < 0:
@@ -87,8 +92,11 @@ class Repeats:
     ) -> list[Run]:
         """Pieces of a run, some of whose messages may be stored, or ``seen`` in this append."""
         states: list[int] = []
+        self._found.clear()
         for number in range(first, first + len(run.bodies)):
             state = NOWHERE if window is None else _OF_STATE[window.holds(number)]
+            if state == _FORGOTTEN:
+                state = self._looked_up(run, producer, first, number)
             if state == NOWHERE:
                 if (producer, number) in seen:
                     state = _TWICE
@@ -109,6 +117,23 @@ class Repeats:
             start = stop
         return pieces
 
+    def _looked_up(self, run: Run, producer: bytes, first: int, number: int) -> int:
+        """The state of a message, behind its producer's window, by the index of keys."""
+        if not self._doubts:
+            return _LATER
+        self._doubts -= 1
+        position = self._position_of(run, producer, number - first)
+        if position >= 0:
+            self._found[number] = position
+            return SOMEWHERE
+        return NOWHERE if position == ABSENT else _FORGOTTEN
+
+    def _position_of(self, run: Run, producer: bytes, at: int) -> int:
+        """Where the index of keys has message ``at`` of a run."""
+        topic_bytes = run.tail[0] << 8 | run.tail[1]
+        topic = run.tail[2 : 2 + topic_bytes].decode("utf-8", "replace")
+        return self._store.position_of_id(topic, producer + run.tail_of(at)[-DIGITS:])
+
     def _placed(self, run: Run, producer: bytes, first: int, start: int, stop: int) -> list[Run]:
         """Stored messages of a run, cut by where they are."""
         pieces: list[Run] = []
@@ -119,13 +144,13 @@ class Repeats:
             piece = _piece(run, start, end - first, SOMEWHERE)
             if found is not None:
                 self._place(piece, found.position + (number - found.first) * found.step, found.step)
-            elif self._room > 0:
-                self._room -= 1
+            elif number in self._found or self._room > 0:
                 end = number + 1
                 piece = _piece(run, start, end - first, SOMEWHERE)
-                topic_bytes = run.tail[0] << 8 | run.tail[1]
-                topic = run.tail[2 : 2 + topic_bytes].decode("utf-8", "replace")
-                position = self._store.position_of_id(topic, producer + piece.tail[-DIGITS:])
+                position = self._found.get(number, ABSENT)
+                if position == ABSENT:
+                    self._room -= 1
+                    position = self._position_of(run, producer, start)
                 if position >= 0:
                     self._place(piece, position, 0)
             pieces.append(piece)
@@ -155,6 +180,8 @@ def is_known(run: Run, producer: bytes) -> bool:
         raise InvalidMessage("one request has this unique id twice")
     if run.position == _FORGOTTEN:
         raise MessageForgotten("this message may be stored already; after what came since that is not known any more")
+    if run.position == _LATER:
+        raise Busy(f"{DOUBTS_MAX} messages were looked up to see whether they are stored already")
     return run.position != NOWHERE
 
 

@@ -394,8 +394,8 @@ class MessageStore:
         return self._reading.find(topic, key, since_ms, until_ms, count_max, before)
 
     def position_of_id(self, topic: str, unique_id: bytes) -> int:
-        """Where the latest message with a unique id is, readable already or not; -1 where bounded work does not find
-        it."""
+        """Where the latest message with a unique id is, readable already or not; ``ABSENT`` where there is none,
+        ``PERHAPS`` where bounded work does not say (``reading.py``)."""
         return self._reading.position_of_id(topic, unique_id)
 
     # ------------------------------------------------------------ upkeep

@@ -11,7 +11,6 @@ import contextlib
 import logging
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -48,6 +47,9 @@ ENTRIES_MAX: Final = 65_536
 ENTRIES_AT_ONCE: Final = 4_096
 ID_LOOKS_MAX: Final = 64
 """The same where a unique id is looked for, which hardly another message's hash is."""
+ABSENT: Final = -1
+PERHAPS: Final = -2
+"""In place of the position of a message that is not there, and of one of which bounded work does not say."""
 _NEVER: Final = 1 << 62
 _UNIQUE: Final = UNIQUE_KEY.encode()
 
@@ -320,15 +322,21 @@ class Reading:
 
     def position_of_id(self, topic: str, unique_id: bytes) -> int:
         """See ``MessageStore.position_of_id``."""
-        candidates = self._candidates(key_hash(topic, unique_id), _NEVER, _NEVER)
-        for _, position in islice(candidates, ID_LOOKS_MAX):
-            with contextlib.suppress(Damaged):
-                if position >= 0:
-                    record = memoryview(self.frame(position))[FRAME_HEAD_BYTES:]
-                    same = property_of(record_properties(record), _UNIQUE) == unique_id
-                    if same and record_topic(record) == topic.encode():
-                        return position
-        return -1
+        looks = 0
+        try:
+            for _, position in self._candidates(key_hash(topic, unique_id), _NEVER, _NEVER):
+                looks += 1
+                if looks > ID_LOOKS_MAX:
+                    return PERHAPS
+                if position < 0:
+                    continue
+                record = memoryview(self.frame(position))[FRAME_HEAD_BYTES:]
+                same = property_of(record_properties(record), _UNIQUE) == unique_id
+                if same and record_topic(record) == topic.encode():
+                    return position
+        except Damaged:
+            return PERHAPS
+        return ABSENT
 
     def _is_there(self, topic: str, frame: bytes) -> bool:
         """Whether a message is of the topic as it is now, and not of one of its name that was deleted."""

@@ -36,6 +36,7 @@ def note(producers: Producers, run: tuple[bytes, int, int, int]) -> None:
     producers.note(*run, 0, 0)
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("seed", range(5))
 def test_a_state_goes_on_from_a_snapshot_as_it_would_have_without(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fold, "PRODUCERS_MAX", 4)
@@ -70,6 +71,7 @@ def test_a_snapshot_keeps_what_was_while_the_state_goes_on() -> None:
     assert b"".join(pieces) == wanted != state(producers)
 
 
+@pytest.mark.interpreted
 def test_the_producers_that_were_silent_for_the_longest_time_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fold, "PRODUCERS_MAX", 2)
     producers = Producers()

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from broker.producers import repeats
 from broker.producers.window import WINDOW
+from broker.store import reading
 from broker.store.recovery import open_store
-from penstock.errors import InvalidMessage, MessageForgotten
+from penstock.errors import Busy, InvalidMessage, MessageForgotten
 from penstock.protocol.message import (
     FLAG_RETAIN,
     FLAG_SEQUENCED,
@@ -131,12 +132,32 @@ def test_an_id_that_one_request_has_twice_is_refused_once() -> None:
     assert not [one for one in send(rig, run(1, 6)) if one == InvalidMessage.code]
 
 
-def test_what_may_be_stored_and_is_not_known_any_more_is_refused() -> None:
+def behind_a_gap() -> Rig:
+    """A producer whose number 1 is stored and 2 is not, and so much behind that its window does not tell."""
     rig = made()
     send(rig, run(1, 1))
     for first in range(3, 3 + WINDOW, 500):
         send(rig, run(first, 500))
-    assert send(rig, run(1, 1), run(2, 1)) == [MessageForgotten.code] * 2
+    assert rig.state.producers.get(PRODUCERS[0].encode()).holds(1) is None  # type: ignore[union-attr]
+    return rig
+
+
+def test_behind_the_window_the_index_of_keys_tells_what_is_stored() -> None:
+    rig = behind_a_gap()
+    again = send(rig, run(1, 2))
+    assert again[0] == send(rig, run(1, 1))[0]
+    assert again == send(rig, run(1, 2)), "both are stored now"
+    bodies = stored(rig)
+    assert len(bodies) == len(set(bodies)) == 4502
+
+
+@pytest.mark.interpreted
+def test_what_may_be_stored_and_nothing_tells_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = behind_a_gap()
+    monkeypatch.setattr(reading, "ID_LOOKS_MAX", 0)
+    assert send(rig, run(1, 1)) == [MessageForgotten.code]
+    monkeypatch.setattr(repeats, "DOUBTS_MAX", 1)
+    assert send(rig, run(1, 1), run(2, 1)) == [MessageForgotten.code, Busy.code], "the rest when it comes again"
 
 
 def test_a_message_that_is_sent_again_before_its_sync_is_answered_after_it() -> None:
@@ -175,6 +196,7 @@ def test_a_retained_message_that_is_sent_again_takes_no_room() -> None:
     assert send(rig, one) == send(rig, one)
 
 
+@pytest.mark.interpreted
 def test_receipts_come_out_of_the_key_index_where_memory_has_them_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = made()
     first = send(rig, run(1, 3))
