@@ -87,11 +87,6 @@ class Consumer(OnlyAsync):
         attempts_max: how often a message is tried before it is a dead letter; the group's too.
         retry_delays_s: how long a message that was given back waits before its second attempt, its third, and so on;
             the broker's table if left out.
-        session_s: how long a member that falls silent keeps its queues.
-        batch_max: messages per batch at most.
-        prefetch_bytes: what is read ahead, over all queues.
-        timeout_s: deadline of entering the block, of a commit and of a seek.
-        links: ways to servers other than TCP, for programs that embed them.
         ordered: no queue has two members at work, so that the messages of a key are worked off one after the other: a
             queue goes to another member when this one has asked for the next batch, or left, or its session has ended,
             and is held up at a message that was given back (``nack``). The group's too; all members have the same
@@ -101,6 +96,11 @@ class Consumer(OnlyAsync):
             the next batch: it may commit what it did there. Others get them when it returns.
         on_lost: called with the queues that others may have already: its session has ended, or there is no
             ``on_revoked``. Callbacks are functions or ``async`` ones; what they raise is told in the log.
+        session_s: how long a member that falls silent keeps its queues.
+        batch_max: messages per batch at most.
+        prefetch_bytes: what is read ahead, over all queues.
+        timeout_s: deadline of entering the block, of a commit and of a seek.
+        links: ways to servers other than TCP, for programs that embed them.
         broadcast: reads all queues itself, as every other client of the group does, and keeps positions of its own.
         client: with ``broadcast``, a name that stays: under it the client goes on where it was. No two that run at the
             same time have the same.
@@ -121,6 +121,10 @@ class Consumer(OnlyAsync):
         force: bool = False,
         attempts_max: int = ATTEMPTS_MAX,
         retry_delays_s: Iterable[float] | None = None,
+        ordered: bool = False,
+        on_assigned: Callback | None = None,
+        on_revoked: Callback | None = None,
+        on_lost: Callback | None = None,
         session_s: float = SESSION_S,
         batch_max: int = 500,
         prefetch_bytes: int = 4 * 1024 * 1024,
@@ -128,10 +132,6 @@ class Consumer(OnlyAsync):
         links: Links | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
-        ordered: bool = False,
-        on_assigned: Callback | None = None,
-        on_revoked: Callback | None = None,
-        on_lost: Callback | None = None,
         broadcast: bool = False,
         client: str = "",
     ) -> None:
