@@ -175,7 +175,8 @@ class Halves(Workload):
                 except PenstockError:
                     continue
                 for row in page.halves:
-                    await self._look_at(broker, row)
+                    if row.group in (SHOP, ALONE):
+                        await self._look_at(broker, row)
 
     async def _look_at(self, broker: int, row: HalfRow) -> None:
         assert row.key, f"{row} is lost"

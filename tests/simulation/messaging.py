@@ -46,6 +46,8 @@ RETRY_DELAYS_S: Final = (1.0, 3.0, 10.0)
 RETENTION_S: Final = 60.0
 REST_S: Final = 400.0
 """So long after the last fault every promise must have been kept."""
+FROZEN_MS: Final = 10_000
+"""For so long after a jump of the clock a broker waits before it fires again (``penstock/guarded_clock.py``)."""
 LATE_MS: Final = 1_000
 """A message that slept is stored so long after it was due, at most, if its broker is there."""
 ASK_S: Final = 4.0
@@ -151,7 +153,7 @@ class Messaging:
         self.places: dict[tuple[str, str, int, int], bytes] = {}
         self.committed: dict[MessageQueue, int] = {}
         self.events: Counter[str] = Counter()
-        self._woken: dict[tuple[int, int], tuple[str, str, int, int]] = {}
+        self._woken: dict[tuple[int, int, bytes], tuple[str, str, int, int]] = {}
         self.is_loaded = True
         self.nursery: trio.Nursery | None = None
         self._names: list[trio.CancelScope] = []
@@ -205,7 +207,7 @@ class Messaging:
 
     def latest_ms(self, broker: int, due_ms: int, stored_ms: int) -> int:
         """When what was due must have been stored, if it was stored at that time: its broker may have been away, or
-        have had no room."""
+        have had no room, or have waited for its clock to be right."""
         back_ms = max((one for one in self.brokers[broker].back_ms if one <= stored_ms + self.tolerance_ms), default=0)
         return max(due_ms, back_ms) + LATE_MS + 2 * self.tolerance_ms
 
@@ -232,6 +234,7 @@ class Messaging:
             self.sim.say(f"the clock of broker-{number} jumps by {clock.ahead_ms / 1000:g} s")
             await trio.sleep(lasts_s)
             clock.ahead_ms = 0
+            self.brokers[number].back_ms.append(self.right_ms() + FROZEN_MS)
         elif kind == "full":
             self.sim.say(f"the disk of broker-{number} is full for {lasts_s:.2f} s")
             self.brokers[number].fill(rng.choice((0, 100, 3_000)))
@@ -313,7 +316,7 @@ class Messaging:
         slept_at = int(id or message.properties.get("HALF", "0"))
         if not slept_at:
             return
-        before = self._woken.setdefault((number, slept_at), place)
+        before = self._woken.setdefault((number, slept_at, message.body), place)
         assert before == place, f"what slept at {slept_at} of broker-{number} woke twice, at {before} and {place}"
         self.moments.tell("woken", number)
         self.events["committed" if not due_ms else "woken"] += 1

@@ -37,12 +37,12 @@ from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.retries import SendBack, SentBack
 from penstock.protocol.requests.timers import CancelTimer, SetTimers
 from penstock.protocol.requests.transactions import BeginHalves, EndHalves
-from tests.simulation import delays, halves, retries
+from tests.simulation import delays, halves, retries, tills
 from tests.simulation.messaging import scenario
 from tests.simulation.running import Run, Simulation, simulate
 from tests.simulation.seeds import must_see
 
-ALL = (delays.Plain, delays.Delays, halves.Halves, retries.Retries)
+ALL = (delays.Plain, delays.Delays, halves.Halves, tills.Tills, retries.Retries)
 LONG_S = float(os.environ.get("PENSTOCK_SIMULATED_S", "3600"))
 CATCH_WITHIN = 40
 """A planted bug must be caught by one of so many seeds."""
@@ -50,6 +50,7 @@ SHOWN = {
     *("kill", "power", "both", "full", "cut", "names", "jump"),
     *("woken", "woken over a restart", "carried", "cancelled", "cancelled too late"),
     *("committed", "told which outcome stands", "parked", "parked without a check"),
+    *("a listener was asked", "a block that failed"),
     *("given back", "dead letters"),
 }
 """What an hour must have shown, or it proves little."""
@@ -89,7 +90,7 @@ def test_what_is_promised_of_messages_that_sleep_or_fail_holds_for_an_hour(capsy
 
 
 def test_a_seed_gives_the_same_run_every_time() -> None:
-    first, second = run(4), run(4)
+    first, second = run(16), run(16)
     assert (first.digest, first.log) == (second.digest, second.log)
 
 

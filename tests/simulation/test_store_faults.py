@@ -25,7 +25,7 @@ SETTINGS = StoreSettings(
     retention_bytes=0,
     retention_s=0.0,
 )
-MESSAGES = 30
+MESSAGES = 20
 
 
 class Run:
