@@ -95,6 +95,16 @@ class Common(NamedTuple):
     is_seen: bool
 
 
+class _Count:
+    """Ids for one broker: what is before their numbers, and the next number."""
+
+    __slots__ = ("next", "prefix")
+
+    def __init__(self, random_bits: int) -> None:
+        self.prefix = b"%016x-" % (random_bits & (1 << 64) - 1)
+        self.next = 1
+
+
 class Preparation:
     """Makes runs of messages. Its unique ids are made by no other producer: 64 random bits, then a number that counts.
     It counts for each broker by itself, so that a broker that misses a number misses a message.
@@ -110,7 +120,7 @@ class Preparation:
         self, random_bits: int, topic_map: TopicMap, *, is_idempotent: bool = True, compression: str = ""
     ) -> None:
         self._random_bits = random_bits
-        self._counts: dict[str, list[int]] = {}  # prefix and next number, by broker
+        self._counts: dict[str, _Count] = {}  # by broker
         self._topic_map = topic_map
         self._flag = FLAG_SEQUENCED if is_idempotent else 0
         self._system_flag = system_flag_of(compression)
@@ -152,16 +162,15 @@ class Preparation:
     def number(self, one: Outgoing) -> None:
         """Gives messages that go to a broker their ids, unless they have them."""
         run = one.run
-        if not run.counts or run.number >= 0:
+        if run.number >= 0 or not run.counts:
             return
         assert one.broker is not None
         known = self._counts.get(one.broker.broker)
         if known is None:
-            prefix = self._random_bits + len(self._counts) & (1 << 64) - 1
-            known = self._counts[one.broker.broker] = [prefix, 1]
-        run.number = known[1]
-        known[1] += len(run.bodies)
-        run.tail += b"%016x-%0*x" % (known[0], DIGITS, run.number)
+            known = self._counts[one.broker.broker] = _Count(self._random_bits + len(self._counts))
+        run.number = number = known.next
+        known.next = number + len(run.bodies)
+        run.tail += known.prefix + b"%012x" % number
 
     def common(self, message: Message) -> Common:
         """What a message has in common with others: the same object for those that have the same."""
