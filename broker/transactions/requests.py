@@ -80,6 +80,12 @@ other faster."""
 NOT_ASKED: Final = "no producer of the group was there to be asked"
 NOT_ANSWERED: Final = "its producers gave no outcome"
 
+CHECKS_PER_S: Final = 100.0
+"""So many halves of a group are given to its producers in a second: what they look up for each is their database's
+work."""
+GROUPS_MAX: Final = 10_000
+"""So many groups are remembered that were asked."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -108,6 +114,8 @@ class TransactionRequests:
         self._checks_max = settings.half_checks_max
         self._schedule = Schedule(settings.half_check_after_s)
         self._grace_s = min(GRACE_S, settings.half_check_after_s)
+        self._allowance: dict[str, tuple[float, float]] = {}  # by group: checks at a time
+        self._held_up: set[str] = set()  # groups of which more halves are due than may be checked now
         self._unasked = {half.group for _, half in halves.items() if half.parked == NOT_ASKED}
         self._now, self._now_ms = now, 0
         self._wakers = wakers
@@ -299,7 +307,11 @@ class TransactionRequests:
         rows: list[HalfRow] = []
         records: list[bytes] = []
         size = 0
-        for id in self._schedule.ready(request.group)[: min(request.count_max, CHECK_COUNT_MAX)]:
+        ready = self._schedule.ready(request.group)
+        allowed = self._allowed(request.group) if ready else 0
+        if allowed < len(ready):
+            self._held_up.add(request.group)
+        for id in ready[: min(request.count_max, CHECK_COUNT_MAX, allowed)]:
             half = self._halves.get(id)
             if half is None or (rows and size + half.size > CHECK_BYTES_MAX):
                 continue
@@ -313,7 +325,16 @@ class TransactionRequests:
                 records.append(record)
                 rows.append(_row(id, half._replace(checks=half.checks + 1), record))
         self._asked += len(rows)
+        if rows:
+            if len(self._allowance) > GROUPS_MAX:
+                self._allowance.clear()
+            self._allowance[request.group] = (allowed - len(rows), self._now)
         return HalvesToCheck(tuple(rows), b"".join(records))
+
+    def _allowed(self, group: str) -> int:
+        """How many halves of a group may be checked now."""
+        left, at = self._allowance.get(group, (CHECKS_PER_S, self._now))
+        return int(min(CHECKS_PER_S, left + (self._now - at) * CHECKS_PER_S))
 
     def tick(self, now: float, now_ms: int, age_ms: int) -> None:
         """Wakes producers that wait for halves which are due; where none takes one, its round passes without. Raises
@@ -323,11 +344,12 @@ class TransactionRequests:
             half = self._halves.get(id)
             if half is not None and not half.parked:
                 self._finish(id, half)
-        for _, group in self._schedule.advance(now):
+        held_up, self._held_up = self._held_up, set()
+        for group in held_up.union([group for _, group in self._schedule.advance(now)]):
             self._wakers[half_waker(group)] = None
         for id in self._schedule.overdue(now - self._grace_s, CHECK_COUNT_MAX):
             half = self._halves.get(id)
-            if half is not None:
+            if half is not None and half.group not in held_up:
                 self._next_round(id, half, is_asked=False)
 
     def _finish(self, id: int, half: Half) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.messages.whole_records import records_of
-from broker.transactions.requests import GRACE_S, NOT_ANSWERED, NOT_ASKED, TransactionRequests
+from broker.transactions.requests import CHECKS_PER_S, GRACE_S, NOT_ANSWERED, NOT_ASKED, TransactionRequests
 from penstock.client.preparation import Preparation
 from penstock.client.sending import append_of
 from penstock.errors import HalfNotFound, InvalidTopic, OutcomeStands, from_wire
@@ -134,6 +134,23 @@ def test_a_half_goes_to_one_producer_at_a_time() -> None:
     asked = [rig.submit(WatchHalves("g", 30.0)) for _ in range(3)]
     pass_s(rig, 1.5)
     assert sum(len(answers) for answers in asked) == 1
+
+
+def test_a_group_is_asked_about_so_many_halves_in_a_second_and_the_others_lose_no_round() -> None:
+    rig = Rig(half_check_after_s=1.0)
+    rig.ask(CreateTopic("t", 1, "disk"))
+    begin(rig, *[b"%d" % at for at in range(300)])
+    pass_s(rig, 1.5)
+    told: list[int] = []
+    for step in range(8):
+        for _ in range(8):
+            told += [row.id for row in rig.ask(WatchHalves("g", 0.0, 64)).halves]
+        assert len(told) <= CHECKS_PER_S * (1 + step / 2)
+        pass_s(rig, 0.5)
+    assert len(set(told)) == 300, "all were asked about in a few seconds"
+    waits = rig.submit(WatchHalves("g", 30.0))
+    pass_s(rig, 1.0)
+    assert len(waits) == 1, "who waits is woken when more are allowed"
 
 
 def test_a_half_without_an_outcome_is_parked_after_so_many_checks_and_an_operator_commits_it() -> None:
