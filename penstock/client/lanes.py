@@ -10,7 +10,6 @@ import anyio
 from penstock.client.discovery import Discovery
 from penstock.client.faults import Faults
 from penstock.client.sending import Outgoing
-from penstock.client.task_scope import TaskScope
 from penstock.client.ways import AT_ONCE, Way
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.routes import BrokerRoute
@@ -52,20 +51,20 @@ class Round:
 class Lanes:
     """The open requests of each broker."""
 
-    def __init__(self, discovery: Discovery, tasks: TaskScope, faults: Faults, clock: Clock) -> None:
+    def __init__(self, discovery: Discovery, faults: Faults, clock: Clock) -> None:
         self._discovery = discovery
-        self._tasks = tasks
         self._faults = faults
         self._clock = clock
         self._open: dict[BrokerRoute, list[Round]] = {}
         self._watched: dict[Round, None] = {}
         self._some = anyio.Event()  # set when there is something to watch
+        self._wanted = anyio.Event()  # set when there is something to flush
 
     def hand_over(self, broker: BrokerRoute, one: Outgoing, quick_s: float | None = None, way: Way = AT_ONCE) -> Round:
         """Has ``one`` sent with this round's requests, which leave when every task that can run has run. ``quick_s``:
         how long a single message waits."""
         if not self._open:
-            self._tasks.start_soon(self._flush)
+            self._wanted.set()
         rounds = self._open.setdefault(broker, [])
         last = rounds[-1] if rounds else None
         if last is None or last.quick_s != quick_s or last.way is not way or not way.fits(last.bytes, last.count, one):
@@ -99,7 +98,16 @@ class Lanes:
             one.done.set()
         self._watched.clear()
 
-    async def _flush(self) -> None:
+    async def keep_flushing(self) -> None:
+        """Sends what is handed over."""
+        while True:
+            if not self._open:
+                self._wanted = anyio.Event()
+                await self._wanted.wait()
+            self.flush()
+
+    def flush(self) -> None:
+        """Sends what was handed over, now: for many messages, to which others would add little."""
         lanes, self._open = self._open, {}
         for broker, rounds in lanes.items():
             link = self._discovery.link(broker.address)

@@ -30,6 +30,8 @@ from penstock.protocol.link import Links
 from penstock.protocol.requests.request import Reply, Request
 from penstock.world import Clock, Rng
 
+MANY: Final = 32
+"""Messages that are handed over together and are not fewer leave at once."""
 ONEWAY_S: Final = 2.0
 """So long the end waits for answers that no send awaited."""
 
@@ -81,8 +83,9 @@ class Outbox:
         await self._tasks.open()
         links = self._links or WireLinks(self._tasks, clock=self._clock, rng=self._rng)
         self._discovery = Discovery(self._servers, links, clock=self._clock)
-        self._lanes = Lanes(self._discovery, self._tasks, self._faults, self._clock)
+        self._lanes = Lanes(self._discovery, self._faults, self._clock)
         self._tasks.start_soon(self._lanes.watch)
+        self._tasks.start_soon(self._lanes.keep_flushing)
         return self._tasks, self._discovery
 
     async def close(self, *, in_peace: bool) -> None:
@@ -218,6 +221,8 @@ class Outbox:
         try:
             routed, free = await self._route(waiting, way)
             rounds = {one: self._hand_over(one, way) for one in routed}
+            if count >= MANY:
+                self.opened()[1].flush()
             if free:
                 with anyio.move_on_after(limit_s):
                     for one in free:

@@ -1,14 +1,14 @@
 """Makes runs of the messages that a program sends, and says which of its arguments is wrong. Pure.
 
-What messages have in common is worked out and checked once for each kind of message and remembered; what is left for
-each is its body and its place in a run. Ids are given when it is known to which broker messages go, which counts them,
-and stay the same in every attempt to send.
+What messages have in common is checked and worked out once for each kind of message and remembered; a key is a piece
+of that. What is left for each message is its body and its place in a run. Ids are given when it is known to which
+broker messages go, which counts them, and stay the same in every attempt to send.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, TypedDict
+from typing import Any, Final, TypedDict
 
 from penstock.client.sending import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Outgoing
 from penstock.errors import InvalidMessage, InvalidProperty, InvalidRequest, TooLarge
@@ -18,9 +18,13 @@ from penstock.protocol.message import (
     BODY_BYTES_MAX,
     FLAG_RETAIN,
     FLAG_SEQUENCED,
+    LENGTH_IS_REST,
+    PROPERTIES_BYTES_MAX,
     SHARDING_KEY,
     Message,
     encode_message,
+    record_properties,
+    stored_key,
 )
 from penstock.protocol.runs import DIGITS, Run, flagged
 from penstock.protocol.topic_names import check_publishable, topic_of
@@ -30,7 +34,7 @@ ID_BYTES: Final = 16 + 1 + DIGITS
 """Of a unique id: what stands for producer and broker, a hyphen, the number."""
 KNOWN_MAX: Final = 4096
 KNOWN_BYTES_MAX: Final = 1024
-"""So many different kinds of messages are remembered, with tails of at most so many bytes."""
+"""So many kinds of messages, and keys of each, are remembered, with tails of at most so many bytes."""
 
 
 class Fields(TypedDict, total=False):
@@ -46,18 +50,18 @@ class Fields(TypedDict, total=False):
 
 
 def as_message(
-    message: Message | str,
-    body: bytes,
-    key: str | bytes = "",
-    tag: str = "",
-    properties: Mapping[str, str] | None = None,
-    mqtt_topic: str = "",
-    qos: int = 1,
-    retain: bool = False,
-    shard: str = "",
+    message: Any,
+    body: Any,
+    key: Any = "",
+    tag: Any = "",
+    properties: Any = None,
+    mqtt_topic: Any = "",
+    qos: Any = 1,
+    retain: Any = False,
+    shard: Any = "",
 ) -> Message:
-    """The message that the arguments of a ``send`` stand for. Raises ``InvalidRequest`` where they say things twice and
-    ``InvalidMessage`` where one is of a wrong type."""
+    """The message that the arguments of a ``send`` stand for; of any type, because a program may say anything. Raises
+    ``InvalidRequest`` where they say things twice and ``InvalidMessage`` where one is of a wrong type."""
     if isinstance(message, Message):
         if body or key or tag or properties or mqtt_topic or qos != 1 or retain or shard:
             hint = "give a Message alone, or a topic and a body and what else there is"
@@ -71,7 +75,7 @@ def as_message(
         raise _misfit(error, message, body, key, tag, properties or {}, mqtt_topic) from None
 
 
-def messages_of(message: Message | Sequence[Message] | str, body: bytes, fields: Fields) -> list[Message]:
+def messages_of(message: Any, body: Any, fields: Fields) -> list[Message]:
     """One message, given as to ``as_message``, or a sequence of several. Raises as that, and ``InvalidRequest`` for an
     empty sequence."""
     if isinstance(message, str | Message):
@@ -83,16 +87,89 @@ def messages_of(message: Message | Sequence[Message] | str, body: bytes, fields:
     return list(message)
 
 
-class Common(NamedTuple):
-    """What messages have in common: where they go, and the tail that their records have up to their ids, or, with an id
-    of the program's own (``counts`` is false), whole. ``is_seen``: by devices, under a name of MQTT."""
+class Common:
+    """What messages have in common.
 
-    topic: str
-    key: str | bytes
-    tail: bytes
-    flag: int
-    counts: bool
-    is_seen: bool
+    Attributes:
+        topic, key: where they go.
+        tail: what stands behind each body, up to their ids; or, with an id of the program's own (``counts`` is false),
+            whole.
+        flag: the application flag of each.
+        is_seen: by devices, under a name of MQTT.
+    """
+
+    __slots__ = ("counts", "flag", "is_seen", "key", "tail", "topic")
+
+    def __init__(self, topic: str, key: str | bytes, tail: bytes, flag: int, counts: bool, is_seen: bool) -> None:
+        self.topic = topic
+        self.key = key
+        self.tail = tail
+        self.flag = flag
+        self.counts = counts
+        self.is_seen = is_seen
+
+
+class _Kind:
+    """What messages have in common but their keys. Checked once; for each key ``common`` only puts pieces together.
+
+    ``head``: topic, with its length. ``before``, ``after``: the properties on both sides of the key; ``after`` is not
+    empty, because the id is last. ``placed_key``: that of messages without one. ``shard``: chooses the broker in place
+    of the key, as it says which queue there. ``commons``: of keys that were met.
+    """
+
+    __slots__ = (
+        "_after",
+        "_before",
+        "_counts",
+        "_flag",
+        "_head",
+        "_is_seen",
+        "_placed_key",
+        "_shard",
+        "_topic",
+        "commons",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        placed_key: str | bytes,
+        before: bytes,
+        after: bytes,
+        flag: int,
+        counts: bool,
+        shard: str,
+        is_seen: bool,
+    ) -> None:
+        self._topic = topic
+        self._placed_key = placed_key
+        name = topic.encode()
+        self._head = len(name).to_bytes(2, "big") + name
+        self._before = before
+        self._after = after
+        self._flag = flag
+        self._counts = counts
+        self._shard = shard
+        self._is_seen = is_seen
+        self.commons: dict[str | bytes, Common] = {}
+
+    def common(self, own_key: str | bytes) -> Common:
+        """What those with this key have in common. Raises ``TooLarge`` and ``InvalidMessage``."""
+        key = own_key or self._placed_key
+        pieces = [self._before] if self._before else []
+        if key:
+            name, value = stored_key(key)
+            try:
+                pieces.append(f"{name}\x01{value}".encode())
+            except UnicodeEncodeError as error:
+                raise InvalidMessage(f"the key is not valid Unicode: {error}") from None
+        pieces.append(self._after)
+        properties = b"\x02".join(pieces)
+        size = len(properties) + (ID_BYTES if self._counts else 0)
+        if size > PROPERTIES_BYTES_MAX:
+            raise TooLarge(f"properties have at most {PROPERTIES_BYTES_MAX} bytes, not {size}")
+        tail = b"".join((self._head, min(size, LENGTH_IS_REST).to_bytes(2, "big"), properties))
+        return Common(self._topic, self._shard or key, tail, self._flag, self._counts, self._is_seen)
 
 
 class _Count:
@@ -125,7 +202,10 @@ class Preparation:
         self._flag = FLAG_SEQUENCED if is_idempotent else 0
         self._system_flag = system_flag_of(compression)
         self._compressed = flagged(self._system_flag)
-        self._known: dict[tuple[object, ...], Common] = {}
+        self._kinds: dict[tuple[object, ...], _Kind] = {}
+        self._known = 0  # keys of all kinds
+        self._last = Message()  # the last one whose properties are empty
+        self._last_common = _NOTHING
 
     def runs(self, messages: Sequence[Message], now_ms: int) -> list[Outgoing]:
         """These messages, neighbours that have all in common as one run. Raises ``InvalidTopic``, and as
@@ -137,26 +217,26 @@ class Preparation:
             body = message.body if type(message) is Message else _not_a_message(message)
             if type(body) is not bytes:
                 body = _bytes_of(message)
+            its, its_born_ms, its_unusual = self.common(message), message.born_ms or now_ms, b""
+            if self._system_flag and COMPRESS_ABOVE < len(body) <= BODY_BYTES_MAX and not its.is_seen:
+                smaller = compress(body, self._system_flag)
+                if len(smaller) < len(body):
+                    body, its_unusual = smaller, self._compressed
+            is_alike = its is common and len(body) == size and its_born_ms == born_ms and its_unusual == unusual
+            if is_alike and its.counts and len(bodies) < most:
+                bodies.append(body)
+                continue
             if len(body) > BODY_BYTES_MAX:
                 raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, not {len(body)}")
-            its, its_born_ms = self.common(message), message.born_ms or now_ms
-            plain = body
-            if self._system_flag and len(body) > COMPRESS_ABOVE and not its.is_seen:
-                body = min(body, compress(body, self._system_flag), key=len)
-            its_unusual = b"" if body is plain else self._compressed
-            is_alike = its is common and its.counts and len(body) == size and its_born_ms == born_ms
-            if not is_alike or len(bodies) >= most or its_unusual != unusual:
-                bodies = []
-                common, born_ms, size, unusual = its, its_born_ms, len(body), its_unusual
-                most = max(1, min(BATCH_COUNT_MAX, BATCH_BYTES_MAX // (BODY_AT + size + len(its.tail) + ID_BYTES)))
-                made.append(Outgoing(at, Run(its.tail, its.flag, born_ms, [body], its.counts), its.topic, its.key))
-                made[-1].run.bodies, made[-1].run.unusual = bodies, unusual
-            bodies.append(body)
+            bodies = [body]
+            common, born_ms, size, unusual = its, its_born_ms, len(body), its_unusual
+            most = max(1, min(BATCH_COUNT_MAX, BATCH_BYTES_MAX // (BODY_AT + size + len(its.tail) + ID_BYTES)))
+            run = Run(its.tail, its.flag, born_ms, bodies, its.counts)
+            run.unusual = unusual
+            made.append(Outgoing(at, run, its.topic, its.key, its if its.counts else None))
         for one in made:
             run = one.run
-            run.size = len(run.bodies) * (
-                BODY_AT + len(run.bodies[0]) + len(run.tail) + (ID_BYTES if run.counts else 0)
-            )
+            run.size = len(run.bodies) * (run.size + ID_BYTES if run.counts else run.size)
         return made
 
     def number(self, one: Outgoing) -> None:
@@ -173,39 +253,75 @@ class Preparation:
         run.tail += known.prefix + b"%012x" % number
 
     def common(self, message: Message) -> Common:
-        """What a message has in common with others: the same object for those that have the same."""
+        """What a message has in common with others: the same object for neighbours that have the same."""
         try:
-            if message.reply_to or message.correlation:
-                return self._work_out(message)  # it never comes again
-            properties = message.properties
-            fields = (
-                message.topic,
-                message.key,
-                message.tag,
-                message.mqtt_topic,
-                message.qos,
-                message.retain,
-                message.id,
-                tuple(properties.items()) if properties else (),
-            )
-            known = self._known.get(fields)
-            if known is None:
-                known = self._work_out(message)
-                if len(self._known) >= KNOWN_MAX:
-                    self._known.clear()
-                if known.counts and len(known.tail) <= KNOWN_BYTES_MAX:
-                    self._known[fields] = known
-            return known
+            properties, key, last = message.properties, message.key, self._last
+            if (
+                message.topic is last.topic
+                and key is last.key
+                and message.mqtt_topic is last.mqtt_topic
+                and message.tag is last.tag
+                and message.qos == last.qos
+                and message.retain == last.retain
+                and message.reply_to is last.reply_to
+                and message.correlation is last.correlation
+                and not message.id
+                and not properties
+                and self._last_common is not _NOTHING
+            ):
+                return self._last_common
+            common = self._common(message, key)
         except (TypeError, AttributeError) as error:
             raise _misfit(
                 error, message.topic, message.body, message.key, message.tag, message.properties, message.mqtt_topic
             ) from None
+        if not properties and not message.id:  # a mapping may have changed when it comes again
+            self._last, self._last_common = message, common
+        return common
 
-    def _work_out(self, message: Message) -> Common:
-        key, mqtt_topic = message.key, message.mqtt_topic
+    def _common(self, message: Message, key: str | bytes) -> Common:
+        if message.reply_to or message.correlation:
+            return self._work_out(message).common(key)  # it never comes again
+        properties = message.properties
+        fields = (
+            message.topic,
+            message.tag,
+            message.mqtt_topic,
+            message.qos,
+            message.retain,
+            message.id,
+            tuple(properties.items()) if properties else (),
+        )
+        kind = self._kinds.get(fields)
+        if kind is None:
+            kind = self._work_out(message)
+            if not message.id and len(kind.common("").tail) <= KNOWN_BYTES_MAX:
+                self._make_room()
+                self._kinds[fields] = kind
+        known = kind.commons.get(key)
+        if known is None:
+            known = kind.common(key)
+            if known.counts and len(known.tail) <= KNOWN_BYTES_MAX:
+                if self._make_room():
+                    self._kinds[fields] = kind
+                kind.commons[key] = known
+        return known
+
+    def _make_room(self) -> bool:
+        """Counts one more that is remembered; returns whether all others were forgotten for it."""
+        self._known += 1
+        if self._known <= KNOWN_MAX:
+            return False
+        for kind in self._kinds.values():
+            kind.commons.clear()
+        self._kinds.clear()
+        self._known = 1
+        return True
+
+    def _work_out(self, message: Message) -> _Kind:
+        mqtt_topic, placed_key = message.mqtt_topic, ""
         if mqtt_topic and not message.topic:
             topic, placed_key = self._topic_map.place(mqtt_topic)
-            key = key or placed_key
         else:
             topic = message.topic and topic_of(message.topic)
             if topic != message.topic:
@@ -214,7 +330,7 @@ class Preparation:
         complete = Message(
             topic,
             b"",
-            key,
+            "",
             message.tag,
             message.properties,
             mqtt_topic,
@@ -224,13 +340,16 @@ class Preparation:
             reply_to=message.reply_to,
             correlation=message.correlation,
         )
-        tail = encode_message(complete)[BODY_AT:]
+        properties = record_properties(encode_message(complete))
+        before = b""
+        if mqtt_topic:  # always first
+            before, _, properties = properties.partition(b"\x02")
         flag = message.qos | (FLAG_RETAIN if message.retain else 0)
-        key = message.properties.get(SHARDING_KEY) or key  # which broker, as it says which queue there
+        shard = message.properties.get(SHARDING_KEY) or ""
         is_seen = bool(mqtt_topic) or message.retain
         if message.id:
-            return Common(topic, key, tail, flag, False, is_seen)
-        return Common(topic, key, tail[:-ID_BYTES], flag | self._flag, True, is_seen)
+            return _Kind(topic, placed_key, before, properties, flag, False, shard, is_seen)
+        return _Kind(topic, placed_key, before, properties[:-ID_BYTES], flag | self._flag, True, shard, is_seen)
 
 
 _NOTHING: Final = Common("", "", b"", 0, False, True)

@@ -89,6 +89,8 @@ class Outgoing:
         chosen: the queue that a program has chosen, or what chooses it at the first attempt.
         due_ms: of a delayed message, when it is due: as it is asked for, then as the broker has it.
         parts: what stands for it since its messages had different fates.
+        common: what others may have in common with it: those whose numbers count on from its own go on with its run.
+            ``None``: nothing.
     """
 
     __slots__ = (
@@ -96,6 +98,7 @@ class Outgoing:
         "at",
         "broker",
         "chosen",
+        "common",
         "due_ms",
         "error",
         "home",
@@ -110,8 +113,9 @@ class Outgoing:
         "unknown",
     )
 
-    def __init__(self, at: int, run: Run, topic: str, key: str | bytes) -> None:
+    def __init__(self, at: int, run: Run, topic: str, key: str | bytes, common: object = None) -> None:
         self.at = at
+        self.common = common
         self.run = run
         self.topic = topic
         self.key = key
@@ -151,7 +155,7 @@ class Outgoing:
         run = self.run
         has_ids = not run.counts or run.number >= 0
         self.parts = [
-            Outgoing(self.at + number, run.of([body], number if has_ids else 0), self.topic, self.key)
+            Outgoing(self.at + number, run.of([body], number if has_ids else 0), self.topic, self.key, self.common)
             for number, body in enumerate(run.bodies)
         ]
         for part in self.parts:
@@ -324,26 +328,30 @@ def windows(outgoing: list[Outgoing]) -> Iterator[list[Outgoing]]:
 def append_of(batch: Sequence[Outgoing]) -> AppendRuns:
     """The request that stores a batch and tells where each run went. Neighbours whose ids go on are one run there."""
     runs: list[Run] = []
-    count = begun = 0
+    last: Outgoing | None = None
+    count = following = 0
     for one in batch:
         run = one.run
-        count += len(run.bodies)
-        last = runs[-1] if runs else None
+        its = len(run.bodies)
+        count += its
         if (
             last is not None
-            and run.counts
-            and last.counts
-            and run.tail[:-DIGITS] == last.tail[:-DIGITS]
-            and run.born_ms == last.born_ms
-            and run.flag == last.flag
-            and run.unusual == last.unusual
-            and len(run.bodies[0]) == len(last.bodies[0])
-            and int(run.tail[-DIGITS:], 16) == begun + len(last.bodies)
+            and run.number == following
+            and one.common is last.common
+            and one.common is not None
+            and run.flag == last.run.flag
+            and run.born_ms == last.run.born_ms
+            and run.unusual == last.run.unusual
+            and len(run.bodies[0]) == len(last.run.bodies[0])
+            and run.tail[:-DIGITS] == last.run.tail[:-DIGITS]  # else one has its number from another broker
         ):
-            last.bodies += run.bodies
-            continue
-        begun = int(run.tail[-DIGITS:], 16) if run.counts else 0
-        runs.append(run.of(list(run.bodies)))
+            if runs[-1] is last.run:
+                runs[-1] = last.run.of(list(last.run.bodies))
+            runs[-1].bodies += run.bodies
+        else:
+            last = one
+            runs.append(run)
+        following = run.number + its
     body = encode_runs(runs)
     return AppendRuns(count, checksum_of(body), body, detail=True)
 
@@ -364,10 +372,8 @@ def settle(batch: Sequence[Outgoing], broker: str, result: Result) -> None:
         end = at + one.count
         while rows[which + 1].at <= at:
             which += 1
-        if one.count > 1 and (rows[which + 1].at < end or any(number in refused for number in range(at, end))):
-            pieces = one.split()
-        else:
-            pieces = [one]
+        is_refused = bool(refused) and not refused.keys().isdisjoint(range(at, end))
+        pieces = one.split() if one.count > 1 and (rows[which + 1].at < end or is_refused) else [one]
         for piece in pieces:
             while rows[which + 1].at <= at:
                 which += 1

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.preparation import Preparation, as_message
+from penstock.client.preparation import KNOWN_MAX, Preparation, as_message
 from penstock.client.sending import BATCH_COUNT_MAX, Outgoing
 from penstock.errors import InvalidMessage, InvalidProperty, InvalidRequest, InvalidTopic, ReservedName, TooLarge
-from penstock.protocol.message import Message, decode_message
+from penstock.protocol.message import PROPERTIES_BYTES_MAX, Message, decode_message
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.runs import record_of
 from tests.penstock.client.at_broker import runs_at_broker
@@ -75,6 +75,30 @@ def test_messages_come_out_of_their_runs_as_they_were_in_order(fields: list[tupl
     assert len({one.id for one in found}) == len(messages)
     assert [one.at for one in made] == [sum(one.count for one in made[:at]) for at in range(len(made))]
     assert all(one.run.size == sum(len(record_of(one.run)) for _ in one.run.bodies) for one in made)
+
+
+def test_more_keys_than_are_remembered_stay_what_they_are() -> None:
+    preparation, keys = Preparation(1, TopicMap()), [f"key-{number}" for number in range(KNOWN_MAX + 10)]
+    for _ in range(2):
+        messages = [Message("t", b"x", key, mqtt_topic="t/a", tag="y") for key in keys]
+        found = [message_of(one) for one in runs_at_broker(preparation, messages, 77)]
+        assert [message.key for message in found] == keys
+        assert {(message.name, message.tag) for message in found} == {("t/a", "y")}
+
+
+def test_a_mapping_that_changes_between_messages_counts_as_it_is_then() -> None:
+    properties = {"a": "1"}
+    message, preparation = Message("t", b"x", properties=properties), Preparation(1, TopicMap())
+    first = message_of(runs_at_broker(preparation, [message], 77)[0])
+    properties["a"] = "2"
+    second = message_of(runs_at_broker(preparation, [message], 77)[0])
+    assert [one.properties["a"] for one in (first, second)] == ["1", "2"]
+
+
+@pytest.mark.parametrize(("key", "error"), [("k" * PROPERTIES_BYTES_MAX, TooLarge), ("\ud800", InvalidMessage)])
+def test_a_key_that_no_record_holds_is_refused(key: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        prepare(Message("t", b"x", key))
 
 
 def test_an_mqtt_name_without_a_topic_is_placed_by_the_topic_map() -> None:

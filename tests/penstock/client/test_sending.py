@@ -80,6 +80,19 @@ def test_neighbours_of_single_sends_are_one_run_on_the_wire() -> None:
     assert (longer.bodies, later.born_ms) == ([b"later"], 6)
 
 
+def test_messages_that_have_their_numbers_from_several_brokers_are_no_run() -> None:
+    preparation = Preparation(7, TopicMap())
+    made = preparation.runs([Message("t", b"a")], 5) + preparation.runs([Message("t", b"b")], 5)
+    made += preparation.runs([Message("t", b"c")], 5)
+    for one, broker in zip(made, ["a", "b", "b"], strict=True):
+        one.broker = BrokerRoute(broker, f"{broker}:1", 4)
+        preparation.number(one)
+    assert [one.run.number for one in made] == [1, 1, 2]
+    sent = decode_runs(bytes(append_of([made[0], made[2], made[1]]).body))
+    assert [run.bodies for run in sent] == [[b"a"], [b"c"], [b"b"]]
+    assert [run.bodies for run in decode_runs(bytes(append_of(made).body))] == [[b"a"], [b"b", b"c"]]
+
+
 def test_a_message_of_a_run_that_is_sent_again_has_the_id_that_it_had() -> None:
     [one] = prepared(*[Message("t", b"%d" % at) for at in range(5)])
     before = [message_of(one, at).id for at in range(5)]
