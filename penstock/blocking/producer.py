@@ -333,7 +333,7 @@ class Producer(OnlyBlocking):
         """A block that stores messages as it begins and has them delivered when it has ended without an error. As
         ``penstock.Producer.transaction``."""
         if not self.group:
-            raise InvalidRequest("transactions are a group's", hint="Producer(group=..., check=...)")
+            raise InvalidRequest("a transaction needs a producer group", hint="Producer(group=..., check=...)")
         given = preparation.messages_of(message, body, fields)
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         check_seconds("timeout_s", limit_s)

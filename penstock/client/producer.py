@@ -429,7 +429,7 @@ class Producer(OnlyAsync):
                 no answer for certain, and a listener decides.
         """
         if not self.group:
-            raise InvalidRequest("transactions are a group's", hint="Producer(group=..., check=...)")
+            raise InvalidRequest("a transaction needs a producer group", hint="Producer(group=..., check=...)")
         given = messages_of(message, body, fields)
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         check_seconds("timeout_s", limit_s)
