@@ -106,3 +106,16 @@ def test_a_text_is_one_tag() -> None:
     assert chosen_tags("paid") == chosen_tags(["paid"]) == ("paid",)
     assert chosen_tags(("a", "b")) == ("a", "b")
     assert chosen_tags("") == chosen_tags([]) == ()
+
+
+def test_a_position_that_is_handed_over_passes_what_is_finished() -> None:
+    position = begun(5)
+    [batch] = position.advance(pulled([5, 7, 8], 10), 500)
+    unfinished = batch.hand_over()
+    assert (position.handed_out, position.passed) == (10, 5)
+    unfinished.finish(7)
+    assert position.passed == 5
+    unfinished.finish(5)
+    assert position.passed == 8
+    position.leave_off()
+    assert (position.offset, position.passed, position.unfinished) == (8, 8, None)
