@@ -10,6 +10,7 @@ from broker.groups import fold as offsets
 from broker.groups.allocation import Claim, Place
 from broker.groups.holders import HOLDS, Holders
 from broker.groups.members import Group, Groups, Terms, member_waker
+from broker.kernel.checks import check_text
 from broker.kernel.fold import fact_record, in_parts
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
@@ -187,6 +188,7 @@ class GroupRequests:
     @handles(DeleteGroup)
     def delete(self, request: DeleteGroup, now: float, now_ms: int) -> Outcome:
         """Forgets a group, with its retries."""
+        check_text("a group's name", request.group, NAME_BYTES_MAX)
         self.groups.check_commit(request.group, "", 0, ())
         if self._holders.names(request.group):
             raise Fenced(f"gateways hold the position {request.group}", hint="end its subscriptions first")

@@ -13,6 +13,8 @@ from penstock.protocol.requests.filters import CloseFilters, FetchRetained, Open
 from penstock.protocol.requests.given import GivenPull, GivenRuns
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, Progress, QueueOffset
 from penstock.protocol.requests.messages import Append, AppendRuns, Pull
+from penstock.protocol.requests.pops import Range
+from penstock.protocol.requests.retries import Back
 from penstock.protocol.requests.routes import QueryRoute, TopicRoute
 from penstock.protocol.requests.servers import Ping, ReadFigures, ServerInfo
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS, SessionSave, SessionTerms
@@ -101,6 +103,9 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
         "penstock_timers_fired_total": 0,
         "penstock_timers_refused_total": 0,
         "penstock_timers_damaged_total": 0,
+        "penstock_timers_frozen_s": 0,
+        "penstock_trace_dropped_total": 0,
+        "penstock_trace_rows_total": 0,
         "penstock_timers_late_seconds": 0,
         "penstock_damaged_frames_total": 0,
         "penstock_disk_full": 0,
@@ -154,6 +159,8 @@ def _odd(hint: object, text: str, number: int) -> object:
         "tuple[SessionSave, ...]": (SessionSave(text, number, number, number),),
         "tuple[SessionTerms, ...]": (SessionTerms(text, number, True, text.encode("utf-8", "replace")),),
         "tuple[HalfOutcome, ...]": (HalfOutcome(number, text),),
+        "tuple[Back, ...]": (Back(text, number, number, text),),
+        "tuple[Range, ...]": (Range(number, number),),
     }
     return kinds[str(hint)]
 
