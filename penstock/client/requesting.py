@@ -7,7 +7,7 @@ for nobody, is passed over. What a reply looks like is decided in penstock/proto
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import anyio
@@ -23,6 +23,7 @@ from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.filters import CloseFilters, KeepFilters, OpenedFilters, OpenFilters
 from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.routes import BrokerRoute
 from penstock.world import Clock, Rng
 
 FRESH_S: Final = 5.0
@@ -88,7 +89,7 @@ class Requests:
         tasks, discovery = self._outbox.running()
         now = self._clock.monotonic()
         if now >= self._fresh_until:
-            for route in await discovery.all_brokers():
+            for route in await self._brokers(discovery):
                 if route.broker not in self._open:
                     self._open[route.broker] = anyio.Event()
                     tasks.start_soon(self._read, route.broker, route.address, discovery)
@@ -123,6 +124,15 @@ class Requests:
                 arrived = self._waiting.take(reply)
                 if arrived is not None:
                     arrived.set()
+
+    async def _brokers(self, discovery: Discovery) -> Sequence[BrokerRoute]:
+        """All live brokers; none while no name server answers, if some are known already."""
+        try:
+            return await discovery.all_brokers()
+        except PenstockError:
+            if not self._open:
+                raise
+            return ()
 
     async def _address_of(self, broker: str, discovery: Discovery) -> str:
         try:
