@@ -21,6 +21,7 @@ from broker.messages.acceptance import Acceptance
 from broker.messages.dead_letters import DeadLetters
 from broker.messages.marking import marked
 from broker.messages.one_by_one import one_by_one
+from broker.messages.trace import Trace
 from broker.messages.whole_records import records_of
 from broker.settings import BrokerSettings
 from broker.store.destinations import Incoming
@@ -76,8 +77,10 @@ class TimerRequests:
         letters: DeadLetters,
         settings: BrokerSettings,
         clock: TimerClock,
+        trace: Trace,
     ) -> None:
         self._clock = clock
+        self._trace = trace
         self._timers = timers
         self._store = store
         self._acceptance = acceptance
@@ -177,6 +180,8 @@ class TimerRequests:
         # in their order: each says that those before it have woken
         batch = [self._awake(one, frame, now_ms) for one, frame in zip(due, frames, strict=True)]
         self._store.append(batch, now_ms)
+        if self._trace.is_on:
+            self._trace.stored([one.run for one in batch], [one.destination for one in batch], now_ms)
         self._fired += len(batch)
 
     def _awake(self, sleeper: Sleeper, frame: bytes, now_ms: int) -> Incoming:

@@ -18,6 +18,7 @@ from broker.kernel.theme import Wakers
 from broker.messages.acceptance import Acceptance
 from broker.messages.marking import marked
 from broker.messages.one_by_one import one_by_one
+from broker.messages.trace import Trace
 from broker.messages.whole_records import records_of
 from broker.settings import BrokerSettings
 from broker.store.destinations import Incoming
@@ -105,7 +106,9 @@ class TransactionRequests:
         settings: BrokerSettings,
         now: float,
         wakers: Wakers,
+        trace: Trace,
     ) -> None:
+        self._trace = trace
         self._halves = halves
         self._store = store
         self._acceptance = acceptance
@@ -215,7 +218,7 @@ class TransactionRequests:
         """Stores the messages of a half: of several those that are not stored yet, in as many appends as segments have
         room for."""
         if not half.messages:
-            self._store.append([self._committed_message(id, half, now_ms)], now_ms)
+            self._append([self._committed_message(id, half, now_ms)], now_ms)
             return
         batch = self._committed_runs(id, half, now_ms)
         try:
@@ -226,7 +229,10 @@ class TransactionRequests:
                     self._append([Incoming(run.of([body], number), to)], now_ms)
 
     def _append(self, batch: Sequence[Incoming], now_ms: int) -> None:
-        self._store.append_runs([one.run for one in batch], [one.destination for one in batch], now_ms)
+        runs, destinations = [one.run for one in batch], [one.destination for one in batch]
+        self._store.append_runs(runs, destinations, now_ms)
+        if self._trace.is_on:
+            self._trace.stored(runs, destinations, now_ms)
 
     def _committed_runs(self, id: int, half: Half, now_ms: int) -> list[Incoming]:
         """The messages of a half that are not stored yet. Raises what one is refused with; the half is parked then."""

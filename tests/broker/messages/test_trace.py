@@ -11,7 +11,9 @@ from penstock.protocol.requests.filters import OpenFilters
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, QueueOffset
 from penstock.protocol.requests.messages import AppendRuns, FindByKey, Pull
 from penstock.protocol.requests.retries import SendBack
+from penstock.protocol.requests.timers import SetTimers
 from penstock.protocol.requests.topics import ChangeTopic, CreateTopic
+from penstock.protocol.requests.transactions import COMMIT, BeginHalves, EndHalves, HalfOutcome
 from penstock.protocol.runs import Run, checksum_of, encode_runs
 from tests.broker.broker_rig import Rig, append, bodies
 from topicmap.queues import TRACE_TOPIC
@@ -117,3 +119,18 @@ def test_only_brokers_write_traces_and_the_number_has_limits() -> None:
     assert rig.ask(append(Message(TRACE_TOPIC, b"x"))).refused[0].code == ReservedName.code
     rig.ask(CreateTopic("t"))
     assert isinstance(rig.ask(ChangeTopic("t", trace=2_000_000_000)), InvalidRequest)
+
+
+def test_a_message_that_was_delayed_or_transactional_is_told_of_when_it_is_delivered() -> None:
+    rig = Rig(default_queues=1)
+    rig.ask(CreateTopic("t", trace=1))
+    later, half = (bytes(append(Message("t", b"x", id=id)).body) for id in ("later", "half"))
+    rig.ask(SetTimers((5_000,), True, later))
+    [begun] = rig.ask(BeginHalves("g", 1, half)).ids
+    assert rows(rig) == []
+    rig.ask(EndHalves("g", (HalfOutcome(begun, COMMIT),)))
+    tick(rig, 10.0)
+    told = [(row["event"], row["id"], row["offset"]) for row in rows(rig)]
+    assert told == [("stored", "half", 0), ("stored", "later", 1)]
+    rig.ask(Pull("t:0", 0))
+    assert [(row["event"], row["id"]) for row in rows(rig)[2:]] == [("delivered", "half"), ("delivered", "later")]
