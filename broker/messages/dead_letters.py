@@ -16,7 +16,9 @@ from penstock.protocol.message import (
     ATTEMPTS_AT,
     BORN_AT,
     FLAG_QOS,
+    HALF,
     MQTT_TOPIC,
+    TIMER,
     decode_properties,
     encode_properties,
     record_body,
@@ -62,6 +64,8 @@ class DeadLetters:
     ) -> Incoming:
         self._topics.ensure_own(topic, now_ms)
         properties = decode_properties(record_properties(record))
+        for slept in (TIMER, HALF):  # where that message came from, not this one
+            properties.pop(slept, None)
         name = properties.pop(MQTT_TOPIC, "")
         if name:
             properties.setdefault(ORIGIN_NAME, name)

@@ -23,12 +23,13 @@ class Simulated(Protocol):
 W = TypeVar("W", bound=Simulated)
 SEEN_BY = {
     "acknowledge_before_the_sync": 8,
+    "answer_for_a_retry_before_it_is_durable": 3,
     "answer_for_a_filter_before_its_record_is_durable": 9,
     "never_say_what_is_still_to_be_closed": 15,
     "commit_what_was_read_ahead": 3,
     "let_retention_take_halves": 1,
     "let_retention_take_what_sleeps": 2,
-    "pass_what_was_not_given_back": 1,
+    "pass_what_was_not_given_back": 4,
     "close_before_that_is_saved": 211,
     "forget_the_time_over_a_restart": 10,
     "give_a_session_before_that_is_durable": 19,

@@ -50,8 +50,7 @@ SHOWN = {
     *("kill", "power", "both", "full", "cut", "names", "jump"),
     *("woken", "woken over a restart", "carried", "cancelled", "cancelled too late"),
     *("committed", "told which outcome stands", "parked", "parked without a check"),
-    *("a listener was asked", "a block that failed"),
-    *("given back", "dead letters"),
+    *("a listener was asked", "given back", "dead letters"),
 }
 """What an hour must have shown, or it proves little."""
 
