@@ -16,6 +16,7 @@ from penstock.cli.display import json_option, print_json
 from penstock.cli.durations import time_of
 from penstock.client.sending import Receipt
 from penstock.client.ways import DelayedReceipt
+from penstock.protocol.compression import Compression
 from penstock.protocol.message import Message
 from penstock.protocol.topic_names import topic_of
 from topicmap.names import InvalidName
@@ -33,6 +34,7 @@ LINES_PER_BATCH = 1000
 @click.option("--mqtt-topic", default="", metavar="NAME", help="MQTT name under which devices get it.")
 @click.option("--delay", metavar="TIME", help="Deliver it this much later: 5s, 10m, 2h.")
 @click.option("--at", metavar="TIME", help="Deliver it at this time: 2026-12-01T08:00 is local, ...Z is UTC.")
+@click.option("--compression", type=click.Choice(["zstd", "lz4", "zlib"]), help="Store bodies over 4 KiB compressed.")
 @click.option("--lines", is_flag=True, help="Each line of standard input is a message.")
 @json_option
 @click.pass_obj
@@ -46,6 +48,7 @@ def produce(
     mqtt_topic: str,
     delay: str | None,
     at: str | None,
+    compression: Compression | None,
     lines: bool,
     as_json: bool,
 ) -> None:
@@ -71,7 +74,7 @@ def produce(
         logging.getLogger(Producer.__module__).setLevel(logging.ERROR)
     elif mqtt_topic:
         _warn_of_another_topic(topic, mqtt_topic)
-    with Producer(servers=server) as producer:
+    with Producer(servers=server, compression=compression or "") as producer:
         for batch in _batches(bodies, lines, sys.stdin.buffer):
             messages = [
                 Message(topic, body, key=key, tag=tag, properties=properties, mqtt_topic=mqtt_topic) for body in batch

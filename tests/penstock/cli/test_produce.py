@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from click.testing import Result
 
 from topicmap.queues import encode_level
@@ -39,6 +40,12 @@ def test_more_lines_than_one_batch_are_all_stored(rows: Rows) -> None:
     lines = b"".join(b"%d\n" % at for at in range(2500))
     assert len(rows("produce", "lines", "--lines", stdin=lines)) == 2500
     assert sorted(int(message["body"]) for message in stored(rows, "lines")) == list(range(2500))
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4", "zlib"])
+def test_a_large_body_that_is_stored_compressed_is_shown_as_it_was(rows: Rows, compression: str) -> None:
+    rows("produce", "large", "--compression", compression, stdin=b"a line\n" * 2000)
+    assert [message["body"] for message in stored(rows, "large")] == ["a line\n" * 2000]
 
 
 def test_the_line_for_people_says_where(penstock: Penstock) -> None:
