@@ -18,6 +18,7 @@ from broker.kernel.theme import Wakers
 from broker.lineage.epoch import Epoch
 from broker.messages.trace import Trace
 from broker.settings import BrokerSettings
+from broker.shares import fold as shares
 from broker.state import BrokerState
 from broker.store.message_store import MessageStore
 from broker.topics.requests import TopicRequests
@@ -68,6 +69,7 @@ class GroupRequests:
     ) -> None:
         self._trace = trace
         self._offsets = state.offsets
+        self._shares = state.shares
         self._identity = state.identity
         self._groups_max = settings.groups_max
         self._store = store
@@ -187,17 +189,20 @@ class GroupRequests:
 
     @handles(DeleteGroup)
     def delete(self, request: DeleteGroup, now: float, now_ms: int) -> Outcome:
-        """Forgets a group, with its retries."""
+        """Forgets a group, with its retries and what it pops."""
         check_text("a group's name", request.group, NAME_BYTES_MAX)
         self.groups.check_commit(request.group, "", 0, ())
         if self._holders.names(request.group):
             raise Fenced(f"gateways hold the position {request.group}", hint="end its subscriptions first")
         retries = retry_topic(request.group)
-        if request.group not in self._offsets and not self._count_queues(retries):
+        pops = self._shares.popped_by(request.group)
+        if request.group not in self._offsets and not self._count_queues(retries) and not pops:
             raise GroupNotFound(f"there is no group {request.group}")
         if self._count_queues(retries):
             self._topics.remove(retries, now_ms)
-        self._store.append([fact_record(offsets.TOPIC, self._offsets.fact(request.group, ()))], now_ms)
+        facts = [fact_record(shares.TOPIC, self._shares.forgetting(share)) for share in pops]
+        facts.append(fact_record(offsets.TOPIC, self._offsets.fact(request.group, ())))
+        self._store.append_facts(facts, now_ms)
         return AfterQuorum(Done(), self._store.written)
 
     def _check_offsets(self, offsets: Iterable[QueueOffset]) -> None:

@@ -18,11 +18,12 @@ from broker.filters.fold import ShareEnded
 from broker.kernel.fold import fact_of
 from broker.kernel.frozen import Table
 from broker.store.records import NO_CHANGE, Change, Stored
-from topicmap.queues import is_pop, share_queue
+from topicmap.queues import is_pop, pop_share, share_queue
 
 TOPIC: Final = "%sys%shares"
 BEGIN: Final = "begin"
 SETTLE: Final = "settle"
+FORGET: Final = "forget"
 END: Final = 1 << 62
 """No offset is as high."""
 
@@ -120,6 +121,16 @@ class Shares:
         return [BEGIN, share, offset]
 
     @staticmethod
+    def forgetting(share: str) -> list[Any]:
+        """Body of the record with which what a group pops of a queue ends."""
+        return [FORGET, share]
+
+    def popped_by(self, group: str) -> list[str]:
+        """Names of what a group pops."""
+        above = pop_share(group, "").rstrip("/")
+        return [share for shares in self._popped.values() for share in shares if share.rpartition("/")[0] == above]
+
+    @staticmethod
     def settling(share: str, ranges: Sequence[tuple[int, int]], position: int) -> list[Any]:
         """Body of the record that settles ranges, each with its end, and so all that is stored before a position (0:
         nothing new is said by that)."""
@@ -131,6 +142,9 @@ class Shares:
         if action == BEGIN:
             self._settled.setdefault(share, Settled(body[2], position=record.position))
             self._note(share)
+        elif action == FORGET:
+            self._popped.get(share_queue(share), {}).pop(share, None)
+            self._end(share)
         elif action == SETTLE and share in self._settled:
             settled = self._settled.own(share, Settled.copy)
             for first, end in body[2]:

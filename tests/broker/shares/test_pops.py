@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from broker.shares.pops import PopRequests
-from penstock.errors import Fenced, InvalidRequest, PenstockError, QueueNotFound
+from penstock.errors import Fenced, GroupNotFound, InvalidRequest, PenstockError, QueueNotFound
 from penstock.protocol.batches import decode_queue
 from penstock.protocol.message import Message
 from penstock.protocol.received import MessageQueue, ReceivedMessage
-from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, QueueOffset
+from penstock.protocol.requests.groups import CommitOffsets, DeleteGroup, JoinGroup, QueueOffset
 from penstock.protocol.requests.pops import AckPopped, ExtendPopped, LeavePopped, Pop, Popped, Range, SendPoppedBack
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.retries import SentBack
@@ -187,6 +187,17 @@ def test_what_is_popped_ends_with_its_topic() -> None:
     rig.ask(CreateTopic("orders", 1, "disk"))
     put(rig, 1, start=7)
     assert [one.body for one in received(pop(rig, begin=2))] == [b"7"]
+
+
+def test_what_a_group_pops_ends_with_the_group() -> None:
+    rig = rig_with(3)
+    pop(rig)
+    acknowledge(rig, (0, 3))
+    assert rig.ask(DeleteGroup("g")) == Done()
+    assert isinstance(refused(rig, DeleteGroup("g")), GroupNotFound)
+    assert rig.ask(ListShares()).shares == ()
+    again = rig.restarted()
+    assert offsets(pop(again, begin=1)) == [1, 2]
 
 
 def test_operators_see_it_among_the_shares_and_gateways_cannot_take_it() -> None:
