@@ -13,6 +13,7 @@ from typing import Final
 
 from broker.groups.members import Groups
 from broker.groups.retries import ATTEMPTS_MAX, RetryRequests
+from broker.kernel.checks import check_text
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
@@ -162,9 +163,8 @@ class PopRequests:
     # -- messages
 
     def _check(self, request: Pop) -> None:
-        for name in (request.group, request.taker):
-            if not 0 < len(name.encode("utf-8", "replace")) <= NAME_BYTES_MAX:
-                raise InvalidRequest(f"group and taker have names of 1 to {NAME_BYTES_MAX} bytes")
+        check_text("a group's name", request.group, NAME_BYTES_MAX)
+        check_text("a taker's name", request.taker, NAME_BYTES_MAX)
         if not 0 < request.invisible_s <= INVISIBLE_S_MAX:
             raise InvalidRequest(f"a message is leased for more than 0 and at most {INVISIBLE_S_MAX:.0f} s")
         if request.count_max < 1 or request.bytes_max < 1 or request.wait_s < 0 or request.begin < 0:
