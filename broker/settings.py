@@ -96,10 +96,10 @@ class BrokerSettings:
         half_check_after_s: how long after it began a producer is first asked for the outcome of a half; the pause
             doubles with each check, up to 10 minutes.
         half_checks_max: how often; then the half waits for an operator.
-        retry_delays_s: how long a message that a consumer gives back waits before its second attempt, its third, and so
-            on; the last one counts for all that follow.
+        retry_delays_s: how long a message that a consumer returns waits before its second attempt, its third, and so
+            on; the last value applies to all later attempts.
         pull_bytes_max: the most that one pull is answered with.
-        trace_rows_per_s_max: rows of message traces in a second; what is over that is not traced. 0: none.
+        trace_rows_per_s_max: rows of message traces stored in a second; rows above that are dropped. 0: none.
         filter_bodies: topics whose JSON bodies filters may look into (``$.a.b``); ``*`` for all.
         held_bytes_max: maximum bytes that all connections together may have this server hold: once of incomplete
             requests, and once of replies that their peers have not read.

@@ -25,7 +25,7 @@ class NamesrvSettings:
             requests, and once of replies that their peers have not read.
         away_s_max: seconds for which an absent broker is remembered: its topics are not created at another broker, and
             readers of a whole topic are told that it is absent.
-        config_file: where it keeps its key-value store (``penstock config``); empty: in memory, until it stops.
+        config_file: file of its key-value store (``penstock config``); empty: in memory, until it stops.
         status_host, status_port: where it has its status pages if it runs alone; port -1 for none, 0 for any free one.
         status_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
             the address that the connection came to; ``*`` for any.

@@ -53,13 +53,13 @@ def test_every_block_of_the_guide_runs(real_cluster: Any) -> None:
     assert "5 of 10 are wanted" in said
     assert "10 charges are done, the last one is b'3'" in said
     assert "host-2 has [b'10.00']" in said
-    assert "10 pictures are left to the handler" in said
+    assert "10 pictures went to the handler" in said
     assert "b'one' is printed, attempt 1" in said
     assert "stored, on the disk" in said
     assert "not stored a topic's name is one level" in said
-    assert "taken back" in said
+    assert "cancelled" in said
     assert "both messages are rolled back" in said
-    assert "0 were asked about" in said
+    assert "0 transactions were checked" in said
     assert "True for all parcels: reserved, paid, shipped" in said
     assert re.search(r"^save \[(0, )*1(, 0)*\]$", said, re.MULTILINE)
     assert "the sum is 5" in said
