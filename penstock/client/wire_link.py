@@ -201,30 +201,13 @@ class WireLink:
     async def _read(self, stream: ByteStream) -> None:
         reader = wire.FrameReader()
         while True:
-            for frame in reader.receive(await self._receive(stream, reader.incomplete)):
+            for frame in reader.receive(await stream.receive(READ_BYTES_MAX)):
                 waiting = self._pending.pop(frame.request_id, None)
                 if waiting is not None:
                     asked, on_result = waiting
                     on_result(_result(frame, asked))
                 elif frame.request_id == 0:
                     raise wire.last_word(frame)
-
-    async def _receive(self, stream: ByteStream, goes_on: bool) -> bytes:
-        """``goes_on``: the rest of a frame is on its way, and mostly there."""
-        if self._direct is None:
-            return await stream.receive(READ_BYTES_MAX)
-        while True:
-            if not goes_on:
-                await anyio.wait_readable(self._direct.file)
-            goes_on = False
-            try:
-                data = self._direct.receive(READ_BYTES_MAX)
-            except OSError as error:
-                raise anyio.BrokenResourceError from error
-            if data == b"":
-                raise anyio.EndOfStream
-            if data is not None:
-                return data
 
     def _fail_all(self, error: PenstockError) -> None:
         """Ends every waiting request; those that never left are known not to have been carried out."""
