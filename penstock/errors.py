@@ -179,7 +179,7 @@ class BrokerAway(PenstockError):
 
 
 class NotAllowed(PenstockError):
-    """An operator has taken the permission to read or write this topic, or this broker, away for a while."""
+    """An operator has forbidden reading or writing this topic or this broker for now."""
 
     code = 29
     retryable = True
@@ -214,7 +214,7 @@ class TimerNotFound(PenstockError):
 
 
 class TimerFired(PenstockError):
-    """The delayed message was delivered already, so it cannot be cancelled."""
+    """The delayed message was already delivered, so it cannot be cancelled."""
 
     code = 34
     fault = "client"
@@ -228,7 +228,7 @@ class HalfNotFound(PenstockError):
 
 
 class OutcomeStands(PenstockError):
-    """The half of a transaction has another outcome already; the first one stands."""
+    """The half of a transaction already has another outcome; the first one is final."""
 
     code = 36
     fault = "client"
@@ -242,14 +242,14 @@ class InvalidMessage(PenstockError):
 
 
 class MessageForgotten(PenstockError):
-    """The message may be stored already: its producer has stored so many since that this is not known any more."""
+    """The message may be stored already; its producer has stored too many since for the broker to know."""
 
     code = 42
     fault = "client"
 
 
 class InvalidProperty(InvalidMessage):
-    """A property of a message whose name is reserved, or with a separator, a surrogate or something else than text."""
+    """A message property with a reserved name, with a separator or surrogate, or that is no text."""
 
     code = 46
 

@@ -122,7 +122,7 @@ class TimerRequests:
         """Takes a message back that is not delivered yet."""
         state = self._timers.state_of(request.due_ms, request.id)
         if state == "woken":
-            raise TimerFired(f"the message of timer {request.id} was delivered already")
+            raise TimerFired(f"the message of timer {request.id} was already delivered")
         if state != "sleeping":
             raise TimerNotFound(f"there is no timer {request.id} at {request.due_ms} ms")
         self._store.append([fact_record(TOPIC, Timers.cancel(request.due_ms, request.id))], now_ms)

@@ -152,7 +152,7 @@ class Consumer(OnlyBlocking):
                 yield message
 
     def poll(self, wait_s: float) -> list[ReceivedMessage]:
-        """The next batch, or an empty list when none comes in ``wait_s`` seconds."""
+        """The next batch; an empty list after ``wait_s`` seconds. Raises ``PenstockError`` if retries cannot help."""
         self._check_open()
         batch = self._pulls.take(wait_s, self._tend)
         return [] if batch is None else batch.hand_out()
@@ -167,9 +167,9 @@ class Consumer(OnlyBlocking):
         span_max: int = FLOW.span,
         stop_s: float = STOP_S,
     ) -> None:
-        """Has a handler work off all messages until ``stop``, which it or another thread may call. Args and errors are
-        those of ``penstock.Consumer.handle``. With a ``concurrency`` above 1 the handler runs in so many threads of
-        its own, and this one sends heartbeats; else it runs here, with heartbeats between two messages."""
+        """Processes messages with a handler until ``stop``, which the handler or another thread may call. Args and
+        errors as for ``penstock.Consumer.handle``. With a ``concurrency`` above 1 the handler runs in that number of
+        threads, and this thread sends heartbeats; else it runs here, with heartbeats between two messages."""
 
         def work_one(messages: Sequence[ReceivedMessage]) -> None:
             work(messages[0])
@@ -186,7 +186,7 @@ class Consumer(OnlyBlocking):
         span_max: int = FLOW.span,
         stop_s: float = STOP_S,
     ) -> None:
-        """As ``handle``, with a handler as that of ``penstock.Consumer.handle_batches``."""
+        """As ``handle``, with a handler like that of ``penstock.Consumer.handle_batches``."""
         self._handle(work, concurrency, self._batch_max, Flow(messages_max, bytes_max, span_max), stop_s)
 
     def _handle(self, work: Work, concurrency: int, size: int, flow: Flow, stop_s: float) -> None:
@@ -194,7 +194,7 @@ class Consumer(OnlyBlocking):
         check_seconds("stop_s", stop_s)
         self._check_open()
         if self._handling is not None:
-            raise InvalidRequest("this consumer has a handler at work already")
+            raise InvalidRequest("this consumer already runs a handler")
         self._handling = self._new_handling(flow)
         try:
             self._handling.run(work, concurrency, size, stop_s)
@@ -214,7 +214,7 @@ class Consumer(OnlyBlocking):
         return Handling(self._pulls, calls, flow, self._clock, self._rng)
 
     def stop(self) -> None:
-        """Ends ``handle``: it begins nothing more, and returns when what is at work is finished and committed."""
+        """Ends ``handle``: it starts no further message, and returns when running calls are finished and committed."""
         handling = self._handling
         if handling is not None:
             handling.stop()
@@ -229,11 +229,11 @@ class Consumer(OnlyBlocking):
 
     @property
     def assignment(self) -> tuple[MessageQueue, ...]:
-        """The queues that this member reads just now, sorted."""
+        """The queues that this member reads now, sorted."""
         return tuple(sorted(held.queue for member in self._members.values() for held in member.held.values()))
 
     def commit(self, what: ReceivedMessage | Mapping[MessageQueue, int] | None = None) -> None:
-        """Stores, durably, how far the group has come. Args and errors are those of ``penstock.Consumer.commit``."""
+        """Stores the group's offsets durably. Args and errors as for ``penstock.Consumer.commit``."""
         self._check_open()
         if what is not None:
             self._commit_places(commit_of(what), forward=isinstance(what, ReceivedMessage))
@@ -254,8 +254,8 @@ class Consumer(OnlyBlocking):
         fenced_if_lost(self._who.group, [queue.name for queue in places if queue.broker not in brokers])
 
     def nack(self, message: ReceivedMessage, after_s: float | None = None, *, reason: str = "") -> SentBack:
-        """Gives a message back, durably: it comes again later, or is a dead letter. Args, answer and errors are those
-        of ``penstock.Consumer.nack``."""
+        """Returns a message to the broker for a retry, durably; after its last attempt it becomes a dead letter. Args,
+        result and errors as for ``penstock.Consumer.nack``."""
         self._check_open()
         check_received(message)
         if after_s is not None:
@@ -293,7 +293,8 @@ class Consumer(OnlyBlocking):
         raise lost_queues(self._who.group, [queue.name])
 
     def pause(self, queues: MessageQueue | Iterable[MessageQueue]) -> None:
-        """Hands out nothing of these held queues until ``resume``. Raises ``QueueNotFound``."""
+        """Stops delivery from these queues until ``resume``. Raises ``QueueNotFound`` for a queue that this member does
+        not hold."""
         self._check_open()
         for held in [self._find_held(queue)[1] for queue in queues_of(queues)]:
             if not held.paused:

@@ -55,8 +55,8 @@ _R = TypeVar("_R", bound=Reply)
 
 
 class Producer(OnlyBlocking):
-    """As ``penstock.Producer``, for ``with`` and without ``await``. Args and errors are the same, but that ``check`` is
-    a plain function, which is called within ``answer_checks``."""
+    """As ``penstock.Producer``, for ``with`` and without ``await``. Args and errors are the same, except that ``check``
+    is a plain function, called inside ``answer_checks``."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Producer(OnlyBlocking):
         at: datetime | int | None = None,
         timeout_s: float | None = None,
     ) -> Receipt | DelayedReceipt:
-        """Stores one message and returns when its topic's level is reached. As ``penstock.Producer.send``."""
+        """Stores one message and returns when it has reached its topic's level. As ``penstock.Producer.send``."""
         given = [preparation.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain, shard)]
         way = ways.way_of(queue, due := due_of(delay, at))
         [one] = self._send_all(given, timeout_s, way, queue, due)
@@ -215,7 +215,7 @@ class Producer(OnlyBlocking):
         at: datetime | int | None = None,
         timeout_s: float | None = None,
     ) -> list[Outcome]:
-        """As ``send_many``, with an outcome for each message in place of receipts and errors."""
+        """As ``send_many``, but returns an outcome for each message and raises no ``SendManyError``."""
         how: dict[str, Any] = {"queue": queue, "delay": delay, "at": at, "timeout_s": timeout_s}
         try:
             return [outcome_of(one) for one in self.send_many(messages, **how)]
@@ -286,7 +286,7 @@ class Producer(OnlyBlocking):
         return self.send(message, timeout_s=timeout_s)
 
     def cancel(self, receipt: DelayedReceipt, *, timeout_s: float | None = None) -> None:
-        """Takes a delayed message back. Raises as ``penstock.Producer.cancel``."""
+        """Cancels a delayed message. As ``penstock.Producer.cancel``."""
         cancel = CancelTimer(receipt.timer, receipt.due_ms)
         try:
             self._ask_broker(receipt.broker, "", cancel, Done, timeout_s)
@@ -330,7 +330,7 @@ class Producer(OnlyBlocking):
         timeout_s: float | None = None,
         **fields: Unpack[Fields],
     ) -> Transaction:
-        """A block that stores messages as it begins and has them delivered when it has ended without an error. As
+        """A block that stores messages when it begins and delivers them when it ends without an error. As
         ``penstock.Producer.transaction``."""
         if not self.group:
             raise InvalidRequest("a transaction needs a producer group", hint="Producer(group=..., check=...)")
@@ -340,12 +340,12 @@ class Producer(OnlyBlocking):
         return Transaction(partial(self._begin, given, limit_s), partial(self._transactions.end, limit_s))
 
     def answer_checks(self, wait_s: float = 0.0) -> int:
-        """Has the listener asked about transactions of the group without an outcome, and waits up to ``wait_s`` seconds
-        for the first; how many it was asked about. To be called again and again, by one process of the group at least.
+        """Calls the listener for transactions of the group that have no outcome, waits up to ``wait_s`` seconds for the
+        first, and returns their number. At least one process of the group must call this regularly.
 
         Raises:
             InvalidRequest: the producer has no listener.
-            NoRoute, Unavailable: no broker is there.
+            NoRoute, Unavailable: no broker answers.
         """
         self._check_open()
         check_seconds("wait_s", wait_s)

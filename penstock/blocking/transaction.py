@@ -86,7 +86,7 @@ class Transaction:
 
     def __enter__(self) -> Transaction:
         if self._halves is not None:
-            raise InvalidRequest("a transaction is begun once")
+            raise InvalidRequest("a transaction begins only once")
         self._halves = []
         self._halves = self._begin()
         return self

@@ -19,7 +19,7 @@ def broker() -> None:
 @json_option
 @click.pass_obj
 def list_brokers(server: str, as_json: bool) -> None:
-    """List the brokers that live, and whether their topics may be read and written.
+    """List the live brokers, and whether their topics may be read and written.
 
     \b
     Examples:
@@ -32,14 +32,14 @@ def list_brokers(server: str, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--read/--no-read", default=None, help="Whether consumers, readers and Spark may read its topics.")
 @click.option("--write/--no-write", default=None, help="Whether new messages may be written to its topics.")
-@click.option("--yes", is_flag=True, help="Do not ask before.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @click.pass_obj
 def allow(server: str, name: str, read: bool | None, write: bool | None, yes: bool, as_json: bool) -> None:
-    """Give, or take away, the permission to read or write the topics of a broker, until it is said otherwise.
+    """Allow or forbid clients to read or write the topics of a broker, until the next change.
 
-    Without --write producers go to the other brokers at once, and what is on its way is refused. The broker keeps its
-    promises: delayed messages, retries, transactions that began, and what waits for MQTT sessions.
+    With --no-write producers use the other brokers at once, and the broker refuses messages that are on their way. It
+    still processes delayed messages, retries, transactions that have begun, and messages that wait for MQTT sessions.
 
     \b
     Examples:

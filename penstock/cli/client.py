@@ -19,16 +19,17 @@ _COLUMNS = ("client", "user", "address", "protocol", "since", "subscriptions", "
 
 @click.group()
 def client() -> None:
-    """Look at connected MQTT clients, disconnect one, send to one."""
+    """List connected MQTT clients, disconnect one, send to one."""
 
 
 @client.command("list")
 @json_option
 @click.pass_obj
 def list_clients(server: str, as_json: bool) -> None:
-    """List the MQTT clients that are connected: from where, how, since when and with how many subscriptions.
+    """List the connected MQTT clients: address, protocol, connection time and number of subscriptions.
 
-    A dash stands for what a gateway did not say in time. What waits for each is in `penstock session list`.
+    A dash marks a value that a gateway did not report in time. `penstock session list` shows what waits for each
+    client.
 
     \b
     Examples:
@@ -58,13 +59,13 @@ def _row(one: ConnectedClient, now_ms: int) -> dict[str, object]:
 
 @client.command()
 @click.argument("client")
-@click.option("--yes", is_flag=True, help="Do not ask before.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @click.pass_obj
 def disconnect(server: str, client: str, yes: bool, as_json: bool) -> None:
-    """Cut the connection of CLIENT; its session stays, and it may come back.
+    """Close the connection of CLIENT; its session stays, and it may reconnect.
 
-    `penstock session end` ends its session too. To keep a client out, use access rules.
+    `penstock session end` ends its session too. To refuse a client, use access rules.
 
     \b
     Examples:
@@ -83,14 +84,14 @@ def disconnect(server: str, client: str, yes: bool, as_json: bool) -> None:
 @client.command()
 @click.argument("client")
 @click.argument("body", required=False)
-@click.option("--qos", type=click.IntRange(0, 2), default=1, help="The most that the device gets it with.")
-@click.option("--delay", metavar="TIME", help="Deliver it this much later: 5s, 10m, 2h.")
+@click.option("--qos", type=click.IntRange(0, 2), default=1, help="Maximum QoS of the delivery.")
+@click.option("--delay", metavar="TIME", help="Deliver it after this time: 5s, 10m, 2h.")
 @json_option
 @click.pass_obj
 def send(server: str, client: str, body: str | None, qos: int, delay: str | None, as_json: bool) -> None:
-    """Send BODY, or standard input, to one device: now, or when it comes back to its session.
+    """Send BODY, or standard input, to one device: now, or when it reconnects to its session.
 
-    The device gets it under $p2p/CLIENT, if it has subscribed to that.
+    The device receives it under $p2p/CLIENT, if it has subscribed to that name.
 
     \b
     Examples:

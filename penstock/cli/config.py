@@ -10,7 +10,7 @@ from penstock.cli.display import confirm, json_option, print_json, print_rows
 
 @click.group()
 def config() -> None:
-    """Look at and set entries of the name servers' key-value store."""
+    """List, set and delete entries of the name servers' key-value store."""
 
 
 @config.command("list")
@@ -18,7 +18,7 @@ def config() -> None:
 @json_option
 @click.pass_obj
 def list_entries(server: str, namespace: str, as_json: bool) -> None:
-    """List the entries of NAMESPACE, or of all.
+    """List the entries of NAMESPACE, or of all namespaces.
 
     \b
     Examples:
@@ -39,8 +39,8 @@ def list_entries(server: str, namespace: str, as_json: bool) -> None:
 def set_entry(server: str, namespace: str, key: str, value: str, as_json: bool) -> None:
     """Set an entry at all name servers.
 
-    In ORDER_TOPIC_CONFIG the key is a topic and the value the brokers that its message keys are spread over: a key
-    then waits for its broker, where it would go to another one while that is away.
+    In ORDER_TOPIC_CONFIG the key is a topic, and the value lists the brokers among which its message keys are divided.
+    Messages with a key then wait while its broker is away; without the entry they would go to another broker.
 
     \b
     Examples:
@@ -53,13 +53,13 @@ def set_entry(server: str, namespace: str, key: str, value: str, as_json: bool) 
 @config.command()
 @click.argument("namespace")
 @click.argument("key")
-@click.option("--yes", is_flag=True, help="Do not ask before.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @click.pass_obj
 def delete(server: str, namespace: str, key: str, yes: bool, as_json: bool) -> None:
-    """Remove an entry at all name servers."""
+    """Delete an entry at all name servers."""
     if not yes:
-        confirm(f"Remove {key} of {namespace}?", "the entry stays")
+        confirm(f"Delete {key} of {namespace}?", "the entry stays")
     _put(server, namespace, key, "", as_json)
 
 
@@ -69,4 +69,4 @@ def _put(server: str, namespace: str, key: str, value: str, as_json: bool) -> No
     if as_json:
         print_json({"namespace": namespace, "key": key, "value": value or None})
     else:
-        click.echo(f"{namespace} {key} is {value}" if value else f"{namespace} {key} is gone")
+        click.echo(f"{namespace} {key} is {value}" if value else f"{namespace} {key} is deleted")

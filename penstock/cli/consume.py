@@ -17,7 +17,7 @@ from penstock.client.message_tasks import offset_id
 from penstock.protocol.received import ReceivedMessage
 
 TAIL_S: Final = 0.2
-"""So long `tail` waits for each of its topics, all together."""
+"""Seconds that `tail` waits for messages of all its topics together."""
 
 
 @click.command()
@@ -32,7 +32,7 @@ TAIL_S: Final = 0.2
     help="Where to begin: earliest, latest, or a time (2026-12-01T08:00).  [earliest; with a group: its commit]",
     show_default=False,
 )
-@click.option("-n", "--count", type=click.IntRange(1), help="End after so many messages.")
+@click.option("-n", "--count", type=click.IntRange(1), help="End after this number of messages.")
 @click.option("-e", "--end", "until_end", is_flag=True, help="End when all that is there now was printed.")
 @click.option(
     "-q", "--queue", "queues", type=click.IntRange(0), multiple=True, help="Only this queue; may be repeated."
@@ -65,7 +65,7 @@ def consume(
     Examples:
       penstock consume orders                     all, then what comes
       penstock consume orders -o latest -n 10     the next ten
-      penstock consume orders -o 2026-12-01T08:00  what was stored from then on
+      penstock consume orders -o 2026-12-01T08:00  messages stored at or after that time
       penstock consume orders -e --json | jq .body
       penstock consume orders -g billing          as a member of a group
       penstock consume orders -f "total > 100.0"  what a filter wants
@@ -99,7 +99,7 @@ def consume(
 
 @click.command()
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
-@click.option("-n", "--count", type=click.IntRange(1), help="End after so many messages.")
+@click.option("-n", "--count", type=click.IntRange(1), help="End after this number of messages.")
 @incomplete_option
 @json_option
 @click.pass_obj

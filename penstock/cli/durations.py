@@ -38,7 +38,7 @@ def shown_duration(seconds: int) -> str:
 
 
 def time_of(text: str, option: str) -> datetime:
-    """The time that an option says; without a time zone it is local."""
+    """The time that an option gives; without a time zone it is local."""
     try:
         return datetime.fromisoformat(text).astimezone()
     except ValueError:
@@ -47,12 +47,12 @@ def time_of(text: str, option: str) -> datetime:
 
 
 def start_of(text: str, option: str) -> Start:
-    """The place to begin at that an option says: ``earliest``, ``latest`` or a time."""
+    """The start that an option gives: ``earliest``, ``latest`` or a time."""
     if text == "earliest" or text == "latest":
         return "earliest" if text == "earliest" else "latest"
     return time_of(text, option)
 
 
 def place_of(text: str, option: str) -> Place:
-    """The place in a queue that an option says: ``earliest``, ``latest``, an offset or a time."""
+    """The place in a queue that an option gives: ``earliest``, ``latest``, an offset or a time."""
     return int(text) if text.isascii() and text.isdigit() else start_of(text, option)

@@ -16,9 +16,9 @@ from penstock.cli.durations import time_of
 @click.command()
 @click.argument("topic")
 @click.argument("key")
-@click.option("-n", "--count", type=click.IntRange(1), help="End after so many messages.")
-@click.option("--since", metavar="TIME", help="Only what was stored from then on: 2026-12-01T08:00.")
-@click.option("--until", metavar="TIME", help="Only what was stored until then.")
+@click.option("-n", "--count", type=click.IntRange(1), help="End after this number of messages.")
+@click.option("--since", metavar="TIME", help="Only messages stored at or after this time: 2026-12-01T08:00.")
+@click.option("--until", metavar="TIME", help="Only messages stored until this time.")
 @click.option("--raw", is_flag=True, help="Bodies only, byte for byte, each with a newline.")
 @incomplete_option
 @json_option

@@ -16,7 +16,7 @@ from penstock.protocol.requests.groups import DescribeGroup, GroupDetail, GroupN
 
 @click.group()
 def group() -> None:
-    """Look at consumer groups and their lag; move or delete one."""
+    """Look at consumer groups and their lag; reset or delete one."""
 
 
 @group.command("list")
@@ -85,17 +85,17 @@ def show(server: str, name: str, allow_incomplete: bool, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("topic", default="")
 @click.option("--to", metavar="PLACE", help="earliest, latest, an offset, or a time: 2026-12-01T08:00.")
-@click.option("--by", type=int, help="So many messages further on; with a minus back.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be.")
-@click.option("--yes", is_flag=True, help="Do not ask before.")
+@click.option("--by", type=int, help="Number of messages to skip; if negative, to go back.")
+@click.option("--dry-run", is_flag=True, help="Only show the new offsets; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @click.pass_obj
 def reset(
     server: str, name: str, topic: str, to: str | None, by: int | None, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    """Have a group go on elsewhere, in TOPIC or in all that it has read, and show where it was and is.
+    """Move a group's offsets, in TOPIC or in all topics that it has read, and show them before and after.
 
-    Its consumers must be stopped. A place outside of a queue is the nearest that is there.
+    Stop its consumers first. An offset outside a queue becomes the nearest offset in it.
 
     \b
     Examples:
@@ -126,11 +126,11 @@ def reset(
 
 @group.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask before.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @click.pass_obj
 def delete(server: str, name: str, yes: bool, as_json: bool) -> None:
-    """Delete a group: its offsets, and what waits in its retries. Its dead letters stay.
+    """Delete a group: its offsets and its waiting retries. Its dead letters stay.
 
     \b
     Examples:
@@ -139,7 +139,7 @@ def delete(server: str, name: str, yes: bool, as_json: bool) -> None:
     with Admin(server) as admin:
         queues = sum([len(one.detail.lags) for one in admin.group(name)])
         if not yes:
-            confirm(f"Forget how far group {name} has read {queues} queues?", f"group {name} stays")
+            confirm(f"Delete group {name} with its offsets in {queues} queues?", f"group {name} stays")
         admin.delete_group(name)
     if as_json:
         print_json({"group": name, "queues": queues, "deleted": True})

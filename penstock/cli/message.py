@@ -1,4 +1,4 @@
-"""``penstock message``: single messages: where they are, and what became of them."""
+"""``penstock message``: finds, shows and traces single messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.client.message_tasks import TraceRow
 
 @click.group()
 def message() -> None:
-    """Find single messages, and what became of them."""
+    """Find, show and trace single messages."""
 
 
 message.add_command(find)
@@ -44,9 +44,9 @@ def show(server: str, offset_id: str, raw: bool, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def trace(server: str, id: str, as_json: bool) -> None:
-    """Show what became of a message: when and where it was stored, delivered, acknowledged and retried.
+    """Show the trace of a message: when and where it was stored, delivered, acknowledged and retried.
 
-    ID is the message's unique id, or where it has none its offset id. Topics are traced that say so, some messages
+    ID is the message's unique id, or its offset id if it has none. Turn tracing on for each topic, for some messages
     or all: `penstock topic change orders --trace-every 1`.
 
     \b
@@ -56,7 +56,7 @@ def trace(server: str, id: str, as_json: bool) -> None:
     with Admin(server) as admin:
         rows = [_row(one, as_json) for one in admin.trace(id)]
     columns = ("time", "event", "broker", "queue", "offset", "who", "more")
-    print_rows(rows, columns, as_json=as_json, empty="nothing is known of it: was its topic traced then?")
+    print_rows(rows, columns, as_json=as_json, empty="no trace of this message: was tracing on for its topic?")
 
 
 def _row(one: TraceRow, as_json: bool) -> dict[str, object]:

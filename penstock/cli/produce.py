@@ -32,7 +32,7 @@ LINES_PER_BATCH = 1000
 @click.option("-t", "--tag", default="", help="One word that consumers can choose by.")
 @click.option("-p", "--property", "pairs", multiple=True, metavar="NAME=VALUE", help="A property; may be repeated.")
 @click.option("--mqtt-topic", default="", metavar="NAME", help="MQTT name under which devices get it.")
-@click.option("--delay", metavar="TIME", help="Deliver it this much later: 5s, 10m, 2h.")
+@click.option("--delay", metavar="TIME", help="Deliver it after this time: 5s, 10m, 2h.")
 @click.option("--at", metavar="TIME", help="Deliver it at this time: 2026-12-01T08:00 is local, ...Z is UTC.")
 @click.option("--compression", type=click.Choice(["zstd", "lz4", "zlib"]), help="Store bodies over 4 KiB compressed.")
 @click.option("--lines", is_flag=True, help="Each line of standard input is a message.")
@@ -54,8 +54,8 @@ def produce(
 ) -> None:
     """Store messages in TOPIC and print where they are.
 
-    Without a BODY all of standard input is one message. A delayed message is printed with its timer, for
-    `penstock timer cancel`.
+    Without a BODY all of standard input is one message. For a delayed message the output names its timer;
+    `penstock timer cancel` takes it.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def produce(
     if lines and bodies:
         raise click.UsageError("--lines reads standard input; give no BODY")
     if delay and at:
-        raise click.UsageError("--delay and --at both say when; give one of them")
+        raise click.UsageError("--delay and --at exclude each other; give one of them")
     properties = dict(_pair(pair) for pair in pairs)
     due = None if at is None else time_of(at, "--at")
     if as_json:  # then stderr is for the error

@@ -20,7 +20,7 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 @click.group()
 def timer() -> None:
-    """Look at delayed messages, and take them back."""
+    """List and cancel delayed messages."""
 
 
 @timer.command("list")
@@ -50,7 +50,11 @@ def list_timers(server: str, as_json: bool) -> None:
         frozen = admin.frozen_clocks()
     print_rows(rows, ("timer", "broker", "due", "topic", "key", "bytes"), as_json=as_json, empty="no delayed messages")
     for one in frozen:
-        click.echo(f"{_frozen(one)}: nothing fires there until it is back, or `penstock timer confirm-clock`", err=True)
+        click.echo(
+            f"{_frozen(one)}: no delayed message is delivered there until it is right again, or until "
+            "`penstock timer confirm-clock` confirms it",
+            err=True,
+        )
 
 
 def _frozen(one: FrozenClock) -> str:
@@ -78,13 +82,14 @@ def cancel(server: str, timer: str, broker: str) -> None:
 
 
 @timer.command("confirm-clock")
-@click.option("--broker", default="", help="The broker whose clock is right; else all that have stopped.")
+@click.option("--broker", default="", help="The broker whose clock is right; if left out, all whose clocks jumped.")
 @yes_option
 @click.pass_obj
 def confirm_clock(server: str, broker: str, yes: bool) -> None:
-    """Say that a broker's clock, which has jumped forward, is right.
+    """Confirm that a broker's clock, which has jumped forward, is right.
 
-    What is due by it fires at once. Is it wrong, set it back instead: nothing fires until then.
+    Messages that are due by this clock are delivered at once. If the clock is wrong, correct it instead: until then the
+    broker delivers no delayed message.
 
     \b
     Examples:
@@ -100,7 +105,7 @@ def confirm_clock(server: str, broker: str, yes: bool) -> None:
             if admin.confirm_clock(one):
                 click.echo(f"confirmed the clock of {one.broker}")
         if not frozen:
-            click.echo("no clock has jumped forward: delayed messages fire", err=True)
+            click.echo("no clock has jumped forward: delayed messages are delivered", err=True)
 
 
 @click.group()

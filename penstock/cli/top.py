@@ -1,4 +1,4 @@
-"""``penstock top``: how much goes through each topic and how far groups are behind, live."""
+"""``penstock top``: live rates of topics and groups, and the groups' lag."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _CLEAR: Final = "\x1b[H\x1b[2J"
 
 
 @click.command()
-@click.option("--every", type=DURATION, default="2s", metavar="TIME", help="How often.")
-@click.option("-n", "--count", type=click.IntRange(1), help="End after so many looks.")
+@click.option("--every", type=DURATION, default="2s", metavar="TIME", help="Time between updates.")
+@click.option("-n", "--count", type=click.IntRange(1), help="End after this number of updates.")
 @json_option
 @click.pass_obj
 def top(server: str, every: float, count: int | None, as_json: bool) -> None:
-    """Show the rate of each topic and each group, again and again, the busiest first, until Ctrl-C.
+    """Show the rate of each topic and each group, busiest first, and update it until Ctrl-C.
 
-    A topic's rate is what is stored in it; a group's is what it commits.
+    A topic's rate counts stored messages a second; a group's rate counts committed messages a second.
 
     \b
     Examples:
@@ -44,7 +44,7 @@ def top(server: str, every: float, count: int | None, as_json: bool) -> None:
 
 
 def _look(admin: Admin) -> dict[tuple[str, str], tuple[int, int, int]]:
-    """By kind and name: what grows with each message, how many there are, and the lag."""
+    """By kind and name: a count that grows with each message, the number of messages, and the lag."""
     found: dict[tuple[str, str], tuple[int, int, int]] = {}
     names = dict.fromkeys(one.topic for one in admin.topics() if one.topic not in GATEWAYS_TOPICS)
     for name in names:

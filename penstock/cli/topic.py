@@ -30,19 +30,19 @@ _retention_option = click.option(
     "--retention",
     type=DURATION,
     metavar="TIME",
-    help="How long messages stay: 2h, 7d; 0: as the broker's log does.",
+    help="How long messages are kept: 2h, 7d; 0: as long as the broker's log.",
 )
 _access_option = click.option(
-    "--access", type=click.Choice(ACCESSES), help="What clients may do: read and write, one of both, or nothing."
+    "--access", type=click.Choice(ACCESSES), help="What clients may do: read and write, one of them, or nothing."
 )
 _trace_option = click.option(
-    "--trace-every", type=click.IntRange(0), help="Tell of every so-many-th message what becomes of it; 0: of none."
+    "--trace-every", type=click.IntRange(0), help="Trace one message in this number; 1: all; 0: none."
 )
 
 
 @click.group()
 def topic() -> None:
-    """Create, list, look at, change, purge and delete topics."""
+    """Create, list, show, change, purge and delete topics."""
 
 
 @topic.command()
@@ -105,21 +105,21 @@ def change(
     broker: str,
     as_json: bool,
 ) -> None:
-    """Change a topic; what is not given stays as it is.
+    """Change a topic; options that you leave out change nothing.
 
-    More queues are written to at once. Of fewer the last ones take no more messages at once, and go when every group
-    that reads the topic has read them. Either way a key's messages go to another queue from then on.
+    Producers write to new queues at once. If you reduce the number, the last queues take no more messages and are
+    removed when every group that reads the topic has read them. Either way a key may map to another queue from then on.
 
     \b
     Examples:
       penstock topic change orders --queues 8
       penstock topic change logs --retention 1h --level cache
       penstock topic change orders --trace-every 100  see `penstock message trace`
-      penstock topic change orders --access r        nothing is written to it until --access rw
+      penstock topic change orders --access r        read-only, until --access rw
     """
     if not (queues or level or access) and retention is None and trace_every is None:
         hint = "give --queues, --level, --retention, --access or --trace-every"
-        raise InvalidRequest("nothing is to be changed", hint=hint)
+        raise InvalidRequest("no change is given", hint=hint)
     kept = None if retention is None else int(retention)
     with Admin(server) as admin:
         changed = admin.change_topic(
@@ -137,13 +137,13 @@ def change(
 
 @topic.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask before.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @click.pass_obj
 def purge(server: str, name: str, yes: bool, as_json: bool) -> None:
-    """Remove all messages of a topic; the topic stays, and its offsets go on.
+    """Remove all messages of a topic; the topic stays, and its offsets continue.
 
-    Groups go on behind what is gone. Retained messages, and what waits for MQTT sessions, stay.
+    Groups continue after the removed messages. Retained messages, and messages that wait for MQTT sessions, stay.
 
     \b
     Examples:
@@ -158,14 +158,14 @@ def purge(server: str, name: str, yes: bool, as_json: bool) -> None:
             if as_json:
                 print_json({"topic": topic_of(name), "broker": broker, "messages": messages, "purged": True})
             else:
-                click.echo(f"{topic_of(name)}: {messages:,} messages are gone on {broker}")
+                click.echo(f"{topic_of(name)}: {messages:,} messages removed on {broker}")
 
 
 def _print_made(one: TopicAt, as_json: bool) -> None:
     if as_json:
         print_json({name: value for name, value in _row(one).items() if name != "name"})
         return
-    draining = f" ({one.draining} more until they are read)" if one.draining else ""
+    draining = f" ({one.draining} more are being drained)" if one.draining else ""
     kept = f", kept for {shown_duration(one.retention_s)}" if one.retention_s else ""
     access = "" if one.access == "rw" else f", access {one.access}"
     click.echo(f"{one.topic}: {one.queues} queues{draining} on {one.broker}, level {one.level}{kept}{access}")
@@ -234,7 +234,7 @@ def show(server: str, name: str, allow_incomplete: bool, as_json: bool) -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask before.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @incomplete_option
 @json_option
 @click.pass_obj

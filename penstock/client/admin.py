@@ -40,12 +40,13 @@ def awaited(task: Callable[P, Task[R]]) -> Callable[Concatenate[Admin, P], Corou
 
 
 class Admin:
-    """Administers a cluster. Use it with ``async with``. All brokers are asked: one that is away is ``BrokerAway``.
+    """Administers a cluster. Use it with ``async with``. Methods ask all brokers; if one is away, they raise
+    ``BrokerAway``.
 
     Args:
         servers: name servers, ``"host:port,host:port"`` or a list.
-        timeout_s: how long a broker may take for one answer.
-        links: ways to servers other than TCP, for programs that embed them.
+        timeout_s: seconds for each answer of a broker.
+        links: connections other than TCP, for programs that embed the servers.
     """
 
     def __init__(

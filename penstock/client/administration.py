@@ -220,8 +220,8 @@ def delayed() -> Task[list[DelayedMessage]]:
 
 
 def cancel(broker: str, id: int, due_ms: int) -> Task[None]:
-    """Takes a delayed message back. Raises ``TimerFired`` where it was delivered already, ``TimerNotFound`` where there
-    is none; it may have been cancelled before."""
+    """Cancels a delayed message; ``due_ms`` is in milliseconds since 1970. Raises ``TimerFired`` if it was already
+    delivered, ``TimerNotFound`` if there is none; it may have been cancelled already."""
     route = yield from broker_named(broker, TimerNotFound)
     yield Ask(route.address, CancelTimer(id, due_ms), Done)
 
@@ -237,8 +237,8 @@ def frozen_clocks() -> Task[list[FrozenClock]]:
 
 
 def confirm_clock(frozen: FrozenClock) -> Task[float]:
-    """A broker's clock is right: what is due by it fires. Returns how far it was ahead; 0: it was back already. Raises
-    ``InvalidRequest`` where it has jumped once more."""
+    """Confirms that a broker's clock is right: messages that are due by it are delivered. Returns the seconds of its
+    jump; 0: the jump was already undone. Raises ``InvalidRequest`` if the clock has jumped again."""
     route = yield from broker_named(frozen.broker, InvalidRequest)
     confirmed: ClockConfirmed = yield Ask(route.address, ConfirmClock(frozen.ahead_s), ClockConfirmed)
     return confirmed.ahead_s
@@ -276,12 +276,12 @@ def transactions() -> Task[list[Transaction]]:
 
 
 def commit(broker: str, id: int) -> Task[None]:
-    """Commits a half by hand. Raises ``OutcomeStands``, ``HalfNotFound``, or what its message is refused with."""
+    """Commits a half by hand. Raises ``OutcomeStands``, ``HalfNotFound``, or the error that refuses its message."""
     return (yield from _end(broker, id, COMMIT))
 
 
 def rollback(broker: str, id: int) -> Task[None]:
-    """Rolls a half back by hand: its message is gone. Raises ``OutcomeStands`` or ``HalfNotFound``."""
+    """Rolls a half back by hand: its messages are dropped. Raises ``OutcomeStands`` or ``HalfNotFound``."""
     return (yield from _end(broker, id, ROLLBACK))
 
 
@@ -296,7 +296,7 @@ def _end(broker: str, id: int, outcome: str) -> Task[None]:
 
 
 def check(broker: str, id: int) -> Task[None]:
-    """Has producers asked about a half again. Raises ``HalfNotFound``."""
+    """Makes the broker ask producers about a half again. Raises ``HalfNotFound``."""
     route = yield from broker_named(broker, HalfNotFound)
     yield Ask(route.address, CheckHalf(id), Done)
 
@@ -305,7 +305,7 @@ def check(broker: str, id: int) -> Task[None]:
 
 
 def dead_letters() -> Task[list[DeadLetters]]:
-    """How many dead letters each group has at each broker."""
+    """The number of dead letters of each group at each broker."""
     found: list[DeadLetters] = []
     for route in (yield ALL_BROKERS):
         topics: TopicList = yield Ask(route.address, ListTopics(), TopicList)

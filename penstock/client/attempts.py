@@ -1,6 +1,6 @@
-"""What becomes of messages that a program could not work off: when each comes again, and how often it is tried. Pure.
+"""Retries of messages that a program could not process: when each is delivered again, and how often. Pure.
 
-A message is given back to its broker, which stores it for another attempt or as a dead letter
+A message is returned to its broker, which stores it for another attempt or as a dead letter
 (docs/decisions/0036-messages-sleep-in-the-log.md). Only when that is durable does the group pass the original.
 """
 
@@ -22,12 +22,12 @@ HOLD_UP_S_MAX: Final = 30.0
 """... and this at most."""
 REASON_CHARACTERS_MAX: Final = 1_024
 BACK_MAX: Final = 500
-"""So many messages are given back by one request."""
+"""Maximum number of messages that one request returns."""
 DELAY_S_MAX: Final = 40 * 86_400.0
 
 
 class Failed(NamedTuple):
-    """A message that is to be given back: when it comes again (None: by the table), and why."""
+    """A message to return: seconds until its retry (None: by the table), and the reason."""
 
     message: ReceivedMessage
     after_s: float | None
@@ -35,11 +35,14 @@ class Failed(NamedTuple):
 
 
 class Retry(Exception):
-    """Raised by a handler to have its message again: after ``after_s`` seconds, or when the group's table says.
+    """A handler raises this to get its message again: after ``after_s`` seconds, or by ``retry_delays_s``.
 
     Args:
-        after_s: how long the message waits, at most 40 days.
-        reason: what the dead letter says if this was the last attempt.
+        after_s: seconds until the retry, at most 40 days.
+        reason: text that the dead letter keeps if this was the last attempt.
+
+    Raises:
+        InvalidRequest: ``after_s`` is no number of seconds, or too large.
     """
 
     def __init__(self, after_s: float | None = None, reason: str = "") -> None:
@@ -50,7 +53,7 @@ class Retry(Exception):
 
 
 def check_delay(name: str, given: object) -> None:
-    """Raises ``InvalidRequest`` unless a message may wait for so many seconds."""
+    """Raises ``InvalidRequest`` unless this is a number of seconds that a message may wait."""
     check_seconds(name, given)
     if given > DELAY_S_MAX:  # type: ignore[operator]  # a number of seconds, as checked
         raise InvalidRequest(f"{name} is at most {DELAY_S_MAX:.0f} s (40 days), not {given!r}")
@@ -58,12 +61,12 @@ def check_delay(name: str, given: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """How often a group tries a message, and how long it waits in between. All members should say the same.
+    """The number of attempts for a message, and the waits between them; the same for all members of a group.
 
     Attributes:
-        max: attempts before a message is a dead letter.
-        delays_s: the wait before the second attempt, the third and so on; the last one counts for all that follow.
-            Where there is none the broker's table counts (its setting ``retry_delays_s``).
+        max: attempts before a message becomes a dead letter.
+        delays_s: seconds before the second attempt, the third and so on; the last value applies to all later ones. If
+            empty, the broker's setting ``retry_delays_s`` applies.
     """
 
     max: int = ATTEMPTS_MAX
@@ -83,8 +86,8 @@ class Attempts:
         *,
         is_last: bool = False,
     ) -> SendBack:
-        """The request that gives a message back. ``who``: group, member and generation. ``is_last``: it is a dead
-        letter, however often it was tried."""
+        """The request that returns a message. ``who``: group, member and generation. ``is_last``: it becomes a
+        dead letter, whatever its number of attempts."""
         if after_s is None and self.delays_s:
             after_s = self.delays_s[min(message.attempts, len(self.delays_s) - 1)]
         delay_ms = BY_TABLE if after_s is None else round(after_s * 1000)
@@ -92,7 +95,7 @@ class Attempts:
         return SendBack(*who, message.queue.name, message.offset, delay_ms, 1 if is_last else self.max, reason)
 
     def hold_up_s(self, tried: int, after_s: float | None) -> float:
-        """How long an ordered queue stays at a message that was tried so often."""
+        """Seconds for which an ordered queue waits at a message after ``tried`` attempts."""
         if after_s is not None:
             return after_s
         if self.delays_s:

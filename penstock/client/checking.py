@@ -140,4 +140,4 @@ class Checker:
                 raise
             except Exception as error:
                 raise InvalidRequest(f"the listener raised {error!r}") from error
-        raise InvalidRequest(f"the listener said nothing within {self._limit_s:g} s")
+        raise InvalidRequest(f"the listener did not return within {self._limit_s:g} s")

@@ -74,36 +74,39 @@ class Consumer(OnlyAsync):
         topics: what to read, named as in ``Message``, or a pattern (``re.compile``) of whole names, which also finds
             topics that are made later; all members should say the same. A topic that is not there yet is waited for.
         servers: name servers, ``"host:port,host:port"`` or a list.
-        start: where to begin in queues of which the group never committed an offset: ``"latest"``, ``"earliest"`` or a
-            time.
-        tags: only messages with one of these tags, or with this one.
-        filter: only messages that this selector wants, in SQL-92's words over their properties. It is the group's: the
-            same for all members.
-        strategy: how brokers deal their queues to the members: ``average``, ``circle``, ``hash``, ``configured``,
-            ``room`` or ``nearest-room``; the group's too.
+        start: where to begin in queues for which the group has committed no offset: ``"latest"``, ``"earliest"`` or a
+            time (a ``datetime`` with a time zone, or milliseconds since 1970).
+        tags: deliver only messages with this tag, or with one of these tags.
+        filter: deliver only messages that match this SQL-92 selector over their properties. All members of a group have
+            the same filter.
+        strategy: how brokers assign their queues to the members: ``average``, ``circle``, ``hash``, ``configured``,
+            ``room`` or ``nearest-room``; the same for all members.
         room: where this member is, for the strategies ``room`` and ``nearest-room``.
-        queues: what this member asks for with the strategy ``configured``.
-        force: changes filter and strategy for the whole group, where its other members have others.
-        attempts_max: how often a message is tried before it is a dead letter; the group's too.
-        retry_delays_s: how long a message that was given back waits before its second attempt, its third, and so on;
-            the broker's table if left out.
-        ordered: no queue has two members at work, so that the messages of a key are worked off one after the other: a
-            queue goes to another member when this one has asked for the next batch, or left, or its session has ended,
-            and is held up at a message that was given back (``nack``). The group's too; all members have the same
-            ``session_s``.
-        on_assigned: called with the queues that this member got, a tuple, before it reads them: it may seek.
-        on_revoked: called with the queues that go to other members or that it leaves, when the program has asked for
-            the next batch: it may commit what it did there. Others get them when it returns.
-        on_lost: called with the queues that others may have already: its session has ended, or there is no
-            ``on_revoked``. Callbacks are functions or ``async`` ones; what they raise is told in the log.
-        session_s: how long a member that falls silent keeps its queues.
-        batch_max: messages per batch at most.
-        prefetch_bytes: what is read ahead, over all queues.
-        timeout_s: deadline of entering the block, of a commit and of a seek.
-        links: ways to servers other than TCP, for programs that embed them.
-        broadcast: reads all queues itself, as every other client of the group does, and keeps positions of its own.
-        client: with ``broadcast``, a name that stays: under it the client goes on where it was. No two that run at the
-            same time have the same.
+        queues: the queues that this member asks for with the strategy ``configured``.
+        force: changes filter and strategy for the whole group if its other members have different ones.
+        attempts_max: number of attempts after which a message becomes a dead letter; the same for all members.
+        retry_delays_s: seconds that a returned message waits before its second attempt, its third, and so on; the
+            broker's setting if left out.
+        ordered: keeps the order of a key during processing: one member at a time processes a queue. A queue moves to
+            another member when this one has asked for the next batch, has left, or its session has ended; a returned
+            message (``nack``) blocks its queue. The same for all members, with the same ``session_s``.
+        on_assigned: called with a tuple of the queues that this member got, before it reads them: it may seek.
+        on_revoked: called with a tuple of the queues that move to other members or that this one leaves, when the
+            program has asked for the next batch: it may commit. Others get the queues when it returns.
+        on_lost: called with a tuple of the queues that other members may hold already: the session has ended, or there
+            is no ``on_revoked``. Callbacks are plain or ``async`` functions; an exception in one is logged.
+        session_s: seconds after its last heartbeat for which a member keeps its queues.
+        batch_max: maximum number of messages per batch.
+        prefetch_bytes: maximum bytes read ahead, over all queues.
+        timeout_s: seconds after which entering the block, a commit or a seek fails.
+        links: connections other than TCP, for programs that embed the servers.
+        broadcast: this client reads all queues, like every other client of the group, and has its own positions.
+        client: with ``broadcast``, a permanent name, under which the client continues at its last commit. Clients that
+            run at the same time need different names.
+
+    Raises:
+        InvalidRequest: an argument is illegal.
+        InvalidFilter: the filter cannot be parsed.
     """
 
     def __init__(
@@ -212,7 +215,7 @@ class Consumer(OnlyAsync):
         return MessageStream(self._intake())
 
     async def poll(self, wait_s: float) -> list[ReceivedMessage]:
-        """The next batch, or an empty list when none comes in ``wait_s`` seconds."""
+        """The next batch; an empty list after ``wait_s`` seconds. Raises ``PenstockError`` if retries cannot help."""
         with anyio.move_on_after(wait_s):
             batch = await self._intake().next()
             return [] if batch is None else batch.hand_out()
@@ -228,21 +231,23 @@ class Consumer(OnlyAsync):
         span_max: int = FLOW.span,
         stop_s: float = STOP_S,
     ) -> None:
-        """Has a handler work off all messages until ``stop``, several at a time. It commits by itself, in each queue up
-        to the lowest message that is not finished.
+        """Processes messages with a handler until ``stop``, several at a time. Commits automatically, in each queue up
+        to the lowest unfinished message.
 
         Args:
-            work: an ``async def`` that takes a message. Where it returns the message is done. Where it raises, the
-                message is given back as by ``nack``, with the exception as the reason; ``Retry`` says when it comes
-                again. A message that the broker cannot take back the handler has again.
-            concurrency: how many messages it is at work on at a time.
-            messages_max: how many it has unfinished at most, with those that wait for it.
-            bytes_max: the same in bytes of bodies.
-            span_max: how far one message may hold up the position of its queue before no more of that queue are begun.
-            stop_s: after ``stop`` the handler has so long for what it is at work on; then it is cancelled there.
+            work: an ``async def`` that takes a message. If it returns, the message is done. If it raises, the message
+                is returned as by ``nack``, with the exception as the reason; ``Retry`` sets the wait. If the broker
+                cannot store the retry, the handler gets the message again.
+            concurrency: maximum number of messages that the handler processes at a time.
+            messages_max: maximum number of unfinished messages, including those that wait for the handler.
+            bytes_max: maximum bytes of their bodies.
+            span_max: maximum number of offsets between a queue's lowest unfinished message and the last one begun.
+            stop_s: seconds after ``stop`` that running calls of the handler may take; then they are cancelled.
 
         Raises:
-            PenstockError: what no repetition mends, or the last commit: what was finished last may come again.
+            InvalidRequest: an argument is illegal, the consumer is not open, or a handler runs already.
+            PenstockError: an error that retries cannot correct, or the last commit failed: messages that were finished
+                last may be delivered again.
         """
         check_handler(work)
 
@@ -261,8 +266,9 @@ class Consumer(OnlyAsync):
         span_max: int = FLOW.span,
         stop_s: float = STOP_S,
     ) -> None:
-        """As ``handle``, with a handler that takes messages of one queue, ``batch_max`` at most. It may return those
-        that it did not finish: they are given back. Where it raises, all of them are."""
+        """As ``handle``, with a handler that takes a list of messages of one queue, at most ``batch_max``. It may
+        return those that it did not finish: they go back to the broker. If it raises, all of them do. Args and errors
+        as for ``handle``."""
         check_handler(work)
         flow = Flow(messages_max, bytes_max, span_max)
         await self._handle(work, concurrency, self._limits.batch_max, flow, stop_s)
@@ -272,7 +278,7 @@ class Consumer(OnlyAsync):
         check_seconds("stop_s", stop_s)
         intake = self._intake()
         if self._handling is not None:
-            raise InvalidRequest("this consumer has a handler at work already")
+            raise InvalidRequest("this consumer already runs a handler")
         self._handling = self._new_handling(intake, flow)
         try:
             await self._handling.run(work, concurrency, size, stop_s)
@@ -288,7 +294,7 @@ class Consumer(OnlyAsync):
         return Handling(intake, give_back, commit, flow, self._clock, self._rng, self._send_all_back)
 
     def stop(self) -> None:
-        """Ends ``handle``: it begins nothing more, and returns when what is at work is finished and committed."""
+        """Ends ``handle``: it starts no further message, and returns when running calls are finished and committed."""
         if self._handling is not None:
             self._handling.stop()
 
@@ -302,7 +308,7 @@ class Consumer(OnlyAsync):
                 except PenstockError as error:
                     failure = error
                 if lost := member.take_lost():
-                    _log.info("%s went to other members with messages unfinished: they have them again", sorted(lost))
+                    _log.info("%s moved to other members, which get the unfinished messages again", sorted(lost))
         if failure is not None:
             raise failure
 
@@ -310,20 +316,20 @@ class Consumer(OnlyAsync):
 
     @property
     def assignment(self) -> tuple[MessageQueue, ...]:
-        """The queues that this member reads just now, sorted."""
+        """The queues that this member reads now, sorted."""
         return tuple(sorted(held.queue for held in self._held()))
 
     async def commit(self, what: ReceivedMessage | Mapping[MessageQueue, int] | None = None) -> None:
-        """Stores, durably, how far the group has come.
+        """Stores the group's offsets durably.
 
         Args:
-            what: a message: it and all before it in its queue are done, and what was committed behind it stays so; or
-                the next offset to read of each queue, also one further back; if left out, all that was handed out.
+            what: a message: commits it and all before it in its queue, and never moves back; or the next offset to read
+                of each queue, which may move back; if left out, commits all messages handed out.
 
         Raises:
-            Fenced: queues were taken away with messages handed out and not committed; their new holder gets those
-                messages again. What is still held was committed.
-            PenstockError: nothing can be said about the commit; doing it again is safe.
+            Fenced: queues moved to other members before messages handed out from them were committed; the new holders
+                get those messages again. Queues that this member still holds are committed.
+            PenstockError: the commit may have failed; repeating it is safe.
         """
         self._intake()
         if what is not None:
@@ -347,20 +353,23 @@ class Consumer(OnlyAsync):
         fenced_if_lost(self._who.group, [queue.name for queue in places if queue.broker not in brokers])
 
     async def nack(self, message: ReceivedMessage, after_s: float | None = None, *, reason: str = "") -> SentBack:
-        """Gives a message back: it comes again, here or at another member, with ``attempts`` one higher, or is a dead
-        letter if this was its last attempt. When this returns that is durable, and a commit may cover the message.
+        """Returns a message to the broker for a retry: it is delivered again, to any member, with ``attempts`` one
+        higher, or becomes a dead letter after its last attempt. Once this returns, that is durable, and a commit may
+        cover the message. In an ordered group the queue waits at the message instead.
 
         Args:
-            message: what was handed out and is not committed yet.
-            after_s: how long it waits, 0 to 40 days; by the group's table if left out.
-            reason: what a dead letter says.
+            message: a message that was handed out and is not committed yet.
+            after_s: seconds until the retry, at most 40 days; by ``retry_delays_s`` if left out.
+            reason: text that a dead letter keeps.
 
         Returns:
-            ``attempt``: how often it was tried; ``due_ms``: when it comes again, 0 for a dead letter.
+            ``attempt``: number of attempts so far; ``due_ms``: time of the retry in milliseconds since 1970, 0 for a
+            dead letter.
 
         Raises:
-            Fenced: its queue was taken away; its new holder gets the message again.
-            PenstockError: the message is not given back, or nothing can be said: then it may come twice.
+            Fenced: the queue moved to another member, which gets the message again.
+            InvalidRequest: an argument is illegal.
+            PenstockError: the message is not returned; if ``unknown``, it may be delivered twice.
         """
         self._intake()
         check_received(message)
@@ -431,14 +440,14 @@ class Consumer(OnlyAsync):
         raise lost_queues(self._who.group, [queue.name])
 
     def pause(self, queues: MessageQueue | Iterable[MessageQueue]) -> None:
-        """Hands out nothing of these held queues, and reads nothing ahead, until ``resume``. A member to which one goes
-        reads it. Raises ``QueueNotFound``."""
+        """Stops delivery from these queues, and reading ahead, until ``resume``. If a queue moves to another member,
+        that member reads it. Raises ``QueueNotFound`` for a queue that this member does not hold."""
         self._intake()
         for held in [self._find_held(queue) for queue in queues_of(queues)]:
             held.pause()
 
     def resume(self, queues: MessageQueue | Iterable[MessageQueue]) -> None:
-        """Goes on with queues that are paused. Raises ``QueueNotFound``."""
+        """Continues with paused queues. Raises ``QueueNotFound`` for a queue that this member does not hold."""
         self._intake()
         for held in [self._find_held(queue) for queue in queues_of(queues)]:
             held.resume()
@@ -449,23 +458,28 @@ class Consumer(OnlyAsync):
         return tuple(sorted(held.queue for held in self._held() if held.paused))
 
     async def seek(self, queue: MessageQueue, place: Place) -> None:
-        """Goes on reading a held queue at an offset, at either end, or at a time (``datetime``).
+        """Continues reading a queue at an offset, at ``"earliest"`` or ``"latest"``, or at a time (``datetime``).
 
-        Raises ``QueueNotFound`` where this member does not hold it and ``OffsetOutOfRange``.
+        Raises:
+            QueueNotFound: this member does not hold the queue.
+            OffsetOutOfRange: the offset is outside the queue; the error names the bounds.
+            PenstockError: the broker did not answer.
         """
         self._intake()
         held = self._find_held(queue)
         held.begin(await offset_at(held.link, queue.name, place))
 
     async def seek_time(self, stored: datetime | int) -> None:
-        """Goes on reading all held queues with what was stored at or after a time (also in milliseconds since 1970)."""
+        """Continues reading all held queues at the first message stored at or after a time (a ``datetime``, or
+        milliseconds since 1970). Raises ``PenstockError`` if a broker does not answer."""
         self._intake()
         stored_ms = time_ms("stored", stored)
         for held in self._held():
             held.begin(await offset_since(held.link, held.queue.name, stored_ms))
 
     async def lag(self) -> dict[MessageQueue, int]:
-        """How many messages each held queue has that were not handed out yet."""
+        """The number of messages in each held queue that were not handed out yet. Raises ``PenstockError`` if a broker
+        does not answer."""
         self._intake()
         lags: dict[MessageQueue, int] = {}
         for member in list(self._members.values()):

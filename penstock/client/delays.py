@@ -30,7 +30,7 @@ def due_of(delay: Delay | None, at: datetime | int | None) -> Due | None:
     if delay is None:
         return None if at is None else Due(_time_ms(at), from_now=False)
     if at is not None:
-        raise InvalidRequest("delay and at both say when the message is delivered", hint="give one of them")
+        raise InvalidRequest("delay and at exclude each other", hint="give one of them")
     delay_s = seconds_of(delay)
     if delay_s > DELAY_S_MAX:
         raise InvalidRequest(f"a message is delivered at most {DELAY_S_MAX // 86_400} days later, not {delay!r}")

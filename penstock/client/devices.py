@@ -1,7 +1,7 @@
-"""Messages to one device: the name that stands for it, and the message. Pure.
+"""Messages to one device: its MQTT name, and the message. Pure.
 
-A device with the client id ``d7`` gets what is published under ``$p2p/d7`` if it has subscribed to that. Such messages
-are stored like any others, so all that the broker does with messages it does with them: delay, transactions, retries.
+A device with the client id ``d7`` receives messages under ``$p2p/d7`` if it has subscribed to that name. The broker
+stores them like any others, so delay, transactions and retries work with them too.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ def device_message(
     properties: Mapping[str, str] | None = None,
     qos: int = 1,
 ) -> Message:
-    """A message for one device, to be sent by any way there is.
+    """A message for one device, for ``send``, ``send_many``, ``transaction`` and all other ways to send.
 
     Args:
         client_id: the device's MQTT client id.
-        key: what its order and ``penstock find`` go by; without it the client id.
-        qos: the most that the device gets it with; it waits for an absent device from 1 on.
+        key: key for the order and for ``penstock find``; the client id if left out.
+        qos: maximum QoS of the delivery; with 1 or 2 the message waits for an absent device.
 
     Raises:
-        InvalidRequest: the client id cannot be a level of an MQTT name, so that no name stands for the device.
+        InvalidRequest: the client id cannot be a level of an MQTT name.
         InvalidMessage: another argument is of a wrong type.
     """
     check_text("client_id", client_id)
     try:
         name = device_name(client_id)
     except InvalidName as error:
-        raise InvalidRequest(f"no name stands for the client id {client_id!r}: {error}") from None
+        raise InvalidRequest(f"the client id {client_id!r} cannot be part of a name: {error}") from None
     return as_message("", body, key or client_id, tag, properties, name, qos)

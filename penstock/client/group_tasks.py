@@ -31,7 +31,7 @@ from penstock.protocol.topic_names import topic_of
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group at all brokers: how many members it has, how many queues it reads, and how many messages it is behind."""
+    """A group at all brokers: its number of members and of queues, and its lag in messages."""
 
     group: str
     members: int
@@ -49,7 +49,7 @@ class GroupAt:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Where a group goes on in a queue: ``before`` (-1: it never committed) and ``after``. ``end``: of the queue."""
+    """A group's offset in a queue, ``before`` (-1: it never committed) and ``after``, and the queue's ``end``."""
 
     queue: MessageQueue
     before: int
@@ -66,7 +66,7 @@ def groups() -> Task[list[GroupState]]:
             try:
                 detail: GroupDetail = yield Ask(route.address, DescribeGroup(name), GroupDetail)
             except GroupNotFound:
-                continue  # it went meanwhile
+                continue  # it was deleted meanwhile
             before = found.get(name, GroupState(name, 0, 0, 0))
             members, queues = max(before.members, len(detail.members)), before.queues + len(detail.lags)
             found[name] = GroupState(name, members, queues, before.lag + lag_of(detail))
@@ -74,7 +74,7 @@ def groups() -> Task[list[GroupState]]:
 
 
 def lag_of(detail: GroupDetail) -> int:
-    """How many messages a group is behind; all of a queue in which it never committed."""
+    """The lag of a group in messages; all messages of a queue in which it never committed."""
     return sum([one.end - max(one.offset, 0) for one in detail.lags])
 
 
@@ -93,8 +93,8 @@ def group(name: str) -> Task[list[GroupAt]]:
 
 
 def delete_group(name: str) -> Task[None]:
-    """Deletes a group: its offsets and what waits for its retries. Its dead letters stay. Raises ``GroupNotFound``, and
-    ``Fenced`` with nothing deleted while it has members or gateways hold its position."""
+    """Deletes a group: its offsets and its waiting retries. Its dead letters stay. Raises ``GroupNotFound``; raises
+    ``Fenced`` and deletes nothing if the group has members or gateways hold its position."""
     known = yield from group(name)
     for one in known:
         _check_unused(one)
@@ -115,15 +115,20 @@ def _check_unused(one: GroupAt) -> None:
 def reset_group(
     name: str, topic: str = "", *, to: Place | None = None, by: int | None = None, dry_run: bool = False
 ) -> Task[list[Moved]]:
-    """Has a group go on elsewhere, in all queues of a topic, or of all that it has read. While it has members that is
-    ``Fenced``.
+    """Moves a group's offsets, in all queues of ``topic``, or of all topics that it has read, and returns them.
 
-    ``to``: an offset, ``"earliest"``, ``"latest"``, or what was stored at or after a ``datetime``. ``by``: so many
-    messages further on, or with a minus back. Both end where the queue does. ``dry_run`` changes nothing and tells what
-    would be. Raises ``GroupNotFound``, ``TopicNotFound`` and ``InvalidRequest``.
+    Args:
+        to: an offset, ``"earliest"``, ``"latest"``, or a ``datetime``: the first message stored at or after it.
+        by: number of messages to skip; if negative, to go back. Offsets outside a queue become the nearest in it.
+        dry_run: changes nothing and returns the offsets that would result.
+
+    Raises:
+        Fenced: the group has members.
+        GroupNotFound, TopicNotFound: there is no such group or topic.
+        InvalidRequest: neither or both of ``to`` and ``by`` are given, or one is illegal.
     """
     if (to is None) == (by is None):
-        raise InvalidRequest("say where the group goes on: `to` a place, or `by` so many messages")
+        raise InvalidRequest("give either `to`, a place, or `by`, a number of messages")
     moved: list[Moved] = []
     routes: Sequence[BrokerRoute] = yield ALL_BROKERS
     for route in routes:

@@ -38,7 +38,7 @@ from penstock.protocol.requests.transactions import (
 )
 
 CHECK_S: Final = 10.0
-"""How long a listener may take."""
+"""Seconds that one call of a listener may take."""
 CHECKS_MAX: Final = 64
 """Listeners at work at once."""
 WATCH_S: Final = 30.0
@@ -56,7 +56,7 @@ class HalfMessage:
         messages: those of the transaction that are at this broker; they are in no queue yet. Topic, key, body and
             properties are those of the first one.
         began_ms: when it began, in wall-clock milliseconds since 1970.
-        checks: how often a listener was asked about it, this time included.
+        checks: number of calls of a listener for it, including this one.
     """
 
     broker: str
@@ -87,7 +87,7 @@ class HalfMessage:
 
 
 BlockingListener = Callable[[HalfMessage], str]
-"""Says what became of a transaction: ``"commit"``, ``"rollback"``, or ``"unknown"`` to be asked again."""
+"""Returns the outcome of a transaction: ``"commit"``, ``"rollback"``, or ``"unknown"`` to be called again later."""
 Listener = Callable[[HalfMessage], Awaitable[str]] | BlockingListener
 
 
@@ -134,9 +134,9 @@ def check_group(group: object, listener: object) -> None:
     if group != "":
         check_text("group", group)
     if listener is not None and not callable(listener):
-        raise InvalidRequest(f"check is a function that is given a half, not {listener!r}")
+        raise InvalidRequest(f"check is a function that takes a half, not {listener!r}")
     if listener is not None and not group:
-        raise InvalidRequest("check answers for a group of producers", hint="Producer(group=..., check=...)")
+        raise InvalidRequest("check needs a producer group", hint="Producer(group=..., check=...)")
 
 
 def begun(outgoing: Sequence[Outgoing]) -> tuple[list[Half], PenstockError | None]:

@@ -56,8 +56,8 @@ def message(id: str) -> Task[ReceivedMessage]:
 
 
 def trace(id: str) -> Task[list[TraceRow]]:
-    """What became of a message, in the order in which it happened; nothing where it was not traced. ``id``: its unique
-    id, or where it has none its offset id. Topics are traced that say so (``change_topic(trace_every=)``)."""
+    """The trace of a message, in the order of events; empty if it was not traced. ``id``: its unique id, or its offset
+    id if it has none. ``change_topic(trace_every=)`` turns tracing on for a topic."""
     check_text("a message's id", id)
     found: list[TraceRow] = []
     for route in (yield ALL_BROKERS):

@@ -1,4 +1,4 @@
-"""What became of a message that was sent, as a value. Pure."""
+"""The outcome of a send, as a value. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a message that was sent.
+    """The outcome of a message that was sent.
 
     Attributes:
         status: ``STORED``, ``NOT_STORED``, or ``UNKNOWN``: it may be stored.

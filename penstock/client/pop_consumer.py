@@ -1,8 +1,8 @@
-"""A consumer that pops: each message is leased to it for a time, and acknowledged by itself.
+"""A consumer that pops: the broker leases each message to it for a time, and it acknowledges each one separately.
 
-Its group has no members and no assignment: every consumer asks every queue of every broker, so none waits for a
-rebalance, and one slow message holds up no other. Delivery is at least once: what is not acknowledged while its lease
-lasts comes again, here or elsewhere, with ``attempts`` one higher. Reasons: docs/decisions/0044.
+Its group has no members and no assignment: every consumer reads every queue of every broker, so there is no rebalance,
+and a slow message delays no other. Delivery is at least once: a message that is not acknowledged before its lease ends
+is delivered again, to any consumer, with ``attempts`` one higher. Reasons: docs/decisions/0044.
 """
 
 from __future__ import annotations
@@ -51,17 +51,21 @@ class PopConsumer(OnlyAsync):
     """Pops messages of topics for a group. Use it with ``async with``; iterate as with a ``Consumer``.
 
     Args:
-        group: name of the group; all that pop for it share every queue. It has no members beside.
-        topics: what to read, as for ``Consumer``; all should say the same.
+        group: name of the group; all its consumers share every queue. It must have no members (``Consumer``).
+        topics: what to read, as for ``Consumer``; the same for all consumers of the group.
         servers: name servers, ``"host:port,host:port"`` or a list.
-        start: where to begin in queues of which the group has neither popped nor committed anything.
-        invisible_s: how long a message is this consumer's before it comes again, at most half a day. What waits here
-            for the program, and what a handler works on, is extended by itself.
-        attempts_max: how often a message is tried before it is a dead letter of the group.
-        retry_delays_s: how long a message that was given back waits, by its attempts; the broker's table if left out.
-        batch_max: messages of one batch at most.
-        timeout_s: deadline of entering the block and of each call.
-        links: ways to servers other than TCP, for programs that embed them.
+        start: where to begin in queues from which the group has neither popped nor committed anything.
+        invisible_s: seconds for which a message is leased before it is delivered again, at most 12 hours. The consumer
+            extends the leases of messages that wait for the program or that a handler processes.
+        attempts_max: number of attempts after which a message becomes a dead letter of the group.
+        retry_delays_s: seconds that a returned message waits before its second attempt, its third, and so on; the
+            broker's setting if left out.
+        batch_max: maximum number of messages per batch.
+        timeout_s: seconds after which entering the block or a call fails.
+        links: connections other than TCP, for programs that embed the servers.
+
+    Raises:
+        InvalidRequest: an argument is illegal.
     """
 
     def __init__(
@@ -148,7 +152,7 @@ class PopConsumer(OnlyAsync):
         return batch.messages
 
     async def poll(self, wait_s: float) -> list[ReceivedMessage]:
-        """The next batch, or an empty list when none comes in ``wait_s`` seconds."""
+        """The next batch; an empty list after ``wait_s`` seconds. Raises ``PenstockError`` if retries cannot help."""
         with anyio.move_on_after(wait_s):
             return await anext(self)
         return []
@@ -176,18 +180,24 @@ class PopConsumer(OnlyAsync):
     # -- what becomes of them
 
     async def ack(self, messages: ReceivedMessage | Sequence[ReceivedMessage]) -> None:
-        """Messages are done. When this returns that is durable; none of them comes again. Raises ``PenstockError``."""
+        """Acknowledges messages. Once this returns, that is durable and none of them is delivered again.
+
+        Raises:
+            QueueNotFound: the consumer does not read the queue of a message.
+            PenstockError: a message may not be acknowledged; repeating the call is safe.
+        """
         for queue, offsets in self._given(messages):
             for offset in offsets:
                 queue.in_hand.finish(offset)
         await self._repeat(self._acknowledge)
 
     async def nack(self, message: ReceivedMessage, after_s: float | None = None, *, reason: str = "") -> SentBack:
-        """Gives a message back, durably: it comes again later, or is a dead letter. As ``Consumer.nack``.
+        """Returns a message to the broker for a retry, durably; after its last attempt it becomes a dead letter. Args
+        and result as for ``Consumer.nack``.
 
         Raises:
-            Fenced: another consumer has it by now, or it is acknowledged.
-            PenstockError: it is not given back, or nothing can be said: then it may come twice.
+            Fenced: another consumer holds the message now, or it is acknowledged.
+            PenstockError: the message is not returned; if ``unknown``, it may be delivered twice.
         """
         check_received(message)
         if after_s is not None:
@@ -196,7 +206,8 @@ class PopConsumer(OnlyAsync):
         return await self._send_back(message, after_s, reason)
 
     async def extend(self, messages: ReceivedMessage | Sequence[ReceivedMessage], invisible_s: float) -> None:
-        """Has messages for so many seconds more from now; 0 gives them back untried. Raises ``PenstockError``."""
+        """Leases messages for ``invisible_s`` seconds from now; 0 returns them without counting an attempt. Raises
+        ``PenstockError``."""
         check_seconds("invisible_s", invisible_s)
         for queue, offsets in self._given(messages):
             if not invisible_s:
@@ -212,8 +223,8 @@ class PopConsumer(OnlyAsync):
         bytes_max: int = FLOW.bytes,
         stop_s: float = STOP_S,
     ) -> None:
-        """Has a handler work off all messages until ``stop``. As ``Consumer.handle``, but each message is acknowledged
-        by itself."""
+        """Processes messages with a handler until ``stop``, and acknowledges each one separately. Args and errors as
+        for ``Consumer.handle``."""
         check_handler(work)
 
         async def work_one(messages: Sequence[ReceivedMessage]) -> None:
@@ -230,7 +241,7 @@ class PopConsumer(OnlyAsync):
         bytes_max: int = FLOW.bytes,
         stop_s: float = STOP_S,
     ) -> None:
-        """As ``handle``, with a handler as that of ``Consumer.handle_batches``."""
+        """As ``handle``, with a handler like that of ``Consumer.handle_batches``."""
         check_handler(work)
         flow = Flow(messages_max, bytes_max, SPAN_MAX)
         await self._handle(work, concurrency, self._batch_max, flow, stop_s)
@@ -240,7 +251,7 @@ class PopConsumer(OnlyAsync):
         check_seconds("stop_s", stop_s)
         self._check_open()
         if self._handling is not None:
-            raise InvalidRequest("this consumer has a handler at work already")
+            raise InvalidRequest("this consumer already runs a handler")
         self._handling = Handling(self, self._send_back, self._acknowledge, flow, self._clock, self._rng)
         try:
             await self._handling.run(work, concurrency, size, stop_s)
@@ -250,7 +261,8 @@ class PopConsumer(OnlyAsync):
         await self._give_all_back()
 
     def stop(self) -> None:
-        """Ends ``handle``: it begins nothing more, and returns when what is at work is finished and acknowledged."""
+        """Ends ``handle``: it starts no further message, and returns when running calls are finished and
+        acknowledged."""
         if self._handling is not None:
             self._handling.stop()
 
@@ -259,7 +271,7 @@ class PopConsumer(OnlyAsync):
     def _given(self, messages: object) -> list[tuple[Popping, list[int]]]:
         given = [messages] if isinstance(messages, ReceivedMessage) else messages
         if not isinstance(given, Sequence):
-            raise InvalidRequest(f"these are no received messages: {messages!r}")
+            raise InvalidRequest(f"expected received messages, not {messages!r}")
         for message in given:
             check_received(message)
         found = []

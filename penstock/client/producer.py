@@ -1,6 +1,6 @@
-"""Sends messages, on asyncio and on trio: what programs call. penstock/client/outbox.py has them stored.
+"""Sends messages, on asyncio and on trio: the interface for programs. penstock/client/outbox.py does the sending.
 
-Concurrent sends coalesce: whatever was handed over for one broker since the last round leaves as one request.
+Concurrent sends are batched: all messages handed over for one broker since the last round leave as one request.
 """
 
 from __future__ import annotations
@@ -49,19 +49,23 @@ class Producer(OnlyAsync):
 
     Args:
         servers: name servers, ``"host:port,host:port"`` or a list.
-        timeout_s: deadline of a send over all its attempts.
-        pending_max: messages under way at once; further sends wait.
-        group: the producers that answer for each other's transactions; needed for ``transaction``.
-        check: a listener, which is asked about transactions of the group without an outcome: an async function that is
-            given a ``HalfMessage`` and returns ``"commit"``, ``"rollback"`` or ``"unknown"``. One that raises or takes
-            longer than ``check_s`` is asked again later.
-        idempotent: whether a broker stores what comes to it again once, and answers as it did the first time.
-        failover: whether a message without a key may go to another broker where it is unknown whether one has stored
-            it. Then it may be stored twice; else the send fails with such an error if that broker stays away.
-        compression: ``"zstd"``, ``"lz4"`` or ``"zlib"``: bodies of more than 4 KiB are stored compressed where that
-            makes them smaller, but never of a message that has a name of MQTT or is retained.
-        topic_map: where messages go that have an ``mqtt_topic`` and no topic; must be the gateways' map.
-        links: ways to servers other than TCP, for programs that embed them.
+        timeout_s: seconds after which a send fails, over all its attempts.
+        pending_max: maximum number of messages under way; further sends wait.
+        group: name of the producers that decide each other's transactions; needed for ``transaction``.
+        check: a listener, called for transactions of the group that have no outcome: an ``async def`` that takes a
+            ``HalfMessage`` and returns ``"commit"``, ``"rollback"`` or ``"unknown"``. If it raises or takes longer than
+            ``check_s``, it is called again later.
+        check_s: maximum seconds of one call of the listener.
+        idempotent: whether a broker stores a retried message once and returns its first receipt again.
+        failover: whether a message without a key may go to another broker if it is unknown whether the first one stored
+            it. If so, it may be stored twice; if not, the send fails as ``unknown`` if that broker does not return.
+        compression: ``"zstd"``, ``"lz4"`` or ``"zlib"``: compresses bodies of more than 4 KiB if that makes them
+            smaller, except for messages that have an MQTT name or are retained.
+        topic_map: chooses the topic of messages that have an ``mqtt_topic`` and no topic; must equal the gateways' map.
+        links: connections other than TCP, for programs that embed the servers.
+
+    Raises:
+        InvalidRequest: an argument is illegal.
     """
 
     def __init__(
@@ -173,21 +177,21 @@ class Producer(OnlyAsync):
         at: datetime | int | None = None,
         timeout_s: float | None = None,
     ) -> Receipt | DelayedReceipt:
-        """Stores one message and returns when its topic's level is reached.
+        """Stores one message and returns when it has reached its topic's level.
 
         Args:
-            shard: chooses the queue in place of the key, which then only finds it: messages of one shard keep their
-                order. It is the property ``__SHARDINGKEY``.
-            queue: the queue for it, or a function that chooses one: it is given all queues of the topic and the
-                message, and called once. Without it the key decides.
-            delay: how long it sleeps in the broker before it is delivered, at most 40 days: seconds, a ``timedelta``,
-                or RocketMQ's levels and other words like them: ``"30s"``, ``"10m"``, ``"2h"``.
-            at: when it is delivered: a ``datetime`` with a time zone, or milliseconds since 1970.
-            timeout_s: deadline over all attempts; without it the producer's.
+            shard: chooses the queue in place of the key: messages of one shard keep their order, and ``find`` uses the
+                key. It is the property ``__SHARDINGKEY``.
+            queue: the queue to use, or a function that takes all queues of the topic and the message and returns one;
+                it is called once. If left out, the key decides.
+            delay: time until delivery, at most 40 days: seconds, a ``timedelta``, or text like RocketMQ's levels:
+                ``"30s"``, ``"10m"``, ``"2h"``.
+            at: time of delivery: a ``datetime`` with a time zone, or milliseconds since 1970.
+            timeout_s: seconds for all attempts; the producer's if left out.
 
         Raises:
-            TooLarge, InvalidMessage, InvalidTopic, InvalidRequest: it was not sent.
-            PenstockError: it was not stored, unless the error's ``unknown`` is true: then it may have been.
+            TooLarge, InvalidMessage, InvalidTopic, InvalidRequest: the message was not sent.
+            PenstockError: the message was not stored; if the error is ``unknown``, it may be stored.
         """
         given = (preparation.as_message(message, body, key, tag, properties, mqtt_topic, qos, retain, shard),)
         [one] = self._preparation.runs(given, self._clock.wall_ms())
@@ -224,12 +228,12 @@ class Producer(OnlyAsync):
         at: datetime | int | None = None,
         timeout_s: float | None = None,
     ) -> Sequence[Receipt] | Sequence[DelayedReceipt]:
-        """Stores messages, each on its own, and returns their receipts in order. Neighbours that differ in their bodies
-        alone, which have one size, cost the least; without a key they go to one queue together. Args as for ``send``.
+        """Stores messages and returns their receipts in order; one may fail without the others. Consecutive messages
+        that differ only in their bodies, all of one size, cost the least; without a key they go to one queue together.
+        Args as for ``send``.
 
         Raises:
-            SendManyError: some have no receipt, because they are illegal or were not stored; its ``failures`` say
-                which and why.
+            SendManyError: some messages are illegal or were not stored; ``failures`` says which and why.
         """
         outgoing = ways.runs_of_each(self._preparation, messages, self._clock.wall_ms())
         self._outbox.opened()
@@ -247,7 +251,7 @@ class Producer(OnlyAsync):
         at: datetime | int | None = None,
         timeout_s: float | None = None,
     ) -> list[Outcome]:
-        """As ``send_many``, with an outcome for each message in place of receipts and errors."""
+        """As ``send_many``, but returns an outcome for each message and raises no ``SendManyError``."""
         how: dict[str, Any] = {"queue": queue, "delay": delay, "at": at, "timeout_s": timeout_s}
         try:
             return [outcome_of(one) for one in await self.send_many(messages, **how)]
@@ -267,11 +271,11 @@ class Producer(OnlyAsync):
         timeout_s: float | None = None,
         **fields: Unpack[Fields],
     ) -> None:
-        """Sends one message in a task of the producer's, and returns at once. ``on_done`` is called in the event loop
-        with what became of it, whatever that is. The end of the block waits for it. Args as for ``send``.
+        """Sends one message in the background and returns at once. The producer calls ``on_done`` in the event loop
+        with the outcome, whether stored or failed. The end of the block waits for it. Other args as for ``send``.
 
         Raises:
-            Busy: as many messages as ``pending_max`` are under way.
+            Busy: ``pending_max`` messages are under way.
             InvalidRequest: the producer is not open.
         """
         how: dict[str, Any] = {"queue": queue, "delay": delay, "at": at, "timeout_s": timeout_s}
@@ -299,11 +303,11 @@ class Producer(OnlyAsync):
     async def send_oneway(self, topic: str, body: bytes, /, **fields: Unpack[Fields]) -> None: ...
 
     async def send_oneway(self, message: Message | str, body: bytes = b"", /, **fields: Unpack[Fields]) -> None:
-        """Sends one message without waiting for an acknowledgement: it is not sent again, and may be lost. The end of
-        the block waits a moment for what has left.
+        """Sends one message without waiting for an acknowledgement: it is not retried and may be lost. The end of the
+        block waits briefly for messages on their way.
 
         Raises:
-            TooLarge, InvalidMessage, InvalidTopic, NoRoute, Unavailable: it was not sent.
+            TooLarge, InvalidMessage, InvalidTopic, NoRoute, Unavailable: the message was not sent.
         """
         [one] = self._preparation.runs((preparation.as_message(message, body, **fields),), self._clock.wall_ms())
         await self._outbox.send_oneway(one)
@@ -345,9 +349,9 @@ class Producer(OnlyAsync):
         timeout_s: float | None = None,
         **fields: Unpack[DeviceFields],
     ) -> Receipt | DelayedReceipt:
-        """Stores a message for one device, which gets it now, or when it comes back to its session: it must have
+        """Stores a message for one device, which receives it now, or when it reconnects to its session, if it has
         subscribed to ``$p2p/CLIENT_ID``. ``penstock.device_message`` makes the same message for ``send_many`` and
-        transactions. Args and errors as for ``send``; ``InvalidRequest`` where no name stands for a client id."""
+        transactions. Args and errors as for ``send``; ``InvalidRequest`` if the client id cannot be part of a name."""
         message = device_message(client_id, body, **fields)
         if delay is not None:
             return await self.send(message, delay=delay, timeout_s=timeout_s)
@@ -356,12 +360,16 @@ class Producer(OnlyAsync):
         return await self.send(message, timeout_s=timeout_s)
 
     async def cancel(self, receipt: DelayedReceipt, *, timeout_s: float | None = None) -> None:
-        """Takes a delayed message back.
+        """Cancels a delayed message.
+
+        Args:
+            receipt: the receipt of ``send`` with ``delay`` or ``at``.
+            timeout_s: seconds for all attempts; the producer's if left out.
 
         Raises:
-            TimerFired: it was delivered already.
-            TimerNotFound: there is no such message; it may have been cancelled before.
-            PenstockError: the broker could not be asked; ``unknown``: the message may be cancelled all the same.
+            TimerFired: the message was already delivered.
+            TimerNotFound: there is no such message; it may have been cancelled already.
+            PenstockError: the broker did not answer; if ``unknown``, the message may be cancelled.
         """
         cancel = CancelTimer(receipt.timer, receipt.due_ms)
         try:
@@ -375,12 +383,15 @@ class Producer(OnlyAsync):
     async def request(
         self, message: Message | str, body: bytes = b"", /, *, timeout_s: float | None = None, **fields: Unpack[Fields]
     ) -> ReceivedMessage:
-        """Stores a message and returns the first reply to it, of a service or of a device (MQTT 5): whoever reads it
-        answers with ``reply``, or publishes under its response topic, with its correlation data.
+        """Stores a message and returns the first reply of a service or a device (MQTT 5). The receiver answers with
+        ``reply``, or publishes under the message's response topic with its correlation data.
+
+        Args:
+            timeout_s: seconds until the reply must arrive; the producer's if left out.
 
         Raises:
-            TimedOut: no reply came in time; the request may be carried out all the same.
-            PenstockError: as ``send``.
+            TimedOut: no reply arrived in time; the request may still be processed.
+            PenstockError: as for ``send``.
         """
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         check_seconds("timeout_s", limit_s)
@@ -390,8 +401,8 @@ class Producer(OnlyAsync):
         )
 
     async def reply(self, request: ReceivedMessage, body: bytes, /, *, timeout_s: float | None = None) -> Receipt:
-        """Answers a request, of a service or of a device. Raises ``InvalidRequest`` for a message that wants no reply,
-        and as ``send``."""
+        """Answers a request of a service or a device. Raises ``InvalidRequest`` for a message without a response topic,
+        and the errors of ``send``."""
         return await self.send(reply_of(request, body), timeout_s=timeout_s)
 
     # -- transactions
@@ -415,18 +426,21 @@ class Producer(OnlyAsync):
         timeout_s: float | None = None,
         **fields: Unpack[Fields],
     ) -> Transaction:
-        """A block that stores messages as it begins and has them delivered when it has ended without an error::
+        """A block that stores messages when it begins and delivers them when it ends without an error::
 
             async with producer.transaction("payments", body, key="order-7") as tx:
                 await database.execute(...)
 
-        An error rolls them back. Several messages are each delivered once, or all of them never.
+        An error rolls them back. Either all messages are delivered, each once, or none.
+
+        Args:
+            timeout_s: seconds for beginning, and again for ending the block; the producer's if left out.
 
         Raises:
             InvalidRequest, TooLarge, InvalidMessage, InvalidTopic: nothing was stored.
-            PenstockError: as the block begins: it is not to be carried out; no message is delivered, unless the error
-                is ``unknown`` and a listener commits it. As it ends: the commit was refused; with ``unknown`` there is
-                no answer for certain, and a listener decides.
+            PenstockError: when the block begins: do not do the work; no message is delivered, unless the error is
+                ``unknown`` and a listener commits it. When it ends: the commit was refused; if ``unknown``, its result
+                is not certain, and a listener decides.
         """
         if not self.group:
             raise InvalidRequest("a transaction needs a producer group", hint="Producer(group=..., check=...)")

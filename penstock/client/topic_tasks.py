@@ -36,13 +36,14 @@ class TopicAt:
     """A topic at one broker.
 
     Attributes:
-        topic, name: its name, and the first level of MQTT names that it stands for.
-        queues: how many messages are written to; ``draining``: how many more are read out, and go then.
+        topic, name: its name, and the first level of the MQTT names that it stores.
+        queues: number of queues that take messages; ``draining``: number of further queues that are only read, and are
+            removed when all groups have read them.
         level: ``disk`` or ``cache``.
-        retention_s: how long messages stay, in seconds; 0: as long as the broker keeps its log.
-        access: what clients may do just now: ``rw``, ``r``, ``w`` or ``none``.
-        trace_every: of every so-many-th message it is told what becomes of it; 0: of none.
-        bounds: where each queue begins and ends; none in a list of all topics.
+        retention_s: seconds for which messages are kept; 0: as long as the broker keeps its log.
+        access: what clients may do now: ``rw``, ``r``, ``w`` or ``none``.
+        trace_every: one message in this number is traced; 0: none.
+        bounds: first and end offset of each queue; empty in a list of all topics.
     """
 
     topic: str
@@ -58,13 +59,13 @@ class TopicAt:
 
     @property
     def messages(self) -> int:
-        """How many messages are in the queues of ``bounds``."""
+        """Number of messages in the queues of ``bounds``."""
         return sum([bound.end - bound.min for bound in self.bounds])
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """A broker that lives: where it is, its version, and whether clients may read and write its topics."""
+    """A live broker: its address and version, and whether clients may read and write its topics."""
 
     broker: str
     address: str
@@ -97,8 +98,9 @@ def create_topic(
     trace_every: int = 0,
     broker: str = "",
 ) -> Task[list[TopicAt]]:
-    """Creates a topic at all brokers, or at one, or makes sure that it is so. What is left out is the broker's default.
-    Raises ``TopicExists`` where it is there and otherwise, ``InvalidTopic`` and ``InvalidRequest``."""
+    """Creates a topic at all brokers, or at ``broker``. An argument that is left out is the broker's default;
+    ``retention_s`` is in seconds. Args as for ``change_topic``. Raises ``TopicExists`` if the topic exists with another
+    configuration, ``InvalidTopic`` and ``InvalidRequest``."""
     request = CreateTopic(topic_of(name), queues, level, retention_s or UNCHANGED, access, trace_every or UNCHANGED)
     return (yield from _at_each(name, broker, request))
 
@@ -113,12 +115,21 @@ def change_topic(
     trace_every: int | None = None,
     broker: str = "",
 ) -> Task[list[TopicAt]]:
-    """Changes what is given of a topic, at each broker that has it, or at one.
+    """Changes a topic at each broker that has it, or at one. An argument that is left out changes nothing.
 
-    More queues are written to at once, so keys change their queues. Of fewer the last ones take no more messages, and
-    go when every group that reads the topic has read them. ``access``: ``rw``, ``r``, ``w`` or ``none``.
-    ``trace_every``: of every so-many-th message ``trace`` tells what becomes of it; 0: of none. Raises
-    ``TopicNotFound`` and ``InvalidRequest``.
+    Args:
+        queues: queues per broker. Producers write to new queues at once. If the number is lower, the last queues take
+            no more messages and are removed when every group that reads the topic has read them. Either way a key may
+            map to another queue.
+        level: ``disk`` or ``cache``.
+        retention_s: seconds for which messages are kept; 0: as long as the broker keeps its log.
+        access: ``rw``, ``r``, ``w`` or ``none``.
+        trace_every: one message in this number is traced; 0: none.
+        broker: the broker's name; all brokers if left out.
+
+    Raises:
+        TopicNotFound: no broker has the topic.
+        InvalidRequest: an argument is illegal.
     """
     kept, trace = (UNCHANGED if one is None else one for one in (retention_s, trace_every))
     request = ChangeTopic(topic_of(name), queues, level, kept, access, trace)
@@ -126,22 +137,22 @@ def change_topic(
 
 
 def purge_topic(name: str) -> Task[dict[str, int]]:
-    """Removes all messages of a topic: how many, by broker. Offsets go on; retained messages, and what waits for MQTT
-    sessions, stay. Raises ``TopicNotFound`` and ``InvalidTopic``."""
+    """Removes all messages of a topic and returns their number by broker. Offsets continue; retained messages, and
+    messages that wait for MQTT sessions, stay. Raises ``TopicNotFound`` and ``InvalidTopic``."""
     was = yield from _at_each(name, "", PurgeTopic(topic_of(name)))
     return {one.broker: one.messages for one in was}
 
 
 def delete_topic(name: str) -> Task[dict[str, int]]:
-    """Deletes a topic at all brokers, with its messages, retained messages and committed offsets: how many messages
-    were in it, by broker. Made again, its offsets go on where they ended. Raises ``TopicNotFound`` and
-    ``InvalidTopic``."""
+    """Deletes a topic at all brokers, with its messages, retained messages and committed offsets, and returns the
+    number of messages by broker. If it is created again, its offsets continue where they ended. Raises
+    ``TopicNotFound`` and ``InvalidTopic``."""
     was = yield from _at_each(name, "", DeleteTopic(topic_of(name)))
     return {one.broker: one.messages for one in was}
 
 
 def brokers() -> Task[list[BrokerState]]:
-    """All brokers that live."""
+    """All live brokers."""
     found: list[BrokerState] = []
     for route in (yield ALL_BROKERS):
         info: ServerInfo = yield Ask(route.address, Ping(), ServerInfo)
@@ -151,11 +162,12 @@ def brokers() -> Task[list[BrokerState]]:
 
 
 def allow_broker(broker: str, *, read: bool | None = None, write: bool | None = None) -> Task[None]:
-    """Gives, or takes away, what clients may do with the topics of a broker, until it is said otherwise; what is left
-    out stays as it is. Without ``write`` producers go to other brokers; what this one has promised it keeps. Raises
-    ``NoRoute``."""
+    """Allows or forbids clients to read or write the topics of a broker, until the next change; an argument that is
+    left out changes nothing. With ``write=False`` producers use other brokers; this one still processes delayed
+    messages, retries, begun transactions and what waits for MQTT sessions. Raises ``NoRoute`` if the broker is not
+    live, and ``InvalidRequest`` if both are left out."""
     if read is None and write is None:
-        raise InvalidRequest("say what is allowed: read, write or both")
+        raise InvalidRequest("give read, write or both")
     route = yield from broker_named(broker, NoRoute)
     now: BrokerAllows = yield Ask(route.address, QueryAllowed(), BrokerAllows)
     wanted = AllowBroker(now.read if read is None else read, now.write if write is None else write)

@@ -68,10 +68,10 @@ class Transactions:
 
 
 class Transaction:
-    """Messages that are stored as the block begins and delivered when it has ended without an error.
+    """Messages that are stored when the block begins and delivered when it ends without an error.
 
-    The block that ends with an error rolls them back. Where ``unknown`` was said, or the broker could not be told, the
-    producers of the group are asked later.
+    If the block ends with an error, they are rolled back. After ``unknown()``, or if the broker does not get the
+    outcome, it asks the listeners of the group later.
     """
 
     def __init__(
@@ -90,16 +90,16 @@ class Transaction:
         return tuple([(half.broker, half.id) for half in self._halves or ()])
 
     def rollback(self) -> None:
-        """Has the messages dropped as the block ends."""
+        """Drops the messages when the block ends."""
         self._outcome = ROLLBACK
 
     def unknown(self) -> None:
-        """Leaves the outcome to the check: a listener of the group is asked."""
+        """Leaves the outcome to a listener of the group."""
         self._outcome = UNKNOWN
 
     async def __aenter__(self) -> Transaction:
         if self._halves is not None:
-            raise InvalidRequest("a transaction is begun once")
+            raise InvalidRequest("a transaction begins only once")
         self._halves = []
         self._halves = await self._begin()
         return self

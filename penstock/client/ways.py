@@ -32,7 +32,7 @@ ASLEEP: Final = -2
 
 @dataclass(frozen=True, slots=True)
 class DelayedReceipt:
-    """A message that is stored and delivered later. ``Producer.cancel`` takes it back.
+    """The receipt of a message that is stored and delivered later. ``Producer.cancel`` cancels it.
 
     Attributes:
         id: its unique id, made by the producer.
@@ -152,7 +152,7 @@ def way_of(queue: Selector | None, due: Due | None) -> Way:
     if queue is None:
         return AT_ONCE if due is None else IN_A_WHILE if due.from_now else AT_A_TIME
     if due is not None:
-        raise InvalidRequest("a delayed message has no queue before it is delivered", hint="give it a key")
+        raise InvalidRequest("queue and a delay exclude each other", hint="give the delayed message a key")
     if not isinstance(queue, MessageQueue) and not callable(queue):
         raise InvalidRequest(f"queue is a MessageQueue or a function that chooses one, not {queue!r}")
     return IN_QUEUE

@@ -144,7 +144,7 @@ def test_a_block_that_ends_well_commits_and_any_other_rolls_back(run: Run, real_
                     raise KeyError("mine")
             async with producer.transaction(Message("orders", b"x")) as tx:
                 tx.rollback()
-            with pytest.raises(InvalidRequest, match="begun once"):
+            with pytest.raises(InvalidRequest, match="begins only once"):
                 await tx.__aenter__()
             async with producer.transaction("orders", b"x") as tx:
                 with blocking.Admin(servers) as admin:

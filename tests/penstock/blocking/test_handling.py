@@ -131,7 +131,7 @@ def test_a_batch_handler_names_what_it_did_not_finish_and_the_rest_is_passed(clu
 
 def test_what_is_not_begun_comes_again_and_what_ends_the_reading_is_raised(cluster: SmallCluster) -> None:
     def work(message: ReceivedMessage) -> None:
-        with pytest.raises(InvalidRequest, match="a handler at work already"):
+        with pytest.raises(InvalidRequest, match="already runs a handler"):
             c.handle(work)
         if message.offset == 4:
             c.stop()

@@ -29,6 +29,6 @@ def test_a_commit_without_an_answer_is_unknown_and_a_rollback_hides_no_error(
         assert caught.value.unknown
         with pytest.raises(KeyError, match="mine"), producer.transaction("orders", b"x"):
             raise KeyError("mine")
-        with pytest.raises(InvalidRequest, match="begun once"):
+        with pytest.raises(InvalidRequest, match="begins only once"):
             tx.__enter__()
     assert [one for one in caplog.messages if "a rollback is left to the check" in one] != []

@@ -20,7 +20,7 @@ def test_entries_are_set_listed_and_removed(penstock: Penstock, rows: Rows) -> N
     assert rows("config", "set", "n", "k", "v") == [{"namespace": "n", "key": "k", "value": "v"}]
     assert rows("config", "list", "n") == [{"namespace": "n", "key": "k", "value": "v"}]
     assert penstock("config", "delete", "n", "k", stdin=b"n\n").exit_code == 2
-    assert penstock("config", "delete", "n", "k", "--yes").stdout == "n k is gone\n"
+    assert penstock("config", "delete", "n", "k", "--yes").stdout == "n k is deleted\n"
     assert rows("config", "list") == []
     assert "names no brokers" in penstock("config", "set", "ORDER_TOPIC_CONFIG", "orders", ";").stderr
 

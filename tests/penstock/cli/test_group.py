@@ -75,7 +75,7 @@ def test_a_group_is_moved_by_place_time_and_number_with_a_table_of_both(
     assert rows("group", "reset", "fresh", "orders", "--to", "2", "--yes")[0]["before"] is None
     refused = penstock("group", "reset", "billing", "--to", "0", stdin=b"n\n")
     assert (refused.exit_code, "Move group billing in 1 of 1 queues?" in refused.stderr) == (2, True)
-    assert "say where the group goes on" in penstock("group", "reset", "billing").stderr
+    assert "give either `to`" in penstock("group", "reset", "billing").stderr
     assert penstock("group", "reset", "nope", "--to", "0", "--yes").exit_code == 3
     assert penstock("group", "reset", "billing", "nope", "--to", "0", "--yes").exit_code == 3
     with Consumer("billing", "orders", servers=real_cluster.servers):

@@ -60,4 +60,4 @@ def test_the_life_of_a_message_is_told(penstock: Penstock, rows: Rows, real_clus
     assert (shown[1]["broker"], shown[1]["queue"], shown[1]["offset"]) == ("broker-a", "orders:0", 0)
     assert "billing" in penstock("message", "trace", message.id).stdout
     assert sent
-    assert "nothing is known of it" in penstock("message", "trace", "nope").stderr
+    assert "no trace of this message" in penstock("message", "trace", "nope").stderr

@@ -118,7 +118,7 @@ def test_a_topic_is_changed_and_what_is_not_given_stays(penstock: Penstock, rows
     assert said.endswith(" on broker-a, level disk\n")
     assert penstock("produce", "orders", "hello").exit_code == 0
     assert penstock("topic", "change", "nope", "--queues", "1").exit_code == 3
-    assert "nothing is to be changed" in penstock("topic", "change", "orders").stderr
+    assert "no change is given" in penstock("topic", "change", "orders").stderr
     assert "is no duration" in penstock("topic", "change", "orders", "--retention", "soon").stderr
 
 

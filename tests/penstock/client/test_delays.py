@@ -42,7 +42,7 @@ def test_a_time_is_a_datetime_or_milliseconds() -> None:
 @pytest.mark.parametrize(
     ("delay", "at", "said"),
     [
-        (5, 1_798_761_600_000, "delay and at both say"),
+        (5, 1_798_761_600_000, "delay and at exclude each other"),
         ("soon", None, "'soon' is no time"),
         ("-5s", None, "is no time"),
         (-1, None, "delay is at least 0 s"),

@@ -331,7 +331,7 @@ def test_what_ends_the_reading_is_raised_and_a_wrong_handler_is_told_at_once(run
                 await c.handle(Work(c, 1), concurrency=0)
 
             async def work(message: ReceivedMessage) -> None:
-                with pytest.raises(InvalidRequest, match="a handler at work already"):
+                with pytest.raises(InvalidRequest, match="already runs a handler"):
                     await c.handle(work)
                 c._intake().fail(LogReplaced("another log"))
 

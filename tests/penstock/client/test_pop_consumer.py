@@ -136,7 +136,7 @@ def test_a_group_with_members_is_not_popped_and_wrong_use_is_told_at_once(run: R
                 await consumer.ack(ReceivedMessage(queue, 0, b"", b"", b""))
             with pytest.raises(InvalidRequest, match="takes a received message"):
                 await consumer.ack([b"x"])  # type: ignore[list-item]
-            with pytest.raises(InvalidRequest, match="no received messages"):
+            with pytest.raises(InvalidRequest, match="expected received messages"):
                 await consumer.ack(5)  # type: ignore[arg-type]
         with pytest.raises(InvalidRequest, match="not open"):
             await consumer.poll(0)

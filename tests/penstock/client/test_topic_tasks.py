@@ -58,5 +58,5 @@ def test_what_is_not_said_of_a_broker_stays() -> None:
     next(task)
     with pytest.raises(NoRoute, match="no broker 'c'; there are a, b"):
         task.send((A, B))
-    with pytest.raises(InvalidRequest, match="say what is allowed"):
+    with pytest.raises(InvalidRequest, match="give read, write or both"):
         next(allow_broker("b"))
