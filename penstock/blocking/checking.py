@@ -1,7 +1,7 @@
-"""Answers what brokers ask about halves of a producer group, from code without an event loop.
+"""Answers brokers' questions about halves of a producer group, from code without an event loop.
 
-Watches stay open at the brokers between calls; ``answer`` works off what came, in the caller's thread. A listener
-that raises or says nonsense leaves its half for the next check.
+Watches stay open at the brokers between calls; ``answer`` processes the questions received, in the caller's thread. If
+a listener raises or returns an illegal value, its half waits for the next check.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.protocol.requests.transactions import (
 from penstock.world import Clock
 
 GRACE_S: Final = 1.0
-"""So long after its wait has ended a broker may take to say that there is nothing."""
+"""Seconds that a broker may take, after its wait has ended, to answer that there is no half."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +54,8 @@ class Checks:
         self._found: list[tuple[str, HalfMessage]] = []
 
     def answer(self, wait_s: float) -> int:
-        """Works off the halves that brokers ask about, and waits up to ``wait_s`` seconds for the first; how many they
-        were. Raises ``NoRoute`` or ``Unavailable``."""
+        """Answers brokers' questions about halves, waits up to ``wait_s`` seconds for the first, and returns their
+        number. Raises ``NoRoute`` or ``Unavailable``."""
         deadline = self._clock.monotonic() + wait_s
         for route in self._routes.brokers():
             if route not in self._watched:

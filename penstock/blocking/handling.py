@@ -1,8 +1,8 @@
-"""Works off a blocking consumer's messages with a program's handler, in this thread or in threads of its own.
+"""Processes a blocking consumer's messages with a program's handler, in this thread or in separate threads.
 
-The rules are those of penstock/client/handling.py: what a handler raises is given back, what the broker cannot take the
-handler has again, and the group passes what stands before the lowest unfinished message. Only the handler runs in other
-threads; with one at a time it runs in this one, and heartbeats come between two messages.
+The rules are those of penstock/client/handling.py: if a handler raises, its message is returned to the broker; if the
+broker cannot store it, the handler gets it again; and the group passes messages before the lowest unfinished one. Only
+the handler runs in other threads; with a concurrency of 1 it runs in this one, with heartbeats between messages.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from penstock.world import Clock, Rng, worker_threads
 _log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.02
-"""So often it looks for messages and heartbeats while handlers run."""
+"""Seconds between two looks for messages and heartbeats while handlers run."""
 
 Work = Callable[[Sequence[ReceivedMessage]], Any]
-"""Works messages off; those that it returns are not done."""
+"""Processes messages; those that it returns are not done."""
 GiveBack = Callable[[ReceivedMessage, float | None, str], object]
 
 
@@ -62,7 +62,7 @@ class Handling:
         self._stopped = False
 
     def stop(self) -> None:
-        """Takes no more messages; ``run`` returns when the handler has finished those that it is at work on."""
+        """Takes no more messages; ``run`` returns when the handler has finished its current ones."""
         self._stopped = True
 
     def run(self, work: Work, concurrency: int, size: int, stop_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Works off an ordered group's messages with a blocking handler: of each queue one piece at a time, in its order.
+"""Processes an ordered group's messages with a blocking handler: one piece of each queue at a time, in order.
 
 The rules are those of penstock/client/orderly.py. With several threads, each works on another queue.
 """
@@ -31,7 +31,7 @@ class Orderly(Handling):
         self._behind: dict[Position, Sequence[ReceivedMessage]] = {}  # what comes after the piece that is in hand
 
     def run(self, work: Work, concurrency: int, size: int, stop_s: float) -> None:
-        """As ``Handling.run``. ``concurrency``: so many queues at a time."""
+        """As ``Handling.run``. ``concurrency``: maximum number of queues at a time."""
         self._size = size
         super().run(work, concurrency, self._flow.messages, stop_s)
 
@@ -58,7 +58,7 @@ class Orderly(Handling):
         self._go_on(job, job.messages, *retry_of(error))
 
     def _go_on(self, job: Job, back: Sequence[ReceivedMessage], after_s: float | None, reason: str) -> None:
-        """The queue goes on behind what is done, or stays at a message until it is tried again or a dead letter."""
+        """The queue continues after finished messages, or waits at one for its retry or until it is a dead letter."""
         self._leave(job, [one for one in job.messages if one not in back])
         left = [*[one.tried_again() for one in back], *self._behind.pop(job.position, ())]
         if not left:

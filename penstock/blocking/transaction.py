@@ -77,11 +77,11 @@ class Transaction:
         return tuple([(half.broker, half.id) for half in self._halves or ()])
 
     def rollback(self) -> None:
-        """Has the messages dropped as the block ends."""
+        """Drops the messages when the block ends."""
         self._outcome = ROLLBACK
 
     def unknown(self) -> None:
-        """Leaves the outcome to the check: a listener of the group is asked."""
+        """Leaves the outcome to a listener of the group."""
         self._outcome = UNKNOWN
 
     def __enter__(self) -> Transaction:

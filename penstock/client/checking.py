@@ -1,7 +1,7 @@
-"""Answers what brokers ask about halves of a producer group, on asyncio and on trio.
+"""Answers brokers' questions about halves of a producer group, on asyncio and on trio.
 
-One watch is parked at each broker; what comes is handed to the program's listener, a bounded number at once. A listener
-that raises, hangs or says nonsense leaves its half for the next check.
+One watch is parked at each broker; each half goes to the program's listener, a bounded number at once. If a listener
+raises, hangs or returns an illegal value, its half waits for the next check.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from penstock.protocol.requests.transactions import (
 from penstock.world import Rng
 
 LOOK_S: Final = 10.0
-"""How often it looks for brokers that are new."""
+"""Seconds between two looks for new brokers."""
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from penstock.errors import InvalidRequest
 Delay = float | timedelta | str
 """Seconds, a ``timedelta``, or a number with its unit, as RocketMQ's levels have: ``"30s"``, ``"10m"``, ``"2h"``."""
 DELAY_S_MAX: Final = 40 * 86_400
-"""So far ahead a message may be due."""
+"""Maximum seconds of a delay."""
 _UNIT_S: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _WRITTEN: Final = re.compile(r"(\d+)(ms|s|m|h|d)")
 

@@ -1,4 +1,4 @@
-"""Brokers that failed or are slow: messages without a key go round them for a while. Pure.
+"""Brokers that failed or are slow: messages without a key avoid them for a while. Pure.
 
 A broker that failed is left alone for a fixed time, one that was slow for ten times as long as it took.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 AVOID_S: Final = 5.0
-"""How long messages without a key go round a broker that failed."""
+"""Seconds for which messages without a key avoid a broker that failed."""
 SLOW_S: Final = 0.5
 """A broker that took longer for an answer is slow."""
 SLOW_FACTOR: Final = 10.0
@@ -38,7 +38,7 @@ class Faults:
             self._until[address] = max(until, self._until.get(address, 0.0))
 
     def avoided(self, now: float) -> frozenset[str]:
-        """Addresses to go round now."""
+        """Addresses to avoid now."""
         if self._until:
             self._until = {address: until for address, until in self._until.items() if now < until}
         return frozenset(self._until)

@@ -1,8 +1,8 @@
-"""Works off a consumer's messages with a program's handler: several at a time, each finished or given back.
+"""Processes a consumer's messages with a program's handler: several at a time, each finished or returned.
 
-What a handler raises gives its message back to the broker; where the broker cannot take it, the handler has it again
-after a while. The group passes what stands before the lowest unfinished message. What is not finished when the work
-ends comes again.
+If a handler raises, its message is returned to the broker; if the broker cannot store it, the handler gets it again
+after a while. The group passes messages before the lowest unfinished one. Messages that are unfinished when the work
+ends are delivered again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from penstock.world import Clock, Rng
 _log = logging.getLogger(__name__)
 
 LAST_COMMIT_S: Final = 2.0
-"""So long the last commit may take when the work is cancelled."""
+"""Seconds that the last commit may take when the work is cancelled."""
 TURN_S: Final = 0.01
-"""After so long without a pause a handler lets other tasks have a turn."""
+"""Seconds without a pause after which a handler lets other tasks run."""
 
 Work = Callable[[Sequence[ReceivedMessage]], Awaitable[Any]]
 """Works messages off; those that it returns are not done."""

@@ -61,7 +61,7 @@ USUAL: Final = HandOver()
 
 
 class Lease:
-    """Until when a member of an ordered group may begin work: the broker gives its queues to nobody else before.
+    """The time until which a member of an ordered group may begin work: the broker does not reassign its queues before.
 
     ``until``: in the clock's seconds; each answered sign of life moves it to ``session_s`` after that was sent.
     """

@@ -13,7 +13,7 @@ from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.pops import Popped, Range
 
 RANGES_MAX: Final = 1_000
-"""An acknowledgement names so many ranges at most."""
+"""Maximum number of ranges in one acknowledgement."""
 
 
 class InHand(Unfinished):

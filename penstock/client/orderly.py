@@ -45,7 +45,7 @@ class Orderly(Handling):
         self._size = 1
 
     async def run(self, work: Work, concurrency: int, size: int, stop_s: float) -> None:
-        """As ``Handling.run``. ``concurrency``: so many queues at a time."""
+        """As ``Handling.run``. ``concurrency``: maximum number of queues at a time."""
         self._size = size
         await super().run(work, concurrency, self._flow.messages, stop_s)
 

@@ -56,8 +56,8 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What a handler may have unfinished: so many messages, so many bytes of bodies, and in each queue so many offsets
-    from the lowest on. One batch is taken in any case."""
+    """Limits of a handler's unfinished messages: their number, the bytes of their bodies, and in each queue the offsets
+    from the lowest one on. One batch is taken in any case."""
 
     messages: int = 1000
     bytes: int = 64 * 1024 * 1024
