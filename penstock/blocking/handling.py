@@ -35,8 +35,8 @@ GiveBack = Callable[[ReceivedMessage, float | None, str], object]
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What a handler's work asks of its consumer: to give a message back, to commit what is finished, and to look after
-    the group."""
+    """The calls that a handler's work makes to its consumer: return a message, commit finished ones, and send
+    heartbeats."""
 
     give_back: GiveBack
     commit: Callable[[], None]

@@ -220,7 +220,7 @@ class Member:
             self._call(self.who.hand_over.on_lost, gone)
 
     def _call(self, callback: Callback | None, queues: Queues) -> None:
-        """What a callback raises is told in the log: the hand-over goes on."""
+        """Logs what a callback raises: the hand-over continues."""
         if callback is None or not queues:
             return
         self._is_calling = True

@@ -381,7 +381,7 @@ class Consumer(OnlyAsync):
         return await self._send_back(message, after_s, reason)
 
     async def _hold_up(self, message: ReceivedMessage, after_s: float | None, reason: str) -> SentBack:
-        """An ordered queue stays at a message, or goes on behind a dead letter."""
+        """Makes an ordered queue wait at a message, or continue after a dead letter."""
         if self._handling is not None:
             raise InvalidRequest("in an ordered group a handler raises Retry", hint="`nack` is for programs that read")
         held, attempts = self._member_of(message.queue).held_of(message.queue), self._who.attempts
@@ -406,7 +406,7 @@ class Consumer(OnlyAsync):
         return sent[-1]
 
     async def _send_all_back(self, failed: Sequence[Failed]) -> list[PenstockError | None]:
-        """Gives messages of any queues back, with few requests to each broker."""
+        """Returns messages of any queues, with few requests to each broker."""
         errors: list[PenstockError | None] = [None] * len(failed)
         by_broker: dict[str, list[int]] = {}
         for at, one in enumerate(failed):
@@ -507,7 +507,7 @@ class Consumer(OnlyAsync):
         return self._opened[1]
 
     async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Does something again until it works, its error cannot be mended, or ``timeout_s`` is over."""
+        """Repeats a call until it succeeds, its error cannot be corrected, or ``timeout_s`` is over."""
         began, attempt = self._clock.monotonic(), 0
         deadline, telling = began + self._timeout_s, Telling(_log, began)
         while True:

@@ -51,7 +51,7 @@ GiveBack = Callable[[ReceivedMessage, float | None, str], Awaitable[object]]
 
 
 GiveBackAll = Callable[[Sequence[Failed]], Awaitable[Sequence[PenstockError | None]]]
-"""Gives messages back; what became of each, ``None`` for what is durable."""
+"""Returns messages to the broker; the error of each, ``None`` if durable."""
 
 
 class _FailedJob(NamedTuple):

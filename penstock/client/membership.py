@@ -345,7 +345,7 @@ class Member:
 
 
 async def _call(callback: Callback | None, queues: Queues) -> None:
-    """What a callback raises is told in the log: the hand-over goes on."""
+    """Logs what a callback raises: the hand-over continues."""
     if callback is None or not queues:
         return
     token = _IN_CALLBACK.set(True)

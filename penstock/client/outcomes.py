@@ -41,7 +41,7 @@ class Outcome:
 
 
 def outcome_of(what: object) -> Outcome:
-    """The outcome that a receipt or an error stands for."""
+    """The outcome of a receipt or an error."""
     if isinstance(what, Receipt | DelayedReceipt):
         return Outcome(Status.STORED, what)
     assert isinstance(what, PenstockError)
@@ -49,5 +49,5 @@ def outcome_of(what: object) -> Outcome:
 
 
 def outcomes_of(error: SendManyError) -> list[Outcome]:
-    """What became of each message."""
+    """The outcome of each message."""
     return [outcome_of(error.failures[at] if receipt is None else receipt) for at, receipt in enumerate(error.receipts)]

@@ -177,7 +177,7 @@ class PopConsumer(OnlyAsync):
         """Has ``take`` look at the batches in store again."""
         self._changed.set()
 
-    # -- what becomes of them
+    # -- acknowledgements
 
     async def ack(self, messages: ReceivedMessage | Sequence[ReceivedMessage]) -> None:
         """Acknowledges messages. Once this returns, that is durable and none of them is delivered again.
@@ -338,11 +338,11 @@ class PopConsumer(OnlyAsync):
             for queue, _link in list(self._queues.values()):
                 waiting = [one.offset for batch, _ in self._ready if batch.position is queue for one in batch.messages]
                 ranges = ranges_of(waiting) + (queue.in_hand.open() if self._handling is not None else ())
-                with contextlib.suppress(PenstockError):  # what is not extended comes again
+                with contextlib.suppress(PenstockError):  # a message that is not extended is delivered again
                     await self._extend(queue, ranges, self._invisible_s)
 
     async def _give_all_back(self) -> None:
-        """What is in hand or in store goes to others at once."""
+        """Returns all leased messages, so that others get them at once."""
         ready, self._ready = self._ready, deque()
         for batch, taken in ready:
             batch.hand_over()
@@ -354,7 +354,7 @@ class PopConsumer(OnlyAsync):
                 await self._extend(queue, ranges, 0.0)
 
     async def _leave(self) -> None:
-        """Also what the brokers have given us and we have not heard of goes to others."""
+        """Returns messages whose replies did not arrive, too."""
         for link in {queue.broker: link for queue, (_popping, link) in self._queues.items()}.values():
             with contextlib.suppress(PenstockError):
                 await call(link, LeavePopped(self.group, self._taker))
@@ -366,7 +366,7 @@ class PopConsumer(OnlyAsync):
             raise InvalidRequest("this consumer is not open", hint="use it inside `async with PopConsumer(...) as c:`")
 
     async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Does something again until it works, its error cannot be mended, or ``timeout_s`` is over."""
+        """Repeats a call until it succeeds, its error cannot be corrected, or ``timeout_s`` is over."""
         self._check_open()
         deadline, attempt = self._clock.monotonic() + self._timeout_s, 0
         while True:

@@ -41,13 +41,13 @@ class Place(NamedTuple):
 
 
 def named(rng: Rng) -> tuple[str, str]:
-    """The name of a producer's replies, which nobody can guess, and the owner of its light queue."""
+    """The unguessable name of a producer's replies, and the owner of its light queue."""
     bits = f"{rng.getrandbits(64):016x}"
     return f"{REPLY_LEVEL}/{bits}", f"reply:{bits}"
 
 
 class Waiting(Generic[_W]):
-    """Requests that wait, by their correlation data; with each, what is told when its reply is there."""
+    """Requests that wait, by their correlation data; each with the object to notify of its reply."""
 
     def __init__(self, rng: Rng) -> None:
         self._next = rng.getrandbits(8 * _CORRELATION_BYTES - 1)
@@ -62,7 +62,7 @@ class Waiting(Generic[_W]):
         return correlation
 
     def take(self, reply: ReceivedMessage) -> _W | None:
-        """Takes a reply in; who is told, if anybody waits for it. Of several replies the first one counts."""
+        """Takes a reply and returns the object to notify, if a request waits for it. Only the first reply counts."""
         try:
             correlation = reply.correlation
         except InvalidMessage:

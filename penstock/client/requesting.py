@@ -2,7 +2,7 @@
 
 A producer has one name for all its replies, ``$reply/`` and 64 random bits, whose light queue it opens at every broker:
 a reply is stored where its sender's way leads. Each request has correlation data of its own. What comes too late, or
-for nobody, is passed over. What a reply looks like is decided in penstock/protocol/answers.py.
+for no waiting request, is ignored. What a reply looks like is decided in penstock/protocol/answers.py.
 """
 
 from __future__ import annotations

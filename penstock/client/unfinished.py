@@ -42,7 +42,7 @@ class Unfinished:
         return self.end - self.floor
 
     def take(self, offsets: Iterable[int], after: int) -> None:
-        """The program has these messages, the next in their order; what else is before ``after`` nobody waits for."""
+        """The program has these messages, the next in their order; nothing waits for others before ``after``."""
         self._taken.extend(offsets)
         self.end = after
 

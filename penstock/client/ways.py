@@ -79,11 +79,11 @@ class Way:
         sending.settle(batch, broker, result)
 
     def fits(self, batch_bytes: int, batch_count: int, one: Outgoing) -> bool:
-        """Whether one more goes into a request that has so many bytes of records and so many messages."""
+        """Whether one more fits a request with this number of bytes of records and of messages."""
         return sending.fits(batch_bytes, batch_count, one)
 
     def again(self, outgoing: Sequence[Outgoing]) -> list[Outgoing]:
-        """Those that failed in a way that another attempt may mend."""
+        """Messages whose failure a retry may correct."""
         return sending.once_more(outgoing)
 
 
@@ -237,7 +237,7 @@ def broker_of_chosen(one: Outgoing, brokers: Sequence[BrokerRoute]) -> BrokerRou
     """The broker of the queue that was chosen for a message; a selector chooses once, at the first attempt.
 
     Raises:
-        NoRoute: that broker takes no messages just now.
+        NoRoute: that broker takes no messages now.
         InvalidRequest: what was chosen is no queue of the topic.
     """
     writable = sorted([route for route in brokers if route.writable], key=lambda route: route.broker)
@@ -246,7 +246,7 @@ def broker_of_chosen(one: Outgoing, brokers: Sequence[BrokerRoute]) -> BrokerRou
         assert chosen is not None
         queues = [MessageQueue(route.broker, one.topic, number) for route in writable for number in range(route.queues)]
         if not queues:
-            raise NoRoute("no broker takes messages for this topic just now")
+            raise NoRoute("no broker takes messages for this topic now")
         try:
             chosen = chosen(queues)
         except Exception as error:
@@ -262,7 +262,7 @@ def broker_of_chosen(one: Outgoing, brokers: Sequence[BrokerRoute]) -> BrokerRou
     for route in writable:
         if route.broker == chosen.broker:
             return route
-    raise NoRoute(f"{chosen.broker} takes no messages for topic {one.topic} just now")
+    raise NoRoute(f"{chosen.broker} takes no messages for topic {one.topic} now")
 
 
 def body_of(batch: Sequence[Outgoing]) -> bytes:
