@@ -142,7 +142,7 @@ def test_a_queue_that_cannot_be_had_is_named(queue: Any, error: type[Exception],
 
 def test_without_a_broker_that_takes_messages_nothing_is_chosen() -> None:
     chooses: Callable[..., MessageQueue] = lambda queues, message: queues[0]  # noqa: E731
-    with pytest.raises(NoRoute, match="just now"):
+    with pytest.raises(NoRoute, match="takes messages for this topic now"):
         broker_of_chosen(outgoing(queue=chooses)[0], BROKERS[2:])
 
 
