@@ -91,7 +91,7 @@ class Attempts:
         if after_s is None and self.delays_s:
             after_s = self.delays_s[min(message.attempts, len(self.delays_s) - 1)]
         delay_ms = BY_TABLE if after_s is None else round(after_s * 1000)
-        reason = reason[:REASON_CHARACTERS_MAX]
+        reason = reason[:REASON_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode()  # a lone surrogate
         return SendBack(*who, message.queue.name, message.offset, delay_ms, 1 if is_last else self.max, reason)
 
     def hold_up_s(self, tried: int, after_s: float | None) -> float:
@@ -126,12 +126,21 @@ def check_reason(reason: object) -> None:
         raise InvalidRequest(f"reason is a str, not {reason!r}")
 
 
-def retry_of(error: Exception) -> tuple[float | None, str]:
+def retry_of(error: BaseException) -> tuple[float | None, str]:
     """What the failure of a handler asks for: when its message comes again, and the reason that is stored."""
     asked = _retry_in(error)
     if asked is not None:
-        return asked.after_s, str(asked)
-    return None, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return asked.after_s, _words(asked)
+    kind, words = type(error).__name__, _words(error)
+    return None, f"{kind}: {words}" if words else kind
+
+
+def _words(error: BaseException) -> str:
+    """What an exception says of itself; nothing where that raises."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def _retry_in(error: BaseException) -> Retry | None:

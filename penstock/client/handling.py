@@ -60,6 +60,12 @@ class _FailedJob(NamedTuple):
     reason: str
 
 
+def is_ended(error: BaseException) -> bool:
+    """Whether an error of the handler is the end of its work, not a failure: cancelled by a scope around it, and not
+    because it awaited a task that somebody cancelled."""
+    return not isinstance(error, Exception) and anyio.current_effective_deadline() <= anyio.current_time()
+
+
 class Handling:
     """The work of one handler, as long as ``run`` runs."""
 
@@ -108,7 +114,7 @@ class Handling:
                 all_tasks.start_soon(self._keep_committing)
                 with anyio.CancelScope() as patience:
                     async with anyio.create_task_group() as tasks:
-                        for _ in range(concurrency):
+                        for _ in range(min(concurrency, self._flow.messages)):
                             tasks.start_soon(self._work_off, work, tasks)
                         with self._feeding:
                             await self._feed(size)
@@ -186,7 +192,9 @@ class Handling:
     async def _perform(self, work: Work, job: Job, tasks: TaskGroup) -> None:
         try:
             returned = await work(job.messages)
-        except Exception as error:
+        except (Exception, anyio.get_cancelled_exc_class()) as error:
+            if is_ended(error):
+                raise
             after_s, reason = retry_of(error)
             back = job.messages
             _log.debug("the handler of %s failed", job.position.queue, exc_info=True)

@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from penstock.client.attempts import Attempts, retry_of
-from penstock.client.handling import GiveBack, Handling, Work
+from penstock.client.handling import GiveBack, Handling, Work, is_ended
 from penstock.client.jobs import AGAIN, Job, chosen_of
 from penstock.client.positions import Batch
 from penstock.client.pulling import Held, Intake
@@ -67,7 +67,9 @@ class Orderly(Handling):
             try:
                 returned = await work(some)
                 back = chosen_of(some, returned) if returned else ()
-            except Exception as error:
+            except (Exception, anyio.get_cancelled_exc_class()) as error:
+                if is_ended(error):
+                    raise
                 after_s, reason = retry_of(error)
                 back = some
                 _log.debug("the handler of %s failed", job.position.queue, exc_info=True)

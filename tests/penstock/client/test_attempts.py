@@ -15,6 +15,11 @@ from penstock.protocol.requests.retries import BY_TABLE, SendBack
 WHO = ("g", "m", 7)
 
 
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
 def received(attempts: int = 0) -> ReceivedMessage:
     record = bytearray(encode_message(Message("orders", b"")))
     record[ATTEMPTS_AT : ATTEMPTS_AT + 4] = attempts.to_bytes(4, "big")
@@ -28,11 +33,16 @@ def test_the_broker_decides_when_unless_the_group_or_the_program_does() -> None:
     assert own.send_back(WHO, received(3), 0, "x" * 5000) == SendBack(*WHO, "orders:1", 5, 0, 4, "x" * 1024)
 
 
+def test_a_reason_that_is_no_unicode_can_be_stored() -> None:
+    assert USUAL.send_back(WHO, received(), None, "no file caf\udce9").reason == "no file caf\\udce9"
+
+
 def test_a_reason_is_the_failure_in_words_and_a_wish_is_found_in_a_task_group() -> None:
     assert retry_of(ValueError("no such account")) == (None, "ValueError: no such account")
     assert retry_of(KeyError()) == (None, "KeyError")
     group = ExceptionGroup("tasks", [ValueError("x"), ExceptionGroup("inner", [Retry(3, "busy")])])
     assert retry_of(group) == (3, "busy")
+    assert retry_of(Speechless()) == (None, "Speechless")
     assert retry_of(Retry()) == (None, "the handler asked for another attempt")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup
 from penstock.protocol.requests.messages import Append
 from penstock.protocol.requests.retries import SendAllBack
+from tests.patience import PATIENCE_S
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 Run = Callable[..., Any]
@@ -388,3 +390,30 @@ def test_whatever_fails_and_whenever_the_consumer_is_replaced_nothing_is_skipped
             await live(5)
 
     trio.run(test, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_handler_that_awaits_what_was_cancelled_has_failed_and_the_work_goes_on(ordered: bool) -> None:
+    cluster = filled(6)
+    failed: set[bytes] = set()
+
+    async def test() -> None:
+        cancelled = asyncio.ensure_future(asyncio.sleep(0))
+        cancelled.cancel()
+        async with consumer(cluster, ordered=ordered, retry_delays_s=[0]) as c:
+
+            async def work(message: ReceivedMessage) -> None:
+                if message.body not in failed:
+                    failed.add(message.body)
+                    await cancelled
+                done.append(message.body)
+                if len(done) == 6:
+                    c.stop()
+
+            done: list[bytes] = []
+            with anyio.fail_after(PATIENCE_S):
+                await c.handle(work, concurrency=2)
+        assert sorted(done) == sorted(failed) == [f"0-{at}".encode() for at in range(6)]
+
+    anyio.run(test)
+    assert ordered or {one.reason for one in cluster.brokers[0].given_back} == {"CancelledError"}
