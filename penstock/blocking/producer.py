@@ -31,6 +31,7 @@ from penstock.client.sending import ROUTE_FRESH_S, Outgoing, Receipt, settled
 from penstock.client.ways import DelayedReceipt, Later, Selector, Way
 from penstock.errors import (
     InvalidRequest,
+    NoRoute,
     NotAllowed,
     PenstockError,
     SendManyError,
@@ -45,7 +46,6 @@ from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.request import Done, Reply, Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.servers import Ping
-from penstock.protocol.requests.timers import CancelTimer
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 from topicmap.queues import TopicMap
 
@@ -287,7 +287,7 @@ class Producer(OnlyBlocking):
 
     def cancel(self, receipt: DelayedReceipt, *, timeout_s: float | None = None) -> None:
         """Cancels a delayed message. As ``penstock.Producer.cancel``."""
-        cancel = CancelTimer(receipt.timer, receipt.due_ms)
+        cancel = ways.cancel_of(receipt)
         try:
             self._ask_broker(receipt.broker, "", cancel, Done, timeout_s)
         except TimerNotFound as error:
@@ -407,6 +407,8 @@ class Producer(OnlyBlocking):
                 else:
                     broker = ways.broker_of_chosen(one, brokers)
             except PenstockError as error:
+                if isinstance(error, NoRoute):
+                    self._known.pop(one.topic, None)  # it may be written to again by now
                 one.fail(error)
             else:
                 one.broker = broker

@@ -22,6 +22,8 @@ Beginning = Literal["earliest", "latest"] | int
 Place = Literal["earliest", "latest"] | datetime | int
 """A place in a queue: an offset, the first message, the end, or what was stored at or after a time."""
 
+WHOLE_MAX: Final = 2**63 - 1
+"""No larger number travels."""
 TIME_MS_MIN: Final = 100_000_000_000
 """Less is no time to begin at (it would be 1973) but an offset, or a time in seconds."""
 _START: Final = "start is 'earliest', 'latest', a datetime with a time zone or milliseconds since 1970"
@@ -55,16 +57,25 @@ class OnlyBlocking:
 
 def check_seconds(name: str, given: object, at_least: float = 0) -> None:
     """Raises ``InvalidRequest`` unless a program gave a number of seconds."""
-    if isinstance(given, bool) or not isinstance(given, Real) or math.isnan(given):
-        raise InvalidRequest(f"{name} is a number of seconds, not {given!r}")
+    if isinstance(given, bool) or not isinstance(given, Real) or not _is_number(given):
+        raise InvalidRequest(f"{name} is a number of seconds, not {given!r:.50}")
     if given < at_least:
         raise InvalidRequest(f"{name} is at least {at_least:g} s, not {given!r}")
+
+
+def _is_number(given: Real) -> bool:
+    try:
+        return not math.isnan(given)
+    except OverflowError:  # more than a float holds
+        return False
 
 
 def check_count(name: str, given: object) -> None:
     """Raises ``InvalidRequest`` unless a program gave a number of things, at least one."""
     if isinstance(given, bool) or not isinstance(given, int) or given < 1:
         raise InvalidRequest(f"{name} is a whole number from 1 on, not {given!r}")
+    if given > WHOLE_MAX:
+        raise InvalidRequest(f"{name} is at most {WHOLE_MAX}, not {given!r}")
 
 
 def check_text(name: str, given: object, hint: str = "") -> None:
@@ -87,7 +98,7 @@ def time_ms(name: str, given: object) -> int:
         if given.tzinfo is None:
             raise InvalidRequest(f"{name} has no time zone: {given!r}", hint="datetime.now(UTC) has one")
         return max(0, int(given.timestamp() * 1000))
-    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= WHOLE_MAX:
         raise InvalidRequest(f"{name} is a datetime or whole milliseconds since 1970, not {given!r}")
     return given
 
@@ -100,7 +111,7 @@ def beginning_of(start: object) -> Beginning:
         return "latest"
     if isinstance(start, datetime):
         return time_ms("start", start)
-    if isinstance(start, bool) or not isinstance(start, int) or start < TIME_MS_MIN:
+    if isinstance(start, bool) or not isinstance(start, int) or not TIME_MS_MIN <= start <= WHOLE_MAX:
         raise InvalidRequest(f"{_START}, not {start!r}", hint="`seek` goes to an offset")
     return start
 
@@ -135,6 +146,6 @@ def commit_of(what: object) -> Mapping[MessageQueue, int]:
         )
     for queue, offset in what.items():
         check_queue(queue)
-        if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+        if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= WHOLE_MAX:
             raise InvalidRequest(f"an offset is a whole number from 0 on, not {offset!r}")
     return what

@@ -260,6 +260,8 @@ class Outbox:
                     one.broker = ways.broker_of_chosen(one, brokers)
                 self._number(one)
             except PenstockError as error:
+                if isinstance(error, NoRoute):
+                    discovery.forget(one.topic)  # it may be written to again by now
                 one.fail(error)
         return [one for one in waiting if one.broker is not None], free
 

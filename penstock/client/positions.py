@@ -218,8 +218,13 @@ class Batch(NamedTuple):
 
 
 def chosen_tags(tags: str | Iterable[str]) -> tuple[str, ...]:
-    """The tags to choose messages by; a text is one tag."""
-    return tuple(tags) if not isinstance(tags, str) else (tags,) if tags else ()
+    """The tags to choose messages by; a text is one tag. Raises ``InvalidRequest``."""
+    if isinstance(tags, str):
+        return (tags,) if tags else ()
+    chosen = tuple(tags) if isinstance(tags, Iterable) else (tags,)
+    if not all(isinstance(tag, str) for tag in chosen):
+        raise InvalidRequest(f"tags are a str or several, not {tags!r:.100}")
+    return chosen
 
 
 def not_held(queue: MessageQueue) -> QueueNotFound:

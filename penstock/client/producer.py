@@ -34,7 +34,6 @@ from penstock.protocol.link import Links
 from penstock.protocol.message import Message
 from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.request import Done
-from penstock.protocol.requests.timers import CancelTimer
 from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import TopicMap
 
@@ -371,7 +370,7 @@ class Producer(OnlyAsync):
             TimerNotFound: there is no such message; it may have been cancelled already.
             PenstockError: the broker did not answer; if ``unknown``, the message may be cancelled.
         """
-        cancel = CancelTimer(receipt.timer, receipt.due_ms)
+        cancel = ways.cancel_of(receipt)
         try:
             await self._outbox.ask_broker(receipt.broker, "", cancel, Done, timeout_s)
         except TimerNotFound as error:

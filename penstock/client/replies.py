@@ -106,6 +106,8 @@ class Waiting(Generic[_W]):
 
 def reply_of(request: ReceivedMessage, body: bytes) -> Message:
     """The message that answers a request. Raises ``InvalidRequest`` for one that wants no answer."""
+    if not isinstance(request, ReceivedMessage):
+        raise InvalidRequest(f"reply takes a received message, not {request!r:.100}")
     if not request.reply_to:
         raise InvalidRequest(f"the message at {request.queue}, offset {request.offset}, wants no reply")
     return Message(body=body, mqtt_topic=request.reply_to, correlation=request.correlation)

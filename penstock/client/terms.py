@@ -73,4 +73,8 @@ NO_TERMS: Final = Terms()
 
 def terms_of(filter: str, strategy: str, room: str, queues: Iterable[MessageQueue], force: bool) -> Terms:
     """The terms that a program gave. Raises as ``Terms``."""
-    return Terms(filter, strategy, room, frozenset(queues), force)
+    try:
+        named = frozenset(queues)
+    except TypeError:
+        raise InvalidRequest(f"queues are MessageQueues, not {queues!r:.100}") from None
+    return Terms(filter, strategy, room, named, force)

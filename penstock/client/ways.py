@@ -6,7 +6,7 @@ alike, with one deadline over the attempts. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
@@ -21,7 +21,7 @@ from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append, Appended, PlacedRun
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
-from penstock.protocol.requests.timers import SetTimers, TimersSet
+from penstock.protocol.requests.timers import CancelTimer, SetTimers, TimersSet
 from penstock.protocol.runs import Run, record_of
 
 RECORDS_MAX: Final = 1024
@@ -153,9 +153,19 @@ def way_of(queue: Selector | None, due: Due | None) -> Way:
         return AT_ONCE if due is None else IN_A_WHILE if due.from_now else AT_A_TIME
     if due is not None:
         raise InvalidRequest("queue and a delay exclude each other", hint="give the delayed message a key")
-    if not isinstance(queue, MessageQueue) and not callable(queue):
+    if not _is_queue(queue) and not callable(queue):
         raise InvalidRequest(f"queue is a MessageQueue or a function that chooses one, not {queue!r}")
     return IN_QUEUE
+
+
+def _is_queue(queue: object) -> bool:
+    return (
+        isinstance(queue, MessageQueue)
+        and isinstance(queue.topic, str)
+        and isinstance(queue.number, int)
+        and not isinstance(queue.number, bool)
+        and 0 <= queue.number <= 2**31 - 1
+    )
 
 
 def prepare(
@@ -188,6 +198,7 @@ class _Choice:
 
 def runs_of_each(preparation: Preparation, messages: Sequence[Message], now_ms: int) -> list[Outgoing]:
     """Runs of the messages that are legal, and of each other one an ``Outgoing`` that has its error already."""
+    messages = _listed(messages)
     try:
         return preparation.runs(messages, now_ms)
     except PenstockError:
@@ -203,6 +214,12 @@ def runs_of_each(preparation: Preparation, messages: Sequence[Message], now_ms: 
             made[-1].fail(error)
             start = at + 1
     return made + _moved(preparation.runs(messages[start:], now_ms), start)
+
+
+def _listed(messages: object) -> Sequence[Message]:
+    if isinstance(messages, Message | Mapping) or not isinstance(messages, Iterable):
+        raise InvalidRequest(f"messages are a list of Message, not {messages!r:.100}")
+    return messages if isinstance(messages, Sequence) else list(messages)
 
 
 def _moved(outgoing: list[Outgoing], by: int) -> list[Outgoing]:
@@ -223,6 +240,14 @@ def delayed_receipt(one: Outgoing, number: int = 0) -> DelayedReceipt:
     """The receipt of a message that sleeps until it is due."""
     assert one.queue is not None
     return DelayedReceipt(one.id_of(number), one.queue.broker, one.offset, one.due_ms, one.topic)
+
+
+def cancel_of(receipt: object) -> CancelTimer:
+    """The request that takes a delayed message back. Raises ``InvalidRequest`` for what is no receipt of one."""
+    if not isinstance(receipt, DelayedReceipt):
+        hint = "`send` with delay= or at= returns one"
+        raise InvalidRequest(f"cancel takes a DelayedReceipt, not {receipt!r:.100}", hint=hint)
+    return CancelTimer(receipt.timer, receipt.due_ms)
 
 
 def receipts(outgoing: Sequence[Outgoing], way: Way) -> Sequence[Receipt] | list[DelayedReceipt]:

@@ -17,6 +17,7 @@ from penstock.errors import (
     InvalidMessage,
     InvalidRequest,
     InvalidTopic,
+    NoRoute,
     SendManyError,
     TimedOut,
     TooLarge,
@@ -24,6 +25,7 @@ from penstock.errors import (
 )
 from penstock.protocol.message import Message, decode_message
 from penstock.protocol.requests.messages import AppendRuns
+from tests.patience import PATIENCE_S
 from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
 
 
@@ -179,3 +181,16 @@ def test_what_is_sent_one_way_is_stored_before_the_block_has_ended(cluster: Smal
     assert sorted(cluster.stored("orders"), key=int) == [b"%d" % at for at in range(1000)]
     with pytest.raises(InvalidRequest, match="not open"):
         p.send_oneway("orders", b"x")
+
+
+def test_a_topic_that_may_be_written_to_again_is_written_to(cluster: SmallCluster) -> None:
+    routes = [broker.route for broker in cluster.brokers]
+    with producer(cluster, timeout_s=PATIENCE_S) as p:
+        for broker, route in zip(cluster.brokers, routes, strict=True):
+            broker.route = route._replace(writable=False)
+        with pytest.raises(NoRoute, match="takes messages"):
+            p.send("orders", b"too early", timeout_s=0)
+        for broker, route in zip(cluster.brokers, routes, strict=True):
+            broker.route = route
+        p.send("orders", b"in time", timeout_s=10)
+    assert cluster.stored("orders") == [b"in time"]

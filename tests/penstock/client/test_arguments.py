@@ -31,7 +31,7 @@ def test_times_are_milliseconds_whatever_they_were_given_as() -> None:
     assert (beginning_of("earliest"), beginning_of("latest")) == ("earliest", "latest")
 
 
-@pytest.mark.parametrize("given", ["now", 1.5, -1, True, None])
+@pytest.mark.parametrize("given", ["now", 1.5, -1, True, None, 2**63])
 def test_what_is_no_time_is_refused(given: Any) -> None:
     with pytest.raises(InvalidRequest, match="since is a datetime or whole milliseconds since 1970, not"):
         time_ms("since", given)
@@ -43,7 +43,7 @@ def test_a_time_without_a_zone_could_be_any() -> None:
             refuse()
 
 
-@pytest.mark.parametrize("start", [0, 12, 1_700_000_000, True, 1.5, "first", None])
+@pytest.mark.parametrize("start", [0, 12, 1_700_000_000, True, 1.5, "first", None, 2**63])
 def test_an_offset_or_seconds_are_no_beginning(start: Any) -> None:
     with pytest.raises(InvalidRequest, match="start is 'earliest', 'latest', a datetime"):
         beginning_of(start)
@@ -56,6 +56,7 @@ def test_an_offset_or_seconds_are_no_beginning(start: Any) -> None:
         (float("nan"), "wait is a number of seconds, not nan"),
         (True, "wait is a number of seconds, not True"),
         (None, "wait is a number of seconds, not None"),
+        (10**400, "wait is a number of seconds, not 1000"),
         (-1, "wait is at least 0 s, not -1"),
     ],
 )

@@ -49,6 +49,8 @@ def test_a_time_is_a_datetime_or_milliseconds() -> None:
         (True, None, "delay is seconds, a timedelta or a str"),
         (float("nan"), None, "a number of seconds"),
         (float("inf"), None, "at most 40 days"),
+        (10**400, None, "a number of seconds"),
+        (None, 10**30, "whole milliseconds since 1970"),
         ("41d", None, "at most 40 days"),
         (None, 1_798_761_600, "is before 1973"),
         (None, datetime(2027, 1, 1), "at has no time zone"),

@@ -19,6 +19,7 @@ from penstock.errors import (
     Busy,
     InvalidRequest,
     InvalidTopic,
+    NoRoute,
     PenstockError,
     TimedOut,
     TooLarge,
@@ -429,3 +430,15 @@ def test_more_than_a_link_takes_at_once_is_sent_once_each(run: Run, serve: Calla
     run(test)
     assert sum(request.count for request in appends(broker)) == 80
     assert sorted(cluster.stored("orders")) == bodies
+
+
+async def test_a_topic_that_may_be_written_to_again_is_written_to_within_the_deadline() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    open_route = cluster.brokers[0].route
+    async with producer(cluster, timeout_s=5) as p:
+        cluster.brokers[0].route = open_route._replace(writable=False)
+        with pytest.raises(NoRoute, match="takes messages"):
+            await p.send("orders", b"too early")
+        cluster.brokers[0].route = open_route
+        await p.send("orders", b"in time")
+    assert cluster.stored("orders") == [b"in time"]

@@ -106,6 +106,9 @@ def test_a_text_is_one_tag() -> None:
     assert chosen_tags("paid") == chosen_tags(["paid"]) == ("paid",)
     assert chosen_tags(("a", "b")) == ("a", "b")
     assert chosen_tags("") == chosen_tags([]) == ()
+    for wrong in (5, [5], None):
+        with pytest.raises(InvalidRequest, match="tags are a str or several, not"):
+            chosen_tags(wrong)  # type: ignore[arg-type]
 
 
 def test_a_position_that_is_handed_over_passes_what_is_finished() -> None:

@@ -45,6 +45,8 @@ def test_a_reply_goes_where_it_is_wanted() -> None:
     asked = decode_message(encode_message(Message("t", b"x", reply_to="$reply/1", correlation=b"\x00c")))
     answer = reply_of(asked, b"y")
     assert (answer.topic, answer.mqtt_topic, answer.body, answer.correlation) == ("", "$reply/1", b"y", b"\x00c")
+    with pytest.raises(InvalidRequest, match="reply takes a received message, not None"):
+        reply_of(None, b"y")  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest, match="wants no reply"):
         reply_of(decode_message(encode_message(Message("t", b"x"))), b"y")
 

@@ -53,3 +53,8 @@ def test_a_member_is_told_of_another_filter(caplog: pytest.LogCaptureFixture) ->
         assert not caplog.records
         Terms("x = 1").hear("g", "x = 2")
     assert "group g has the filter 'x = 2' now; this member was made with 'x = 1'" in caplog.text
+
+
+def test_queues_that_are_no_queues_are_told() -> None:
+    with pytest.raises(InvalidRequest, match="queues are MessageQueues, not 5"):
+        terms_of("", "configured", "", 5, force=False)  # type: ignore[arg-type]

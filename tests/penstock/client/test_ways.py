@@ -181,3 +181,26 @@ def test_illegal_messages_have_errors_of_their_own_and_the_others_are_as_they_we
         preparation.number(one)
     ids = [one.id_of(number) for one in found if one.error is None for number in range(one.count)]
     assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("queue", [5, "a", *(MessageQueue("b", "a", number) for number in (-1, 2**31, "0", True))])  # type: ignore[arg-type]
+def test_what_is_no_queue_is_not_sent(queue: Any) -> None:
+    with pytest.raises(InvalidRequest, match="queue is a MessageQueue or a function"):
+        ways.way_of(queue, None)
+
+
+@pytest.mark.parametrize("given", [None, 5, Message("a", b""), {"a": 1}])
+def test_what_is_no_list_of_messages_is_told(given: Any) -> None:
+    with pytest.raises(InvalidRequest, match="messages are a list of Message, not"):
+        ways.runs_of_each(Preparation(1, TopicMap()), given, 0)
+
+
+def test_messages_may_come_one_by_one() -> None:
+    made = ways.runs_of_each(Preparation(1, TopicMap()), (Message(topic, b"") for topic in ("a", "a/b", "a")), 0)  # type: ignore[arg-type]
+    assert [(one.at, type(one.error)) for one in made] == [(0, type(None)), (1, InvalidTopic), (2, type(None))]
+
+
+@pytest.mark.parametrize("given", [None, 5, Receipt("id", MessageQueue("b", "a", 0), 0, "disk")])
+def test_only_a_delayed_message_can_be_taken_back(given: Any) -> None:
+    with pytest.raises(InvalidRequest, match="cancel takes a DelayedReceipt, not"):
+        ways.cancel_of(given)
