@@ -243,7 +243,7 @@ def delayed_receipt(one: Outgoing, number: int = 0) -> DelayedReceipt:
 
 
 def cancel_of(receipt: object) -> CancelTimer:
-    """The request that takes a delayed message back. Raises ``InvalidRequest`` for what is no receipt of one."""
+    """The request that cancels a delayed message. Raises ``InvalidRequest`` unless given its receipt."""
     if not isinstance(receipt, DelayedReceipt):
         hint = "`send` with delay= or at= returns one"
         raise InvalidRequest(f"cancel takes a DelayedReceipt, not {receipt!r:.100}", hint=hint)
