@@ -129,6 +129,8 @@ def reset_group(
     """
     if (to is None) == (by is None):
         raise InvalidRequest("give either `to`, a place, or `by`, a number of messages")
+    if by is not None and (isinstance(by, bool) or not isinstance(by, int)):
+        raise InvalidRequest(f"by is a whole number of messages, not {by!r}")
     moved: list[Moved] = []
     routes: Sequence[BrokerRoute] = yield ALL_BROKERS
     for route in routes:

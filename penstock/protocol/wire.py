@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgpack
 
 from penstock import errors
-from penstock.errors import PenstockError, ProtocolError, TooLarge, UnknownRequest
+from penstock.errors import InvalidRequest, PenstockError, ProtocolError, TooLarge, UnknownRequest
 from penstock.protocol.requests.request import Bytes, Reply, Request, Result
 from penstock.protocol.requests.servers import Ping
 from penstock.protocol.requests.table import REPLIES, REQUESTS
@@ -142,9 +142,13 @@ def _encode(header: list[Any], value: Request | Reply) -> list[Bytes]:
 
 
 def encode_request(request_id: int, request: Request) -> list[Bytes]:
-    """The frame of a request, in parts to be joined or written together. Raises ``TooLarge``."""
+    """The frame of a request, in parts to be joined or written together. Raises ``TooLarge``, and ``InvalidRequest``
+    for numbers beyond 64 bits, text that is not Unicode, and objects that no request has."""
     sent = request.for_wire()
-    return _encode([sent.code, request_id], sent)
+    try:
+        return _encode([sent.code, request_id], sent)
+    except (OverflowError, TypeError, UnicodeError) as error:
+        raise InvalidRequest(f"an argument cannot be sent: {error}") from None
 
 
 def encode_reply(request_id: int, reply: Reply) -> list[Bytes]:

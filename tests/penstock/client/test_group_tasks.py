@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.client.administration import ALL_BROKERS, Ask
-from penstock.client.group_tasks import delete_group, groups
-from penstock.errors import Fenced, GroupNotFound
+from penstock.client.group_tasks import delete_group, groups, reset_group
+from penstock.errors import Fenced, GroupNotFound, InvalidRequest
 from penstock.protocol.requests.groups import DescribeGroup, GroupDetail, GroupLag, GroupNames, ListGroups
 from penstock.protocol.requests.routes import BrokerRoute
 
@@ -33,3 +35,9 @@ def test_nothing_of_a_group_is_deleted_while_a_gateway_holds_it_anywhere() -> No
     task.send(GroupDetail("g", 1, (), ()))
     with pytest.raises(Fenced, match="gateways hold the position g: gw/1"):
         task.send(GroupDetail("g", 1, (), (), ("gw/1",)))
+
+
+@pytest.mark.parametrize("by", ["x", 1.5, True])
+def test_a_group_is_moved_by_whole_messages(by: Any) -> None:
+    with pytest.raises(InvalidRequest, match="by is a whole number of messages, not"):
+        next(reset_group("g", "t", by=by))

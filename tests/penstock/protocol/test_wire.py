@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import BY_CODE, NoRoute, PenstockError, ProtocolError, TooLarge, UnknownRequest
+from penstock.errors import BY_CODE, InvalidRequest, NoRoute, PenstockError, ProtocolError, TooLarge, UnknownRequest
 from penstock.protocol import wire
 from penstock.protocol.requests.messages import Append, Appended, Pull, Pulled
 from penstock.protocol.requests.request import Done, Reply, Request
@@ -499,3 +499,11 @@ def test_a_header_of_nothing_but_empty_arrays_takes_no_memory_to_speak_of() -> N
     tracemalloc.stop()
     assert len(frame.items[0]) == count
     assert peak < 32 * len(data)
+
+
+@pytest.mark.parametrize("topic", [2**64, -(2**63) - 1, "caf\udce9", object()])
+def test_what_no_request_can_hold_is_refused_and_the_next_one_is_sent(topic: Any) -> None:
+    with pytest.raises(InvalidRequest, match="an argument cannot be sent"):
+        encode_request(1, QueryRoute(topic))
+    (frame,) = FrameReader().receive(join(encode_request(2, QueryRoute("orders"))))
+    assert (frame.request_id, decode_request(frame)) == (2, QueryRoute("orders"))
