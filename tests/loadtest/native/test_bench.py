@@ -30,7 +30,7 @@ def test_every_load_of_ours_runs_in_turns_and_what_is_missing_is_named(monkeypat
     monkeypatch.setattr(bench, "SERVERS", (Penstock, Absent))
     told: list[str] = []
     names = ("send-many", "send", "consume", "consume-four", "pipe")
-    measured = measure(Plan(rounds=1, warm_s=0.0, measure_s=0.05, share=0.01, scenarios=names), told.append)
+    measured = measure(Plan(rounds=1, warm_s=0.0, measure_s=0.4, share=0.01, scenarios=names), told.append)
     assert [line.partition(": ")[2] for line in told if "round" in line] == [
         f"{BY_NAME[name].title}: penstock" for name in names
     ]
