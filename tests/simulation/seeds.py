@@ -32,6 +32,7 @@ SEEN_BY = {
     "pass_what_was_not_given_back": 4,
     "close_before_that_is_saved": 211,
     "forget_the_time_over_a_restart": 10,
+    "forget_to_wake_waiting_requests_and_their_deadlines": 39,
     "give_a_session_before_that_is_durable": 19,
     "leave_filters_of_ended_sessions_to_whoever_ended_them": 21,
     "leave_what_is_on_its_way_in_the_queue_that_goes": 65,
