@@ -92,7 +92,7 @@ class Consumer(OnlyBlocking):
         self._routes = Routes(servers, timeout_s)
         self._exchange = Exchange()
         limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags), reader=group)
-        self._pulls = Pulls(self._exchange, limits, self._clock, self._rng, is_member=True)
+        self._pulls = Pulls(self._exchange, limits, self._clock, self._rng)
         terms = terms_of(filter, strategy, room, queues, force)
         attempts = attempts_of(attempts_max, retry_delays_s)
         hand_over = HandOver(ordered, on_assigned, on_revoked, on_lost).check_plain()

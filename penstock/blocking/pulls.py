@@ -15,7 +15,7 @@ from functools import partial
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.link import BlockingLink
 from penstock.client.arguments import Beginning, Place, time_ms
-from penstock.client.positions import Batch, Position, PullLimits, place_offset
+from penstock.client.positions import UNSET, Batch, Position, PullLimits, place_offset
 from penstock.client.retry import BackOff
 from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.protocol.link import OnResult
@@ -32,13 +32,9 @@ WAIT_S_MAX = 1.0
 
 
 class Pulls:
-    """The queues that are read. ``is_member``: a group gives and takes them, so one whose topic was deleted is asked
-    for until it does."""
+    """The queues that are read. One that is read without end is asked for also while its topic is deleted."""
 
-    def __init__(
-        self, exchange: Exchange, limits: PullLimits, clock: Clock, rng: Rng, *, is_member: bool = False
-    ) -> None:
-        self._is_member = is_member
+    def __init__(self, exchange: Exchange, limits: PullLimits, clock: Clock, rng: Rng) -> None:
         self._exchange = exchange
         self._limits = limits
         self._clock = clock
@@ -153,7 +149,7 @@ class Pulls:
                 return
         except PenstockError as another:
             error = another
-        if not (error.retryable or (self._is_member and isinstance(error, QueueNotFound))):
+        if not (error.retryable or (position.stop_at == UNSET and isinstance(error, QueueNotFound))):
             self._failure = self._failure or error
             return
         self._failures[position] = self._failures.get(position, 0) + 1

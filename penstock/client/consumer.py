@@ -169,7 +169,7 @@ class Consumer(OnlyAsync):
         try:
             links = self._links or WireLinks(self._wires, clock=self._clock, rng=self._rng)
             discovery = Discovery(self._servers, links, clock=self._clock, fresh_s=REFRESH_S / 2)
-            self._opened = (discovery, Intake(self._tasks, self._limits, self._rng, is_member=True))
+            self._opened = (discovery, Intake(self._tasks, self._limits, self._rng))
             await self._repeat(self._find)
             await self._wait_joined()
             self._tasks.start_soon(self._keep_finding)

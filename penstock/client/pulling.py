@@ -91,14 +91,10 @@ class Held(Position):
 
 class Intake:
     """Pulls the queues that it is given and hands out what comes. With ``ends``, the end of all queues is the end;
-    else it waits for queues to be given. ``is_member``: a group gives and takes them, so one whose topic was deleted is
-    asked for until it does."""
+    else it waits for queues to be given, and asks for one whose topic was deleted until there is one again."""
 
-    def __init__(
-        self, tasks: TaskScope, limits: PullLimits, rng: Rng, *, ends: bool = False, is_member: bool = False
-    ) -> None:
+    def __init__(self, tasks: TaskScope, limits: PullLimits, rng: Rng, *, ends: bool = False) -> None:
         self._ends = ends
-        self._is_member = is_member
         self._tasks = tasks
         self._limits = limits
         self._rng = rng
@@ -202,7 +198,7 @@ class Intake:
                     await self._pull_once(held)
                     failures = 0
                 except PenstockError as error:
-                    if not (error.retryable or (self._is_member and isinstance(error, QueueNotFound))):
+                    if not (error.retryable or (not self._ends and isinstance(error, QueueNotFound))):
                         self.fail(error)
                         break
                     failures += 1

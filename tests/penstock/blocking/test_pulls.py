@@ -31,10 +31,8 @@ def broker(serve: Callable[..., Any]) -> SmallBroker:
     return made
 
 
-def opened(
-    broker: SmallBroker, *offsets: int, is_member: bool = False, **limits: Any
-) -> tuple[Pulls, list[Position], BlockingLink]:
-    pulls = Pulls(Exchange(), PullLimits(**limits), RealClock(), random.Random(1), is_member=is_member)
+def opened(broker: SmallBroker, *offsets: int, **limits: Any) -> tuple[Pulls, list[Position], BlockingLink]:
+    pulls = Pulls(Exchange(), PullLimits(**limits), RealClock(), random.Random(1))
     link = BlockingLink(broker.route.address)
     positions = [Position(MessageQueue("b", "t", queue)) for queue in range(len(offsets))]
     for position, offset in zip(positions, offsets, strict=True):
@@ -73,7 +71,7 @@ def test_errors_that_cannot_be_mended_are_raised(broker: SmallBroker) -> None:
         pulls.take(5)
 
 
-def test_a_member_asks_again_for_a_queue_whose_topic_was_deleted_and_a_reader_says_so(broker: SmallBroker) -> None:
+def test_a_queue_whose_topic_was_deleted_is_asked_for_again_unless_it_is_read_to_an_end(broker: SmallBroker) -> None:
     errors: list[PenstockError] = []
 
     def gone_once(request: Request) -> PenstockError | None:
@@ -83,12 +81,13 @@ def test_a_member_asks_again_for_a_queue_whose_topic_was_deleted_and_a_reader_sa
         return None
 
     broker.refuse = gone_once
-    pulls, _positions, link = opened(broker, 0, is_member=True)
+    pulls, _positions, link = opened(broker, 0)
     with link:
         batch = pulls.take(5)
         assert batch is not None
         assert batch.messages[0].offset == 0
     broker.refuse = lambda request: QueueNotFound("deleted") if isinstance(request, Pull) else None
-    pulls, _positions, link = opened(broker, 0)
+    pulls, [position], link = opened(broker, 0)
+    position.stop_at = 10
     with link, pytest.raises(QueueNotFound):
         pulls.take(5)

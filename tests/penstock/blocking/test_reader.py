@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from penstock.blocking import Reader
+from penstock.blocking import Admin, Producer, Reader
 from penstock.errors import BrokerAway, InvalidRequest, NoRoute, QueueNotFound
 from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append, Pull
 from penstock.protocol.requests.topics import Bounds
+from tests.patience import PATIENCE_S
 from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
 
 
@@ -109,3 +110,15 @@ def test_a_broker_that_is_away_is_an_error_that_names_it_or_left_out_on_request(
         pass
     with reader(cluster, until_end=True, allow_incomplete=True) as r:
         assert len([message for message in r.messages()]) == 12
+
+
+def test_a_topic_that_is_deleted_and_made_again_is_read_on(real_cluster: Any) -> None:
+    servers = real_cluster.servers
+    with Admin(servers) as admin, Producer(servers=servers) as producer:
+        producer.send("orders", b"1")
+        with Reader("orders", servers=servers) as r:
+            assert [message.body for message in r.poll(PATIENCE_S)] == [b"1"]
+            admin.delete_topic("orders")
+            assert r.poll(0.1) == []
+            producer.send("orders", b"2")
+            assert [message.body for message in r.poll(PATIENCE_S)] == [b"2"]

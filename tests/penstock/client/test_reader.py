@@ -8,11 +8,12 @@ from typing import Any
 import anyio
 import pytest
 
+from penstock import Admin, Producer
 from penstock.client.reader import Reader
 from penstock.errors import BrokerAway, InvalidRequest, LogReplaced, NoRoute, QueueNotFound, TimedOut
 from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import MessageQueue
-from penstock.protocol.requests.messages import Append, QueryBounds
+from penstock.protocol.requests.messages import Append, Pull, QueryBounds
 from penstock.protocol.requests.topics import Bounds
 from tests.patience import PATIENCE_S
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
@@ -179,3 +180,35 @@ async def test_a_log_that_was_replaced_is_an_error_however_much_it_has_grown_sin
         put(broker, *[b"new"] * 9)
         with pytest.raises(LogReplaced, match="log-1"):
             await anext(r)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_topic_that_is_deleted_and_made_again_is_read_on(run: Run, real_cluster: Any, at_once: bool) -> None:
+    async def test() -> None:
+        servers = real_cluster.servers
+        async with Admin(servers) as admin, Producer(servers=servers) as producer:
+            await producer.send("orders", b"1")
+            async with Reader("orders", servers=servers) as r:
+                assert [message.body for message in await anext(r)] == [b"1"]
+                await admin.delete_topic("orders")
+                if not at_once:
+                    with pytest.raises(QueueNotFound):
+                        await r.bounds()
+                    with anyio.move_on_after(0.1):
+                        raise AssertionError(await anext(r))
+                await producer.send("orders", b"2")
+                with anyio.fail_after(PATIENCE_S):
+                    assert [message.body for message in await anext(r)] == [b"2"]
+
+    run(test)
+
+
+def test_one_that_is_to_end_says_that_its_topic_was_deleted(run: Run, cluster: SmallCluster) -> None:
+    async def test() -> None:
+        for broker in cluster.brokers:
+            broker.refuse = lambda request: QueueNotFound("deleted") if isinstance(request, Pull) else None
+        async with reader(cluster, until_end=True) as r:
+            with pytest.raises(QueueNotFound), anyio.fail_after(PATIENCE_S):
+                await anext(r)
+
+    run(test)
