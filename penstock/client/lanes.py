@@ -11,6 +11,7 @@ from penstock.client.discovery import Discovery
 from penstock.client.faults import Faults
 from penstock.client.sending import Outgoing
 from penstock.client.ways import AT_ONCE, Way
+from penstock.errors import InvalidRequest
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.world import Clock
@@ -113,7 +114,10 @@ class Lanes:
             link = self._discovery.link(broker.address)
             began = self._clock.monotonic()
             for one in rounds:
-                link.submit(one.way.request(one.outgoing), partial(self._answered, one, broker, began))
+                try:
+                    link.submit(one.way.request(one.outgoing), partial(self._answered, one, broker, began))
+                except Exception as error:  # a defect of this request: the others leave
+                    one.settle(broker.broker, InvalidRequest(f"the messages cannot be sent: {error!r}"))
             link.flush()
 
     def _answered(self, one: Round, broker: BrokerRoute, began: float, result: Result) -> None:

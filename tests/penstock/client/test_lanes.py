@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,14 +11,22 @@ import pytest
 import trio
 import trio.testing
 
+from penstock.client.discovery import Discovery
+from penstock.client.faults import Faults
+from penstock.client.lanes import Lanes
+from penstock.client.preparation import Preparation
 from penstock.client.producer import Producer
-from penstock.errors import (
-    PenstockError,
-    TimedOut,
-)
+from penstock.client.sending import Outgoing
+from penstock.client.ways import AT_ONCE, Way
+from penstock.errors import InvalidRequest, PenstockError, TimedOut
+from penstock.protocol.message import Message
 from penstock.protocol.requests.messages import AppendRuns
+from penstock.protocol.requests.request import Request
+from penstock.world import RealClock
+from tests.penstock.client.at_broker import runs_at_broker
 from tests.penstock.producing import appends, producer
 from tests.penstock.small_cluster import SmallCluster
+from topicmap.queues import TopicMap
 
 Run = Callable[..., Any]
 
@@ -76,3 +84,35 @@ async def test_a_producer_that_closes_with_an_error_leaves_no_sender_waiting() -
                 await trio.testing.wait_all_tasks_blocked()
                 raise KeyError("mine")
     assert [error.unknown for error in failures] == [True]
+
+
+class Unmade(Way):
+    """What has no request."""
+
+    def request(self, batch: Sequence[Outgoing]) -> Request:
+        raise OverflowError("too big")
+
+
+async def test_a_request_that_cannot_be_made_fails_alone_and_later_ones_leave() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    discovery = Discovery(SmallCluster.SERVERS, cluster)
+    (route,) = await discovery.brokers("orders")
+    lanes = Lanes(discovery, Faults(), RealClock())
+    preparation = Preparation(1, TopicMap())
+    sent: list[Outgoing] = []
+
+    async def send(way: Way) -> None:
+        sent.extend(runs_at_broker(preparation, [Message("orders", b"x")], 77))
+        await lanes.hand_over(route, sent[-1], None, way).done.wait()
+
+    async with trio.open_nursery() as tasks:
+        tasks.start_soon(lanes.keep_flushing)
+        async with trio.open_nursery() as sends:
+            sends.start_soon(send, Unmade())
+            sends.start_soon(send, AT_ONCE)
+        await send(AT_ONCE)
+        tasks.cancel_scope.cancel()
+    assert len(cluster.stored("orders")) == 2
+    (failed,) = [one for one in sent if one.error is not None]
+    assert isinstance(failed.error, InvalidRequest)
+    assert failed.error.message == "the messages cannot be sent: OverflowError('too big')"
