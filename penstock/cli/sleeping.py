@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from penstock.blocking.admin import Admin
-from penstock.cli.display import body_text, json_option, line_text, print_rows
+from penstock.cli.display import body_text, confirm, json_option, line_text, print_rows
 from penstock.client.administration import DeadLetter, FrozenClock, Transaction
 from penstock.errors import InvalidRequest, PenstockError
 
@@ -99,9 +99,8 @@ def confirm_clock(server: str, broker: str, yes: bool) -> None:
         frozen = [one for one in admin.frozen_clocks() if one.broker == broker or not broker]
         for one in frozen:
             if not yes:
-                click.confirm(
-                    f"{_frozen(one)[0].upper()}{_frozen(one)[1:]}. Is that the right time?", abort=True, err=True
-                )
+                told = f"{_frozen(one)[0].upper()}{_frozen(one)[1:]}"
+                confirm(f"{told}. Is that the right time?", f"the clock of {one.broker} is not confirmed")
             if admin.confirm_clock(one):
                 click.echo(f"confirmed the clock of {one.broker}")
         if not frozen:
@@ -168,7 +167,7 @@ def commit(server: str, id: int, broker: str) -> None:
 def rollback(server: str, id: int, broker: str, yes: bool) -> None:
     """Roll a half back: its message is never delivered."""
     if not yes:
-        click.confirm(f"The message of half {id} will be gone. Roll it back?", abort=True, err=True)
+        confirm(f"The message of half {id} will be gone. Roll it back?", f"half {id} stays")
     with Admin(server) as admin:
         admin.rollback(broker, id)
     click.echo(f"rolled back {id}")
@@ -261,7 +260,7 @@ def redrive(server: str, group: str, to: str, again: bool, yes: bool, as_json: b
     """
     if not yes:
         where = f"to {to!r}" if to else "to the topics that they came from"
-        click.confirm(f"Dead letters of {group!r} will be sent {where}. Go on?", abort=True, err=True)
+        confirm(f"Dead letters of {group!r} will be sent {where}. Go on?", "no dead letter is sent")
     with Admin(server) as admin:
         done = admin.redrive(group, to, again=again)
     rows = [
