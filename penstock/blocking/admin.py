@@ -11,7 +11,7 @@ from penstock.blocking.routes import Routes
 from penstock.client import administration as tasks
 from penstock.client import config_tasks, group_tasks, message_tasks, session_tasks, topic_tasks
 from penstock.client.administration import AllNameServers, Ask, Question, Steps, Task
-from penstock.client.arguments import check_seconds
+from penstock.client.arguments import check_wait
 from penstock.client.completeness import check_whole
 from penstock.client.retry import TIMEOUT_S
 from penstock.errors import InvalidRequest, PenstockError
@@ -40,7 +40,7 @@ class Admin:
     """
 
     def __init__(self, servers: str | Sequence[str] = SERVERS, *, timeout_s: float = TIMEOUT_S) -> None:
-        check_seconds("timeout_s", timeout_s)
+        check_wait("timeout_s", timeout_s)
         self._routes = Routes(servers, timeout_s)
         self._open = False
 

@@ -25,7 +25,7 @@ from penstock.client.arguments import (
     Start,
     check_count,
     check_queue,
-    check_seconds,
+    check_wait,
     commit_of,
     queues_of,
     time_ms,
@@ -86,7 +86,7 @@ class Consumer(OnlyBlocking):
         self.topics = self._subscription.topics
         self._clock = clock or RealClock()
         self._rng = rng
-        check_seconds("timeout_s", timeout_s)
+        check_wait("timeout_s", timeout_s)
         self._timeout_s = timeout_s
         self._back_off = BackOff()
         self._routes = Routes(servers, timeout_s)
@@ -154,6 +154,7 @@ class Consumer(OnlyBlocking):
     def poll(self, wait_s: float) -> list[ReceivedMessage]:
         """The next batch; an empty list after ``wait_s`` seconds. Raises ``PenstockError`` if retries cannot help."""
         self._check_open()
+        check_wait("wait_s", wait_s)
         batch = self._pulls.take(wait_s, self._tend)
         return [] if batch is None else batch.hand_out()
 
@@ -191,7 +192,7 @@ class Consumer(OnlyBlocking):
 
     def _handle(self, work: Work, concurrency: int, size: int, flow: Flow, stop_s: float) -> None:
         check_count("concurrency", concurrency)
-        check_seconds("stop_s", stop_s)
+        check_wait("stop_s", stop_s)
         self._check_open()
         if self._handling is not None:
             raise InvalidRequest("this consumer already runs a handler")

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from penstock.blocking.link import BlockingLink
 from penstock.blocking.routes import Routes
-from penstock.client.arguments import check_seconds
+from penstock.client.arguments import check_wait
 from penstock.client.completeness import brokers_to_read
 from penstock.client.retry import TIMEOUT_S
 from penstock.client.search import found_in, search_of
@@ -48,7 +48,7 @@ def find(
         BrokerAway: a broker that has some of it is away.
         Unavailable, TimedOut: a server does not answer.
     """
-    check_seconds("timeout_s", timeout_s)
+    check_wait("timeout_s", timeout_s)
     request = search_of(topic, key, since, until)
     return _found(request, servers, timeout_s, allow_incomplete)
 

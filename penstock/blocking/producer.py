@@ -18,7 +18,7 @@ from penstock.blocking.requesting import Requests
 from penstock.blocking.routes import Routes
 from penstock.blocking.transaction import Transaction, Transactions
 from penstock.client import preparation, sending, ways
-from penstock.client.arguments import OnlyBlocking, check_seconds
+from penstock.client.arguments import OnlyBlocking, check_wait
 from penstock.client.delays import Delay, Due, due_of
 from penstock.client.devices import DeviceFields, device_message
 from penstock.client.faults import Faults, attempt_s
@@ -72,7 +72,7 @@ class Producer(OnlyBlocking):
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
-        check_seconds("timeout_s", timeout_s)
+        check_wait("timeout_s", timeout_s)
         check_group(group, check)
         self.timeout_s = timeout_s
         self.group = group
@@ -301,7 +301,7 @@ class Producer(OnlyBlocking):
     ) -> ReceivedMessage:
         """Stores a message and returns the first reply to it. As ``penstock.Producer.request``."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        check_seconds("timeout_s", limit_s)
+        check_wait("timeout_s", limit_s)
         asked = preparation.as_message(message, body, **fields)
         return self._requests.request(asked, limit_s, lambda one, left_s: self.send(one, timeout_s=left_s))
 
@@ -336,7 +336,7 @@ class Producer(OnlyBlocking):
             raise InvalidRequest("a transaction needs a producer group", hint="Producer(group=..., check=...)")
         given = preparation.messages_of(message, body, fields)
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        check_seconds("timeout_s", limit_s)
+        check_wait("timeout_s", limit_s)
         return Transaction(partial(self._begin, given, limit_s), partial(self._transactions.end, limit_s))
 
     def answer_checks(self, wait_s: float = 0.0) -> int:
@@ -348,7 +348,7 @@ class Producer(OnlyBlocking):
             NoRoute, Unavailable: no broker answers.
         """
         self._check_open()
-        check_seconds("wait_s", wait_s)
+        check_wait("wait_s", wait_s)
         if self._checks is None:
             raise InvalidRequest("this producer has no listener", hint="Producer(group=..., check=...)")
         return self._checks.answer(wait_s)
@@ -368,7 +368,7 @@ class Producer(OnlyBlocking):
     ) -> list[Outgoing]:
         """Attempts until each message is stored, has an error that no repetition mends, or no time."""
         if timeout_s is not None:
-            check_seconds("timeout_s", timeout_s)
+            check_wait("timeout_s", timeout_s)
         if way.is_whole:
             outgoing = self._preparation.runs(messages, self._clock.wall_ms())
         else:
@@ -440,7 +440,7 @@ class Producer(OnlyBlocking):
     def _ask_broker(self, name: str, address: str, request: Request, kind: type[_R], timeout_s: float | None) -> _R:
         """As ``penstock.Producer._ask_broker``."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        check_seconds("timeout_s", limit_s)
+        check_wait("timeout_s", limit_s)
         self._check_open()
         deadline, attempt, unknown = self._clock.monotonic() + limit_s, 0, False
         while True:

@@ -8,7 +8,7 @@ from types import TracebackType
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_at, offset_of
 from penstock.blocking.routes import Routes
-from penstock.client.arguments import OnlyBlocking, Place, Start, beginning_of, check_queue, check_seconds
+from penstock.client.arguments import OnlyBlocking, Place, Start, beginning_of, check_queue, check_wait
 from penstock.client.completeness import brokers_to_read
 from penstock.client.positions import UNSET, Position, PullLimits, chosen_tags, not_read
 from penstock.client.retry import TIMEOUT_S
@@ -43,7 +43,7 @@ class Reader(OnlyBlocking):
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
-        check_seconds("timeout_s", timeout_s)
+        check_wait("timeout_s", timeout_s)
         self.topic = topic_of(topic)
         self._queues = None if queues is None else sorted(set(queues))
         self._start = beginning_of(start)
@@ -89,6 +89,7 @@ class Reader(OnlyBlocking):
     def poll(self, wait_s: float) -> list[ReceivedMessage]:
         """The next batch, or an empty list when none comes in ``wait_s`` seconds."""
         self._check_open()
+        check_wait("wait_s", wait_s)
         batch = self._pulls.take(wait_s)
         return [] if batch is None else batch.hand_out()
 

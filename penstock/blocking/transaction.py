@@ -92,7 +92,8 @@ class Transaction:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        assert self._halves is not None
+        if self._halves is None:
+            raise InvalidRequest("this transaction has not begun", hint="use it with `with`")
         outcome = self._outcome if kind is None else ROLLBACK
         try:
             self._end(self._halves, outcome)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
+from penstock.client.arguments import check_integer
 from penstock.errors import HalfNotFound, InvalidRequest, PenstockError, TimerNotFound, TopicNotFound, from_wire
 from penstock.protocol.message import (
     ATTEMPTS_AT,
@@ -222,6 +223,8 @@ def delayed() -> Task[list[DelayedMessage]]:
 def cancel(broker: str, id: int, due_ms: int) -> Task[None]:
     """Cancels a delayed message; ``due_ms`` is in milliseconds since 1970. Raises ``TimerFired`` if it was already
     delivered, ``TimerNotFound`` if there is none; it may have been cancelled already."""
+    check_integer("id", id)
+    check_integer("due_ms", due_ms)
     route = yield from broker_named(broker, TimerNotFound)
     yield Ask(route.address, CancelTimer(id, due_ms), Done)
 
@@ -286,6 +289,7 @@ def rollback(broker: str, id: int) -> Task[None]:
 
 
 def _end(broker: str, id: int, outcome: str) -> Task[None]:
+    check_integer("id", id)
     route = yield from broker_named(broker, HalfNotFound)
     page: HalvesPage = yield Ask(route.address, ListHalves(id - 1, 1), HalvesPage)
     group = page.halves[0].group if page.halves and page.halves[0].id == id else "?"

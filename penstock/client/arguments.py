@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from numbers import Real
-from typing import Final, Literal, NoReturn
+from typing import Final, Literal, NoReturn, cast
 
 from penstock.errors import InvalidRequest
 from penstock.protocol.received import MessageQueue, ReceivedMessage
@@ -24,6 +24,8 @@ Place = Literal["earliest", "latest"] | datetime | int
 
 WHOLE_MAX: Final = 2**63 - 1
 """No larger number travels."""
+SOCKET_S_MAX: Final = 1_000_000
+"""A blocking client waits no longer for anything: a socket counts its milliseconds in 32 bits."""
 TIME_MS_MIN: Final = 100_000_000_000
 """Less is no time to begin at (it would be 1973) but an offset, or a time in seconds."""
 _START: Final = "start is 'earliest', 'latest', a datetime with a time zone or milliseconds since 1970"
@@ -63,6 +65,13 @@ def check_seconds(name: str, given: object, at_least: float = 0) -> None:
         raise InvalidRequest(f"{name} is at least {at_least:g} s, not {given!r}")
 
 
+def check_wait(name: str, given: object) -> None:
+    """Raises ``InvalidRequest`` unless a program gave a number of seconds for which a socket can wait."""
+    check_seconds(name, given)
+    if cast(float, given) > SOCKET_S_MAX:
+        raise InvalidRequest(f"{name} is at most {SOCKET_S_MAX:_} s, not {given!r:.50}")
+
+
 def _is_number(given: Real) -> bool:
     try:
         return not math.isnan(given)
@@ -76,6 +85,18 @@ def check_count(name: str, given: object) -> None:
         raise InvalidRequest(f"{name} is a whole number from 1 on, not {given!r}")
     if given > WHOLE_MAX:
         raise InvalidRequest(f"{name} is at most {WHOLE_MAX}, not {given!r}")
+
+
+def check_integer(name: str, given: object) -> None:
+    """Raises ``InvalidRequest`` unless a program gave a whole number that travels."""
+    if isinstance(given, bool) or not isinstance(given, int) or not -WHOLE_MAX <= given <= WHOLE_MAX:
+        raise InvalidRequest(f"{name} is a whole number, not {given!r:.100}")
+
+
+def check_flag(name: str, given: object) -> None:
+    """Raises ``InvalidRequest`` unless a program gave a bool."""
+    if not isinstance(given, bool):
+        raise InvalidRequest(f"{name} is True or False, not {given!r:.100}")
 
 
 def check_text(name: str, given: object, hint: str = "") -> None:

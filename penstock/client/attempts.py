@@ -114,10 +114,10 @@ def attempts_of(attempts_max: int, retry_delays_s: Iterable[float] | None) -> At
         raise InvalidRequest(f"retry_delays_s are seconds, not {retry_delays_s!r}") from None
 
 
-def check_received(message: object) -> None:
+def check_received(message: object, method: str = "nack") -> None:
     """Raises ``InvalidRequest`` unless a program gave a message that it received."""
     if not isinstance(message, ReceivedMessage):
-        raise InvalidRequest(f"nack takes a received message, not {message!r}")
+        raise InvalidRequest(f"{method} takes a received message, not {message!r}")
 
 
 def check_reason(reason: object) -> None:

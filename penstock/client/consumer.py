@@ -216,6 +216,7 @@ class Consumer(OnlyAsync):
 
     async def poll(self, wait_s: float) -> list[ReceivedMessage]:
         """The next batch; an empty list after ``wait_s`` seconds. Raises ``PenstockError`` if retries cannot help."""
+        check_seconds("wait_s", wait_s)
         with anyio.move_on_after(wait_s):
             batch = await self._intake().next()
             return [] if batch is None else batch.hand_out()

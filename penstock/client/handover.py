@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.client.arguments import check_flag
 from penstock.errors import InvalidRequest
 from penstock.protocol.received import MessageQueue
 from penstock.world import Clock
@@ -37,8 +38,7 @@ class HandOver:
     on_lost: Callback | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.ordered, bool):
-            raise InvalidRequest(f"ordered is True or False, not {self.ordered!r}")
+        check_flag("ordered", self.ordered)
         for name in ("on_assigned", "on_revoked", "on_lost"):
             given = getattr(self, name)
             if given is not None and not callable(given):

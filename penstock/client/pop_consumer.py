@@ -153,6 +153,7 @@ class PopConsumer(OnlyAsync):
 
     async def poll(self, wait_s: float) -> list[ReceivedMessage]:
         """The next batch; an empty list after ``wait_s`` seconds. Raises ``PenstockError`` if retries cannot help."""
+        check_seconds("wait_s", wait_s)
         with anyio.move_on_after(wait_s):
             return await anext(self)
         return []
@@ -186,7 +187,7 @@ class PopConsumer(OnlyAsync):
             QueueNotFound: the consumer does not read the queue of a message.
             PenstockError: a message may not be acknowledged; repeating the call is safe.
         """
-        for queue, offsets in self._given(messages):
+        for queue, offsets in self._given(messages, "ack"):
             for offset in offsets:
                 queue.in_hand.finish(offset)
         await self._repeat(self._acknowledge)
@@ -209,7 +210,7 @@ class PopConsumer(OnlyAsync):
         """Leases messages for ``invisible_s`` seconds from now; 0 returns them without counting an attempt. Raises
         ``PenstockError``."""
         check_seconds("invisible_s", invisible_s)
-        for queue, offsets in self._given(messages):
+        for queue, offsets in self._given(messages, "extend"):
             if not invisible_s:
                 queue.in_hand.drop(offsets)
             await self._extend(queue, ranges_of(offsets), invisible_s)
@@ -268,12 +269,12 @@ class PopConsumer(OnlyAsync):
 
     # -- leases
 
-    def _given(self, messages: object) -> list[tuple[Popping, list[int]]]:
+    def _given(self, messages: object, method: str) -> list[tuple[Popping, list[int]]]:
         given = [messages] if isinstance(messages, ReceivedMessage) else messages
         if not isinstance(given, Sequence):
-            raise InvalidRequest(f"expected received messages, not {messages!r}")
+            raise InvalidRequest(f"{method} takes received messages, not {messages!r:.100}")
         for message in given:
-            check_received(message)
+            check_received(message, method)
         found = []
         for queue, offsets in by_queue(given).items():
             if queue not in self._queues:

@@ -7,7 +7,7 @@ broker messages go, which counts them, and stay the same in every attempt to sen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
 from penstock.client.sending import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Outgoing
@@ -82,9 +82,12 @@ def messages_of(message: Any, body: Any, fields: Fields) -> list[Message]:
         return [as_message(message, body, **fields)]
     if body or fields:
         raise InvalidRequest("messages have their bodies, keys, tags and properties in themselves")
-    if not message:
+    if not isinstance(message, Iterable):
+        raise InvalidRequest(f"expected a topic, a Message or several, not {message!r:.100}")
+    messages = list(message)
+    if not messages:
         raise InvalidRequest("no message was given")
-    return list(message)
+    return messages
 
 
 class Common:

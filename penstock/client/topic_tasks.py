@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.client.administration import ALL_BROKERS, Ask, Task, broker_named
+from penstock.client.arguments import check_integer
 from penstock.errors import InvalidRequest, NoRoute, TopicNotFound
 from penstock.protocol.requests.request import Done, Request
 from penstock.protocol.requests.routes import BrokerRoute
@@ -85,7 +86,7 @@ def topics() -> Task[list[TopicAt]]:
 
 def topic(name: str) -> Task[list[TopicAt]]:
     """A topic at each broker that has it, with the bounds of its queues. Raises ``TopicNotFound``."""
-    return (yield from _at_each(name, "", DescribeTopic(topic_of(name))))
+    return (yield from _at_each(name, "", DescribeTopic(_topic(name))))
 
 
 def create_topic(
@@ -101,7 +102,8 @@ def create_topic(
     """Creates a topic at all brokers, or at ``broker``. An argument that is left out is the broker's default;
     ``retention_s`` is in seconds. Args as for ``change_topic``. Raises ``TopicExists`` if the topic exists with another
     configuration, ``InvalidTopic`` and ``InvalidRequest``."""
-    request = CreateTopic(topic_of(name), queues, level, retention_s or UNCHANGED, access, trace_every or UNCHANGED)
+    _check_config(queues, level, retention_s, access, trace_every)
+    request = CreateTopic(_topic(name), queues, level, retention_s or UNCHANGED, access, trace_every or UNCHANGED)
     return (yield from _at_each(name, broker, request))
 
 
@@ -132,14 +134,15 @@ def change_topic(
         InvalidRequest: an argument is illegal.
     """
     kept, trace = (UNCHANGED if one is None else one for one in (retention_s, trace_every))
-    request = ChangeTopic(topic_of(name), queues, level, kept, access, trace)
+    _check_config(queues, level, kept, access, trace)
+    request = ChangeTopic(_topic(name), queues, level, kept, access, trace)
     return (yield from _at_each(name, broker, request))
 
 
 def purge_topic(name: str) -> Task[dict[str, int]]:
     """Removes all messages of a topic and returns their number by broker. Offsets continue; retained messages, and
     messages that wait for MQTT sessions, stay. Raises ``TopicNotFound`` and ``InvalidTopic``."""
-    was = yield from _at_each(name, "", PurgeTopic(topic_of(name)))
+    was = yield from _at_each(name, "", PurgeTopic(_topic(name)))
     return {one.broker: one.messages for one in was}
 
 
@@ -147,7 +150,7 @@ def delete_topic(name: str) -> Task[dict[str, int]]:
     """Deletes a topic at all brokers, with its messages, retained messages and committed offsets, and returns the
     number of messages by broker. If it is created again, its offsets continue where they ended. Raises
     ``TopicNotFound`` and ``InvalidTopic``."""
-    was = yield from _at_each(name, "", DeleteTopic(topic_of(name)))
+    was = yield from _at_each(name, "", DeleteTopic(_topic(name)))
     return {one.broker: one.messages for one in was}
 
 
@@ -179,6 +182,22 @@ def topic_at(broker: str, one: TopicInfo | TopicDetail) -> TopicAt:
     bounds = one.bounds if isinstance(one, TopicDetail) else ()
     kept = (one.queues - one.draining, one.draining, one.level, one.retention_s, one.access, one.trace)
     return TopicAt(one.topic, readable(one.topic), broker, *kept, bounds)
+
+
+def _topic(name: object) -> str:
+    """The topic that a program named. Raises ``InvalidRequest`` and ``InvalidTopic``."""
+    if not isinstance(name, str):
+        raise InvalidRequest(f"the name of a topic is a str, not {name!r:.100}")
+    return topic_of(name)
+
+
+def _check_config(queues: object, level: object, retention_s: object, access: object, trace_every: object) -> None:
+    """Raises ``InvalidRequest`` where an argument is of a wrong type; what it may say is the broker's to judge."""
+    for name, whole in (("queues", queues), ("retention_s", retention_s), ("trace_every", trace_every)):
+        check_integer(name, whole)
+    for name, text in (("level", level), ("access", access)):
+        if not isinstance(text, str):
+            raise InvalidRequest(f"{name} is a str, not {text!r:.100}")
 
 
 def _at_each(name: str, broker: str, request: Request) -> Task[list[TopicAt]]:

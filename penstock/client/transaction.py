@@ -107,7 +107,8 @@ class Transaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        assert self._halves is not None
+        if self._halves is None:
+            raise InvalidRequest("this transaction has not begun", hint="use it with `async with`")
         if kind is not None:
             with anyio.move_on_after(ROLLBACK_S, shield=True):
                 await self._roll_back(self._halves)

@@ -324,6 +324,7 @@ def test_a_message_that_is_given_back_comes_again_with_its_attempts(cluster: Sma
             again += c.poll(5)
         assert [(one.body, one.attempts) for one in again] == [(b"0", 1), (b"1", 1)]
         all_refuse([lambda: c.nack(b"0")], "nack takes a received message")  # type: ignore[arg-type]
+        all_refuse([lambda: c.poll(float("nan")), lambda: c.poll(float("inf"))], "wait_s is")
     assert [(one.delay_ms, one.reason) for one in cluster.brokers[0].given_back] == [(2000, "later")] * 2
 
 

@@ -122,3 +122,9 @@ def test_a_topic_that_is_deleted_and_made_again_is_read_on(real_cluster: Any) ->
             assert r.poll(0.1) == []
             producer.send("orders", b"2")
             assert [message.body for message in r.poll(PATIENCE_S)] == [b"2"]
+
+
+@pytest.mark.parametrize("wait_s", ["x", float("nan"), float("inf"), -1, None])
+def test_a_wait_that_is_none_is_refused(cluster: SmallCluster, wait_s: Any) -> None:
+    with reader(cluster) as r:
+        all_refuse([lambda: r.poll(wait_s), lambda: reader(cluster, timeout_s=wait_s)], "wait_s is|timeout_s is")

@@ -31,4 +31,8 @@ def test_a_commit_without_an_answer_is_unknown_and_a_rollback_hides_no_error(
             raise KeyError("mine")
         with pytest.raises(InvalidRequest, match="begins only once"):
             tx.__enter__()
+        with pytest.raises(InvalidRequest, match="has not begun"):
+            producer.transaction("orders", b"x").__exit__(None, None, None)
+        with pytest.raises(InvalidRequest, match="expected a topic, a Message or several, not 5"):
+            producer.transaction(5)  # type: ignore[call-overload]
     assert [one for one in caplog.messages if "a rollback is left to the check" in one] != []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from penstock.client.administration import ALL_BROKERS, Ask, cancel, delayed
+from penstock.client.administration import ALL_BROKERS, Ask, cancel, commit, delayed, rollback
 from penstock.errors import InvalidRequest, TimerNotFound
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.timers import ListTimers, Timer, TimersPage
@@ -35,3 +37,10 @@ def test_where_there_are_several_brokers_one_is_named_and_a_wrong_name_says_whic
     next(task)
     with pytest.raises(TimerNotFound, match="no broker 'c'; there are a, b"):
         task.send((A, B))
+
+
+@pytest.mark.parametrize("id", [None, "7", 1.5, [], 2**64])
+def test_a_half_and_a_timer_are_named_by_whole_numbers(id: Any) -> None:
+    for task in (commit("a", id), rollback("a", id), cancel("a", id, 30)):
+        with pytest.raises(InvalidRequest, match="id is a whole number, not"):
+            next(task)

@@ -11,8 +11,11 @@ import pytest
 from penstock.client.arguments import (
     beginning_of,
     check_count,
+    check_flag,
+    check_integer,
     check_seconds,
     check_text,
+    check_wait,
     commit_of,
     queues_of,
     time_ms,
@@ -101,3 +104,22 @@ def test_a_commit_is_of_a_message_or_of_offsets() -> None:
     for wrong in ([message], Message("t", b"x"), 7, {QUEUE: "7"}, {QUEUE: -1}, {"t:0": 1}):
         with pytest.raises(InvalidRequest):
             commit_of(wrong)
+
+
+@pytest.mark.parametrize("given", [float("inf"), 1e300, 1_000_001])
+def test_a_socket_does_not_wait_for_ever(given: float) -> None:
+    check_wait("timeout_s", 1_000_000)
+    with pytest.raises(InvalidRequest, match="timeout_s is at most 1_000_000 s"):
+        check_wait("timeout_s", given)
+
+
+def test_a_whole_number_travels_and_a_flag_is_a_bool() -> None:
+    for given in (0, -1, 2**63 - 1):
+        check_integer("id", given)
+    for wrong in (None, "1", 1.0, True, [], 2**63):
+        with pytest.raises(InvalidRequest, match="id is a whole number, not"):
+            check_integer("id", wrong)
+    check_flag("force", True)
+    for other in (None, 1, "x"):
+        with pytest.raises(InvalidRequest, match="force is True or False, not"):
+            check_flag("force", other)

@@ -55,6 +55,7 @@ def test_a_reason_is_the_failure_in_words_and_a_wish_is_found_in_a_task_group() 
         (lambda: attempts_of(3, [1, "x"]), "a delay of retry_delays_s is a number"),  # type: ignore[list-item]
         (lambda: attempts_of(3, 5), "retry_delays_s are seconds, not 5"),  # type: ignore[arg-type]
         (lambda: check_received(Message("orders", b"")), "nack takes a received message"),
+        (lambda: check_received(Message("orders", b""), "ack"), "ack takes a received message"),
     ],
 )
 def test_what_makes_no_sense_is_told_at_once(use: Any, says: str) -> None:

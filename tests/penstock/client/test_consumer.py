@@ -178,6 +178,8 @@ def test_poll_returns_nothing_when_nothing_comes(run: Run) -> None:
     async def test() -> None:
         async with consumer(cluster) as c:
             assert await c.poll(0.01) == []
+            with pytest.raises(InvalidRequest, match="wait_s is a number of seconds"):
+                await c.poll(float("nan"))
             put(cluster.brokers[0], b"x")
             assert [message.body for message in await c.poll(5)] == [b"x"]
 

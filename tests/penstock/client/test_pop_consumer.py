@@ -134,10 +134,14 @@ def test_a_group_with_members_is_not_popped_and_wrong_use_is_told_at_once(run: R
         async with popping(real_cluster) as consumer:
             with pytest.raises(QueueNotFound):
                 await consumer.ack(ReceivedMessage(queue, 0, b"", b"", b""))
-            with pytest.raises(InvalidRequest, match="takes a received message"):
+            with pytest.raises(InvalidRequest, match="ack takes a received message"):
                 await consumer.ack([b"x"])  # type: ignore[list-item]
-            with pytest.raises(InvalidRequest, match="expected received messages"):
+            with pytest.raises(InvalidRequest, match="ack takes received messages"):
                 await consumer.ack(5)  # type: ignore[arg-type]
+            with pytest.raises(InvalidRequest, match="extend takes a received message"):
+                await consumer.extend([b"x"], 1)  # type: ignore[list-item]
+            with pytest.raises(InvalidRequest, match="wait_s is a number of seconds"):
+                await consumer.poll("x")  # type: ignore[arg-type]
         with pytest.raises(InvalidRequest, match="not open"):
             await consumer.poll(0)
         async with Consumer("g", "jobs", servers=real_cluster.servers), popping(real_cluster) as consumer:

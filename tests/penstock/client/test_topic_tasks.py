@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from penstock.client.administration import ALL_BROKERS, Ask
-from penstock.client.topic_tasks import allow_broker, change_topic, delete_topic
+from penstock.client.topic_tasks import allow_broker, change_topic, create_topic, delete_topic, purge_topic, topic
 from penstock.errors import InvalidRequest, NoRoute, TopicNotFound
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.routes import BrokerRoute
@@ -60,3 +63,20 @@ def test_what_is_not_said_of_a_broker_stays() -> None:
         task.send((A, B))
     with pytest.raises(InvalidRequest, match="give read, write or both"):
         next(allow_broker("b"))
+
+
+@pytest.mark.parametrize("name", [None, 5, [], b"t"])
+def test_a_topic_is_named_by_a_text(name: Any) -> None:
+    tasks: list[Callable[[Any], Any]] = [topic, create_topic, change_topic, purge_topic, delete_topic]
+    for task in tasks:
+        with pytest.raises(InvalidRequest, match="the name of a topic is a str, not"):
+            next(task(name))
+
+
+@pytest.mark.parametrize(
+    "given", [{"queues": "4"}, {"retention_s": 1.5}, {"trace_every": []}, {"level": 5}, {"access": 1}]
+)
+def test_an_argument_of_a_wrong_type_is_named(given: dict[str, Any]) -> None:
+    for task in (create_topic("t", **given), change_topic("t", **given)):
+        with pytest.raises(InvalidRequest, match=next(iter(given))):
+            next(task)

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from penstock.client.producer import Producer
-from penstock.errors import Busy, HalfNotFound, InternalError, PenstockError, TimedOut, Unavailable
+from penstock.errors import Busy, HalfNotFound, InternalError, InvalidRequest, PenstockError, TimedOut, Unavailable
 from penstock.protocol.message import Message
 from penstock.protocol.requests.messages import Refused
 from penstock.protocol.requests.transactions import (
@@ -142,3 +142,9 @@ async def test_where_messages_cannot_begin_at_one_broker_those_at_the_others_are
     [begin, rollback] = asked(cluster.brokers[0])
     assert (begin.partition(" ")[0], rollback) == ("begin", "rollback 7")
     assert len(asked(cluster.brokers[1])) == 1
+
+
+async def test_a_block_that_was_not_entered_cannot_be_left() -> None:
+    async with Producer(servers=SmallCluster.SERVERS, links=cluster_of(), group="g") as producer:
+        with pytest.raises(InvalidRequest, match="has not begun"):
+            await producer.transaction("orders", b"x").__aexit__(None, None, None)
