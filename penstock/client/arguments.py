@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from numbers import Real
 from typing import Final, Literal, NoReturn, cast
 
 from penstock.errors import InvalidRequest
 from penstock.protocol.received import MessageQueue, ReceivedMessage
+from topicmap.queues import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 Start = Literal["earliest", "latest"] | datetime | int
 """Where reading begins: the first message, only new ones, or what was stored at or after a time: a ``datetime`` with a
@@ -28,6 +29,7 @@ SOCKET_S_MAX: Final = 1_000_000
 """A blocking client waits no longer for anything: a socket counts its milliseconds in 32 bits."""
 TIME_MS_MIN: Final = 100_000_000_000
 """Less is no time to begin at (it would be 1973) but an offset, or a time in seconds."""
+_NOT_IN_GROUPS: Final = ("#", "@", RETRY_PREFIX, DEAD_LETTER_PREFIX)
 _START: Final = "start is 'earliest', 'latest', a datetime with a time zone or milliseconds since 1970"
 
 
@@ -105,6 +107,19 @@ def check_text(name: str, given: object, hint: str = "") -> None:
         raise InvalidRequest(f"{name} is a str, not {given!r}", hint=hint)
     if not given:
         raise InvalidRequest(f"{name} is empty", hint=hint)
+
+
+def check_name(what: str, given: object, signs: Sequence[str], hint: str = "") -> None:
+    """Raises ``InvalidRequest`` unless a program gave a text that is not empty and holds none of these."""
+    check_text(what, given, hint)
+    held = [sign for sign in signs if sign in cast(str, given)]
+    if held:
+        raise InvalidRequest(f"{what} {given!r:.100} holds {held[0]}", hint=f"it may not hold {', '.join(signs)}")
+
+
+def check_group_name(given: object, hint: str = "") -> None:
+    """Raises ``InvalidRequest`` unless a program gave the name of a group. ``GROUP@CLIENT`` is a broadcast client's."""
+    check_name("group", given, _NOT_IN_GROUPS, hint)
 
 
 def check_handler(given: object) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
-from penstock.client.arguments import check_text
+from penstock.client.arguments import check_group_name
 from penstock.client.sending import Outgoing, append_of, final_error, once_more
 from penstock.client.ways import ASLEEP, Way
 from penstock.errors import (
@@ -132,7 +132,7 @@ class Beginning(Way):
 def check_group(group: object, listener: object) -> None:
     """Raises ``InvalidRequest`` unless a producer may have this group and listener."""
     if group != "":
-        check_text("group", group)
+        check_group_name(group)
     if listener is not None and not callable(listener):
         raise InvalidRequest(f"check is a function that takes a half, not {listener!r}")
     if listener is not None and not group:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from penstock.client import handover
-from penstock.client.arguments import check_seconds, check_text
+from penstock.client.arguments import check_flag, check_group_name, check_name, check_seconds, check_text
 from penstock.client.attempts import USUAL, Attempts
 from penstock.client.handover import HandOver, Queues
 from penstock.client.positions import UNSET, Position
@@ -80,12 +80,13 @@ class Change(NamedTuple, Generic[P]):
 def named(group: str, broadcast: bool, client: str, number: int) -> tuple[str, str]:
     """The group and the member that a consumer is. With ``broadcast`` each client has a group of its own, in which it
     is the only member, under a name that stays (docs/decisions/0056). Raises ``InvalidRequest``."""
-    check_text("group", group, hint="the group comes first: Consumer(group, topics)")
+    check_group_name(group, hint="the group comes first: Consumer(group, topics)")
+    check_flag("broadcast", broadcast)
     if not broadcast:
         if client:
             raise InvalidRequest("client= goes with broadcast=True")
         return group, f"member-{number:016x}"
-    check_text("client", client, hint="broadcast=True needs a name for each client that stays, as of its host")
+    check_name("client", client, "/@", hint="broadcast=True needs a name for each client that stays, as of its host")
     return f"{group}@{client}", client
 
 

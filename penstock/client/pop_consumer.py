@@ -15,7 +15,7 @@ from typing import Final
 
 import anyio
 
-from penstock.client.arguments import OnlyAsync, Start, check_count, check_handler, check_seconds, check_text
+from penstock.client.arguments import OnlyAsync, Start, check_count, check_group_name, check_handler, check_seconds
 from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_delay, check_reason, check_received
 from penstock.client.discovery import Discovery
 from penstock.client.handling import Handling, Work
@@ -84,7 +84,7 @@ class PopConsumer(OnlyAsync):
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
-        check_text("group", group, hint="the group comes first: PopConsumer(group, topics)")
+        check_group_name(group, hint="the group comes first: PopConsumer(group, topics)")
         check_seconds("invisible_s", invisible_s)
         check_seconds("timeout_s", timeout_s)
         check_count("batch_max", batch_max)

@@ -15,6 +15,7 @@ from penstock.client.handover import Lease
 from penstock.client.unfinished import Unfinished
 from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound
 from penstock.protocol.batches import decode_queue
+from penstock.protocol.message import ANY_TAG
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.protocol.requests.topics import Bounds
@@ -220,10 +221,12 @@ class Batch(NamedTuple):
 def chosen_tags(tags: str | Iterable[str]) -> tuple[str, ...]:
     """The tags to choose messages by; a text is one tag. Raises ``InvalidRequest``."""
     if isinstance(tags, str):
-        return (tags,) if tags else ()
+        tags = (tags,) if tags else ()
     chosen = tuple(tags) if isinstance(tags, Iterable) else (tags,)
     if not all(isinstance(tag, str) for tag in chosen):
         raise InvalidRequest(f"tags are a str or several, not {tags!r:.100}")
+    if ANY_TAG in chosen:
+        raise InvalidRequest("no message has the tag *", hint="without tags all messages are delivered")
     return chosen
 
 

@@ -14,6 +14,7 @@ from penstock.client.sending import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Outgoing
 from penstock.errors import InvalidMessage, InvalidProperty, InvalidRequest, TooLarge
 from penstock.protocol.compression import COMPRESS_ABOVE, compress, system_flag_of
 from penstock.protocol.message import (
+    ANY_TAG,
     BODY_AT,
     BODY_BYTES_MAX,
     FLAG_RETAIN,
@@ -67,12 +68,15 @@ def as_message(
             hint = "give a Message alone, or a topic and a body and what else there is"
             raise InvalidRequest("a Message has its body, key, tag and properties in itself", hint=hint)
         return message
-    if shard:
-        properties = {**(properties or {}), SHARDING_KEY: shard}
+    if shard != "":
+        if not isinstance(shard, str):
+            raise InvalidMessage(f"shard must be str, not {_kind(shard)}")
+        if isinstance(properties or {}, Mapping):
+            properties = {**(properties or {}), SHARDING_KEY: shard}
     try:
         return Message(message, body, key, tag, properties or {}, mqtt_topic, qos, retain)
     except TypeError as error:  # where messages are compiled
-        raise _misfit(error, message, body, key, tag, properties or {}, mqtt_topic) from None
+        raise _misfit(error, message, body, key, tag, properties or {}, mqtt_topic, retain) from None
 
 
 def messages_of(message: Any, body: Any, fields: Fields) -> list[Message]:
@@ -276,7 +280,14 @@ class Preparation:
             common = self._common(message, key)
         except (TypeError, AttributeError) as error:
             raise _misfit(
-                error, message.topic, message.body, message.key, message.tag, message.properties, message.mqtt_topic
+                error,
+                message.topic,
+                message.body,
+                message.key,
+                message.tag,
+                message.properties,
+                message.mqtt_topic,
+                message.retain,
             ) from None
         if not properties and not message.id:  # a mapping may have changed when it comes again
             self._last, self._last_common = message, common
@@ -322,6 +333,7 @@ class Preparation:
         return True
 
     def _work_out(self, message: Message) -> _Kind:
+        _check_fields(message)
         mqtt_topic, placed_key = message.mqtt_topic, ""
         if mqtt_topic and not message.topic:
             topic, placed_key = self._topic_map.place(mqtt_topic)
@@ -358,6 +370,17 @@ class Preparation:
 _NOTHING: Final = Common("", "", b"", 0, False, True)
 
 
+def _check_fields(message: Message) -> None:
+    """Refuses what a record could hold and no reader understands. Raises ``InvalidMessage`` and ``InvalidProperty``."""
+    retain: object = message.retain
+    if not isinstance(retain, bool):
+        raise InvalidMessage(f"retain must be bool, not {_kind(retain)}")
+    if message.tag == ANY_TAG:
+        raise InvalidMessage("a tag is a word, not *", hint="* stands for all tags where readers choose them")
+    if "" in message.properties:
+        raise InvalidProperty("a property's name is empty")
+
+
 def _not_a_message(other: object) -> bytes:
     raise InvalidMessage(f"a message must be a Message, not {_kind(other)}")
 
@@ -370,7 +393,14 @@ def _bytes_of(message: Message) -> bytes:
 
 
 def _misfit(
-    error: Exception, topic: object, body: object, key: object, tag: object, properties: object, mqtt_topic: object
+    error: Exception,
+    topic: object,
+    body: object,
+    key: object,
+    tag: object,
+    properties: object,
+    mqtt_topic: object,
+    retain: object,
 ) -> InvalidMessage:
     """Which field of a message is of a wrong type, after nothing could be made of it."""
     texts = [("topic", topic), ("tag", tag), ("mqtt_topic", mqtt_topic)]
@@ -387,6 +417,8 @@ def _misfit(
         return InvalidMessage(f"body must be bytes, not {_kind(body)}")
     if not isinstance(properties, Mapping):
         return InvalidProperty(f"properties must be a mapping, not {_kind(properties)}")
+    if not isinstance(retain, bool):
+        return InvalidMessage(f"retain must be bool, not {_kind(retain)}")
     return InvalidMessage(f"a field is of a wrong type: {error}")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from penstock.client.arguments import check_flag
 from penstock.errors import InvalidRequest
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.groups import STRATEGIES, JoinGroup
@@ -49,6 +50,7 @@ class Terms:
             raise InvalidRequest("queues are MessageQueues", hint="received messages and receipts have them")
         if bool(self.queues) != (self.strategy == _CONFIGURED):
             raise InvalidRequest("queues= and strategy='configured' go together")
+        check_flag("force", self.force)
 
     def join(self, broker: str, member: JoinGroup, *, is_first: bool) -> JoinGroup:
         """The request to enter the group at a broker; others' terms are changed by the first one only."""

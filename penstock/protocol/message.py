@@ -99,6 +99,8 @@ LATE_MS: Final = 600_000
 """A store time that is so much later than the time of birth is not right, or the message has waited elsewhere."""
 EXPIRY_S_MAX: Final = 0xFFFF_FFFF
 """Of a message (MQTT 5, 3.3.2.3.3)."""
+ANY_TAG: Final = "*"
+"""The tag of no message: RocketMQ's readers name all tags so."""
 _EXPIRY_DIGITS_MAX: Final = 10
 _NO_HOST: Final = bytes(8)
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})

@@ -12,6 +12,7 @@ from penstock.client.arguments import (
     beginning_of,
     check_count,
     check_flag,
+    check_group_name,
     check_integer,
     check_seconds,
     check_text,
@@ -123,3 +124,19 @@ def test_a_whole_number_travels_and_a_flag_is_a_bool() -> None:
     for other in (None, 1, "x"):
         with pytest.raises(InvalidRequest, match="force is True or False, not"):
             check_flag("force", other)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("a#b", "holds #"),
+        ("prices@host-1", "holds @"),
+        ("%RETRY%g", "holds %RETRY%"),
+        ("%DLQ%g", "holds %DLQ%"),
+        ("", "is empty"),
+    ],
+)
+def test_a_group_is_named_as_no_other_thing_is(given: str, told: str) -> None:
+    check_group_name("billing %2 Zürich/a+b")
+    with pytest.raises(InvalidRequest, match=f"group .*{told}"):
+        check_group_name(given)

@@ -834,4 +834,7 @@ def test_every_broadcast_client_reads_all_and_goes_on_where_it_was_also_beside_i
 
 def test_a_broadcast_client_has_a_name_and_only_such_a_one() -> None:
     all_refuse([lambda: consumer(SmallCluster(), broadcast=True)], "client is empty")
+    for client in ("a/b", "a@b"):
+        all_refuse([lambda client=client: consumer(SmallCluster(), broadcast=True, client=client)], "client .* holds")
+    all_refuse([lambda: consumer(SmallCluster(), broadcast="x", client="one")], "broadcast is True or False")
     all_refuse([lambda: consumer(SmallCluster(), client="one")], "goes with broadcast=True")

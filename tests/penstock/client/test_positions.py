@@ -109,6 +109,8 @@ def test_a_text_is_one_tag() -> None:
     for wrong in (5, [5], None):
         with pytest.raises(InvalidRequest, match="tags are a str or several, not"):
             chosen_tags(wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match=r"no message has the tag \*"):
+        chosen_tags(["paid", "*"])
 
 
 def test_a_position_that_is_handed_over_passes_what_is_finished() -> None:

@@ -22,6 +22,7 @@ PLAIN = JoinGroup("g", "m", ("t",), 10.0)
         ({"filter": 5}, InvalidRequest, "filter is a str, not 5"),
         ({"strategy": "random"}, InvalidRequest, "average, circle, hash, configured, room, nearest-room, not 'random'"),
         ({"room": 5}, InvalidRequest, "room is a str"),
+        ({"force": "x"}, InvalidRequest, "force is True or False, not 'x'"),
         ({"queues": frozenset({"t:0"}), "strategy": "configured"}, InvalidRequest, "queues are MessageQueues"),
         ({"strategy": "configured"}, InvalidRequest, "go together"),
         ({"queues": frozenset({MessageQueue("b", "t", 0)})}, InvalidRequest, "go together"),
