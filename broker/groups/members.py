@@ -26,12 +26,22 @@ from topicmap.queues import topic_queue
 
 
 class Terms(NamedTuple):
-    """What all members of a group agree on: the filter of its messages, how its queues are dealt, and, where it is
-    ordered, how long a member's session is (0: it is not ordered)."""
+    """What all members of a group agree on: the filter of its messages, how its queues are dealt, where it is ordered
+    how long a member's session is (0: it is not ordered), and how often a message is tried, with the waits between in
+    ms (empty: as usual)."""
 
     filter: str = ""
     strategy: str = "average"
     ordered_s: float = 0.0
+    attempts: tuple[int, ...] = ()
+
+    @property
+    def trying(self) -> str:
+        """The attempts in words."""
+        if not self.attempts:
+            return "tries messages as usual"
+        waits = ", ".join([f"{wait_ms / 1000:g}" for wait_ms in self.attempts[1:]])
+        return f"tries messages {self.attempts[0]} times" + (f", with waits of {waits} s" if waits else "")
 
 
 USUAL: Final = Terms()
@@ -357,5 +367,7 @@ def _disagreement(name: str, old: Terms, new: Terms) -> InvalidRequest:
     if old.ordered_s != new.ordered_s:
         has, asks = (f"ordered with sessions of {s:g} s" if s else "not ordered" for s in (old[2], new[2]))
         return InvalidRequest(f"group {name} is {has}, this member is {asks}", hint=hint)
+    if old.attempts != new.attempts:
+        return InvalidRequest(f"group {name} {old.trying}, this member {new.trying}", hint=hint)
     has, asks = (f"the filter {one.filter!r}" if one.filter else "no filter" for one in (old, new))
     return InvalidRequest(f"group {name} has {has}, this member {asks}", hint=hint)

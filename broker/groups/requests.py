@@ -50,6 +50,7 @@ from topicmap.queues import retry_topic
 WAIT_S_MAX: Final = 60.0
 SESSION_S_MAX: Final = 3600.0
 NAME_BYTES_MAX: Final = 255
+ATTEMPT_ROWS_MAX: Final = 1_001
 UNCOMMITTED: Final = -1
 
 
@@ -101,6 +102,8 @@ class GroupRequests:
             raise InvalidRequest(f"a room has at most {NAME_BYTES_MAX} characters")
         if request.filter:
             selector_of(request.filter)
+        if len(request.attempts) > ATTEMPT_ROWS_MAX:
+            raise InvalidRequest(f"a group has at most {ATTEMPT_ROWS_MAX - 1} waits between attempts")
         claim = Claim(frozenset(request.topics), request.room, frozenset(request.queues))
         group = self.groups.join(
             request.group,
@@ -108,7 +111,7 @@ class GroupRequests:
             claim,
             request.session_s,
             now,
-            Terms(request.filter, request.strategy, request.session_s if request.ordered else 0.0),
+            Terms(request.filter, request.strategy, request.session_s if request.ordered else 0.0, request.attempts),
             force=request.force,
             lets_go=request.lets_go,
             holding=request.holding,
@@ -300,12 +303,13 @@ class GroupRequests:
             if not committed:
                 raise GroupNotFound(f"there is no group {request.group}") from None
             generation, members = 0, ()
-        filter, strategy, ordered_s = self.groups.terms_of(request.group) or ("", "", 0.0)
+        terms = self.groups.terms_of(request.group) or Terms("", "")
         for member in members:
             for queue in member.queues:
                 committed.setdefault(queue, UNCOMMITTED)
         lags, holders = tuple(self._lags(committed)), self._holders.names(request.group)
-        return Now(GroupDetail(request.group, generation, members, lags, holders, filter, strategy, ordered_s > 0))
+        shown = terms.filter, terms.strategy, terms.ordered_s > 0
+        return Now(GroupDetail(request.group, generation, members, lags, holders, *shown))
 
     def _lags(self, committed: Mapping[str, int]) -> Iterator[GroupLag]:
         for queue, offset in sorted(committed.items()):

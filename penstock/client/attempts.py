@@ -77,6 +77,13 @@ class Attempts:
         for delay_s in self.delays_s:
             check_delay("a delay of retry_delays_s", delay_s)
 
+    @property
+    def as_term(self) -> tuple[int, ...]:
+        """What the members of a group agree on, as ``JoinGroup`` has it: empty as usual."""
+        if self == USUAL:
+            return ()
+        return self.max, *[round(delay_s * 1000) for delay_s in self.delays_s]
+
     def send_back(
         self,
         who: tuple[str, str, int],

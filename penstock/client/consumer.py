@@ -83,7 +83,7 @@ class Consumer(OnlyAsync):
             ``room`` or ``nearest-room``; the same for all members.
         room: where this member is, for the strategies ``room`` and ``nearest-room``.
         queues: the queues that this member asks for with the strategy ``configured``.
-        force: changes filter and strategy for the whole group if its other members have different ones.
+        force: changes filter, strategy and attempts for the whole group if its other members have different ones.
         attempts_max: number of attempts after which a message becomes a dead letter; the same for all members.
         retry_delays_s: seconds that a returned message waits before its second attempt, its third, and so on; the
             broker's setting if left out.

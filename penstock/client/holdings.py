@@ -65,6 +65,7 @@ class Membership:
             ordered=self.hand_over.ordered,
             lets_go=self.hand_over.lets_go,
             holding=tuple(sorted(holding)) if self.hand_over.ordered else (),
+            attempts=self.attempts.as_term,
         )
         return self.terms.join(broker, plain, is_first=is_first)
 

@@ -65,12 +65,13 @@ class JoinGroup(Request):
     """Enters a group, or changes what is subscribed. The member is dropped ``session_s`` seconds after its last
     word.
 
-    ``filter``, ``strategy`` and ``ordered`` are the group's: a member with others than the rest is ``InvalidRequest``,
-    unless ``force`` changes them for all. ``filter``: a selector; empty for all messages. ``strategy``: how queues are
-    dealt, one of ``STRATEGIES``. ``ordered``: queues are handed over in two steps (``WatchGroup``); all members have
-    the same ``session_s``. ``room``: where the member is. ``queues``: those that it asks for by name (``configured``).
-    ``lets_go``: its own queues are handed over in two steps. ``holding``: queues of an ordered group that it held when
-    it lost the broker; one that began anew leaves them to it.
+    ``filter``, ``strategy``, ``ordered`` and ``attempts`` are the group's: a member with other values is
+    ``InvalidRequest``, unless ``force`` changes them for all. ``filter``: a selector; empty for all messages.
+    ``strategy``: how queues are dealt, one of ``STRATEGIES``. ``ordered``: queues are handed over in two steps
+    (``WatchGroup``); all members have the same ``session_s``. ``attempts``: how often a message is tried, then the
+    waits in between in ms; empty as usual. ``room``: where the member is. ``queues``: those that it asks for by name
+    (``configured``). ``lets_go``: its own queues are handed over in two steps. ``holding``: queues of an ordered group
+    that it held when it lost the broker; one that began anew leaves them to it.
     """
 
     code: ClassVar[int] = 70
@@ -87,6 +88,7 @@ class JoinGroup(Request):
     ordered: bool = False
     lets_go: bool = False
     holding: tuple[str, ...] = ()
+    attempts: tuple[int, ...] = ()
 
 
 @value

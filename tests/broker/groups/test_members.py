@@ -50,6 +50,9 @@ def test_a_member_with_another_filter_or_strategy_is_refused_naming_both() -> No
         some.join("g", "b", T, 10.0, 0.0, Terms("x > 1", "circle"))
     with pytest.raises(InvalidRequest, match="group g is not ordered, this member is ordered with sessions of 9 s"):
         some.join("g", "b", T, 9.0, 0.0, Terms("x > 1", "average", 9.0))
+    tries = "group g tries messages as usual, this member tries messages 3 times, with waits of 0.5, 10 s"
+    with pytest.raises(InvalidRequest, match=tries):
+        some.join("g", "b", T, 10.0, 0.0, Terms("x > 1", attempts=(3, 500, 10_000)))
     assert held(some) == {"a": "t:0 t:1"}
 
 

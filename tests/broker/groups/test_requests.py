@@ -344,6 +344,7 @@ def test_a_wrong_filter_or_strategy_is_refused_before_anything_else_changes() ->
     assert isinstance(rig.ask(JoinGroup("g", "a", ("t",), 10.0, "level >")), InvalidFilter)
     assert isinstance(rig.ask(JoinGroup("g", "a", ("t",), 10.0, "", "random")), InvalidRequest)
     assert isinstance(rig.ask(JoinGroup("g", "a", ("t",), 10.0, room="x" * 256)), InvalidRequest)
+    assert isinstance(rig.ask(JoinGroup("g", "a", ("t",), 10.0, attempts=(1,) * 1_002)), InvalidRequest)
     assert isinstance(rig.ask(DescribeGroup("g")), GroupNotFound)
 
 
