@@ -83,9 +83,7 @@ class BrokerService:
         """``age_ms``: ``now_ms`` unless it is given. ``figures``: the process's counters. ``parked``: the requests that
         wait. ``on_routes_changed``: called when a topic begins, changes or ends."""
         age_ms = now_ms if age_ms is None else age_ms
-        self._settings = settings
-        self._state = state
-        self._store = store
+        self._settings, self._state, self._store = settings, state, store
         self._figures = Figures() if figures is None else figures
         self._parked, self._on_routes_changed, self._read_clock = parked, on_routes_changed, read_clock
         self._failed: StorageFailed | None = None
@@ -100,14 +98,16 @@ class BrokerService:
             store, self.topics, self._acceptance, settings, self._figures, state.lives, state.identity, self._trace
         )
         self._wakers: Wakers = {}
-        self._groups = GroupRequests(state, store, self.topics, self._epoch, settings, now, self._wakers, self._trace)
+        self._groups = GroupRequests(
+            state, store, self.topics, self._epoch, settings, now, self._wakers, self._trace, self._takers
+        )
         members, silence_s = self._groups.groups, settings.reader_silence_s
         self._readers = Readers(state.offsets, members, store, settings.groups_max, silence_s, SESSION_S_MAX, now)
         gateways, questions = Gateways(state.sessions), SessionQuestions(state, self._wakers)
         letters = DeadLetters(self.topics)
         timers = TimerRequests(state.timers, store, self._acceptance, letters, settings, timer_clock, self._trace)
         retries = RetryRequests(members, store, state.timers, letters, settings.retry_delays_s, self._trace)
-        pops = PopRequests(state, store, self.topics, members, retries, settings, self._wakers)
+        pops = self._pops = PopRequests(state, store, self.topics, members, retries, settings, self._wakers)
         halves = TransactionRequests(state.halves, store, self._acceptance, settings, now, self._wakers, self._trace)
         self._owner = LogOwner(store, state, (timers.carry, halves.carry))
         themes = (
@@ -135,6 +135,9 @@ class BrokerService:
         )
         self.themes = Themes(themes)
         self._table = handlers_of((*themes, self))
+
+    def _takers(self, group: str) -> tuple[str, ...]:
+        return self._pops.takers(group)
 
     def handle(self, request: Request, now: float, now_ms: int) -> Outcome:
         """Carries a request out. Never raises a ``PenstockError``: it is the outcome then."""

@@ -253,6 +253,11 @@ def is_pop(share: str) -> bool:
     return share.startswith(POP_PREFIX)
 
 
+def share_group(share: str) -> str:
+    """The group that pops under this name."""
+    return share.removeprefix(POP_PREFIX).rpartition("/")[0]
+
+
 def share_queue(share: str) -> str:
     """The queue that a shared subscription reads, or that is popped."""
     return share.rpartition("/")[2] if share.startswith(POP_PREFIX) else filter_queue(plain_filter(share))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from broker.groups import fold as offsets
@@ -45,7 +45,7 @@ from penstock.protocol.requests.groups import (
 )
 from penstock.protocol.requests.request import Done, Result
 from penstock.protocol.selectors.compiling import selector_of
-from topicmap.queues import retry_topic
+from topicmap.queues import retry_topic, share_queue
 
 WAIT_S_MAX: Final = 60.0
 SESSION_S_MAX: Final = 3600.0
@@ -67,7 +67,10 @@ class GroupRequests:
         now: float,
         wakers: Wakers,
         trace: Trace,
+        takers: Callable[[str], tuple[str, ...]],
     ) -> None:
+        """``takers``: who pops as a group."""
+        self._takers = takers
         self._trace = trace
         self._offsets = state.offsets
         self._shares = state.shares
@@ -95,6 +98,11 @@ class GroupRequests:
         self._epoch.check_recorded()
         if not 1 <= request.session_s <= SESSION_S_MAX or not request.topics:
             raise InvalidRequest(f"a member has topics, and a session of 1 to {SESSION_S_MAX:.0f} s")
+        if request.group not in self.groups and (takers := self._takers(request.group)):
+            raise InvalidRequest(
+                f"group {request.group} is popped by {_some(takers)}, so {request.member} cannot be its member",
+                hint="join a group of its own, or stop the consumers that pop",
+            )
         self._check_room(request.group)
         if request.strategy not in STRATEGIES:
             raise InvalidRequest(f"a strategy is one of {', '.join(STRATEGIES)}, not {request.strategy!r}")
@@ -173,14 +181,15 @@ class GroupRequests:
         """Stores positions, durably, if the caller holds the queues: also further back, for it does so on purpose. None
         is beyond its queue's end."""
         _check_names(request.group)
-        self.groups.check_commit(
-            request.group, request.member, request.generation, [one.queue for one in request.offsets]
-        )
+        queues = [one.queue for one in request.offsets]
+        self.groups.check_commit(request.group, request.member, request.generation, queues)
+        if not request.member:
+            self._check_not_popped(request.group)
         self._check_offsets(request.offsets)
         if not request.offsets:
             return Now(Done())
         self._check_room(request.group)
-        before = self._offsets.of(request.group)
+        before = self._offsets.of(request.group) if request.member else self._positions(request.group)
         self._holders.set_back(
             request.group, [queue for queue, offset in request.offsets if offset < before.get(queue, UNCOMMITTED)]
         )
@@ -188,13 +197,37 @@ class GroupRequests:
             rows = [(one, before.get(one.queue, UNCOMMITTED)) for one in request.offsets]
             self._trace.committed(request.group, request.member, rows, now_ms)
         self._store_offsets(request.group, request.offsets, None, now_ms)
+        if not request.member:
+            self._end_pops(request.group, set(queues), now_ms)
         return AfterQuorum(Done(), self._store.written)
+
+    def _check_not_popped(self, group: str) -> None:
+        if takers := self._takers(group):
+            raise Fenced(f"group {group} is popped by {_some(takers)}", hint="stop its consumers first")
+
+    def _end_pops(self, group: str, queues: Container[str], now_ms: int) -> None:
+        """The next pop of these queues begins where the group's offsets are."""
+        moved = [share for share in self._shares.popped_by(group) if share_queue(share) in queues]
+        facts = [fact_record(shares.TOPIC, self._shares.forgetting(share)) for share in moved]
+        if facts:
+            self._store.append_facts(facts, now_ms)
+
+    def _positions(self, group: str) -> dict[str, int]:
+        """How far a group has come in each queue: what its members have committed, or, where it has none, what was
+        popped and acknowledged up to the first message that is not."""
+        found = dict(self._offsets.of(group))
+        for share in self._shares.popped_by(group) if group not in self.groups else ():
+            settled, queue = self._shares.get(share), share_queue(share)
+            if settled is not None:
+                found[queue] = max(found.get(queue, 0), settled.floor)
+        return found
 
     @handles(DeleteGroup)
     def delete(self, request: DeleteGroup, now: float, now_ms: int) -> Outcome:
         """Forgets a group, with its retries and what it pops."""
         check_text("a group's name", request.group, NAME_BYTES_MAX)
         self.groups.check_commit(request.group, "", 0, ())
+        self._check_not_popped(request.group)
         if self._holders.names(request.group):
             raise Fenced(f"gateways hold the position {request.group}", hint="end its subscriptions first")
         retries = retry_topic(request.group)
@@ -284,19 +317,19 @@ class GroupRequests:
     @handles(FetchOffsets)
     def fetch(self, request: FetchOffsets, now: float, now_ms: int) -> Outcome:
         """Committed positions."""
-        committed = self._offsets.of(request.group)
+        committed = self._positions(request.group)
         rows = tuple(QueueOffset(queue, committed.get(queue, UNCOMMITTED)) for queue in request.queues)
         return Now(GroupOffsets(rows))
 
     @handles(ListGroups)
     def list_all(self, request: ListGroups, now: float, now_ms: int) -> Outcome:
-        """Groups with members or offsets."""
-        return Now(GroupNames(tuple(sorted({*self.groups.names, *self._offsets.groups}))))
+        """Groups with members or offsets, and those that pop."""
+        return Now(GroupNames(tuple(sorted({*self.groups.names, *self._offsets.groups, *self._shares.popping}))))
 
     @handles(DescribeGroup)
     def describe(self, request: DescribeGroup, now: float, now_ms: int) -> Outcome:
         """Members and lag."""
-        committed = dict(self._offsets.of(request.group))
+        committed = self._positions(request.group)
         try:
             generation, members = self.groups.members(request.group)
         except GroupNotFound:
@@ -308,7 +341,7 @@ class GroupRequests:
             for queue in member.queues:
                 committed.setdefault(queue, UNCOMMITTED)
         lags, holders = tuple(self._lags(committed)), self._holders.names(request.group)
-        shown = terms.filter, terms.strategy, terms.ordered_s > 0
+        shown = terms.filter, terms.strategy, terms.ordered_s > 0, self._takers(request.group)
         return Now(GroupDetail(request.group, generation, members, lags, holders, *shown))
 
     def _lags(self, committed: Mapping[str, int]) -> Iterator[GroupLag]:
@@ -320,6 +353,11 @@ class GroupRequests:
 def _packed_bytes(row: QueueOffset) -> int:
     """At most so many bytes are a row's in a fact."""
     return len(row.queue.encode()) + 15
+
+
+def _some(takers: Sequence[str]) -> str:
+    """Names of who pops, for an error."""
+    return takers[0] if len(takers) == 1 else f"{takers[0]} and {len(takers) - 1} more"
 
 
 def _check_names(*names: str) -> None:

@@ -18,7 +18,7 @@ from broker.filters.fold import ShareEnded
 from broker.kernel.fold import fact_of
 from broker.kernel.frozen import Table
 from broker.store.records import NO_CHANGE, Change, Stored
-from topicmap.queues import is_pop, pop_share, share_queue
+from topicmap.queues import is_pop, pop_share, share_group, share_queue
 
 TOPIC: Final = "%sys%shares"
 BEGIN: Final = "begin"
@@ -129,6 +129,11 @@ class Shares:
         """Names of what a group pops."""
         above = pop_share(group, "").rstrip("/")
         return [share for shares in self._popped.values() for share in shares if share.rpartition("/")[0] == above]
+
+    @property
+    def popping(self) -> set[str]:
+        """Groups that pop, or have popped."""
+        return {share_group(share) for shares in self._popped.values() for share in shares}
 
     @staticmethod
     def settling(share: str, ranges: Sequence[tuple[int, int]], position: int) -> list[Any]:

@@ -61,6 +61,11 @@ class PopLeases:
         """When the next lease may be over."""
         return self._deadlines[0][0] if self._deadlines else None
 
+    @property
+    def takers(self) -> set[str]:
+        """Who has messages."""
+        return {lease.taker for lease in self._leases}
+
     # -- giving
 
     def lease(self, first: int, end: int, taker: str, deadline: float, deliveries: int = 0) -> None:

@@ -42,6 +42,8 @@ WAIT_S_MAX: Final = 60.0
 RANGES_MAX: Final = 4_096
 RANGES_PER_RECORD: Final = 500
 NAME_BYTES_MAX: Final = 255
+WAIT_BETWEEN_S: Final = 5.0
+"""A taker whose pop was answered asks again within this, or it is taken to have gone."""
 LATE: Final = "it was not acknowledged in time"
 
 
@@ -67,6 +69,7 @@ class PopRequests:
         self._settings = settings
         self._leases: dict[str, PopLeases] = {}
         self._gone: dict[tuple[str, str], float] = {}  # takers that have left, until nothing of them is parked
+        self._asking: dict[str, dict[str, float]] = {}  # by group: takers that wait for messages, and until when
         self._wakers = wakers
         self._now = 0.0
         self._now_ms = 0
@@ -76,8 +79,10 @@ class PopRequests:
         """Leases messages; parked while there is none."""
         self._check(request)
         self._now, self._now_ms = now, now_ms
-        popped = self._take(request)
-        if popped.count or not request.wait_s:
+        popped, wait_s = self._take(request), min(request.wait_s, WAIT_S_MAX)
+        if wait_s:
+            self._asking.setdefault(request.group, {})[request.taker] = now + wait_s + WAIT_BETWEEN_S
+        if popped.count or not wait_s:
             return Now(popped)
 
         def again(last: bool) -> Result | None:
@@ -90,7 +95,7 @@ class PopRequests:
             return found if found.count or last else None
 
         wakers = (request.queue, pop_share(request.group, request.queue))
-        return Parked(wakers, now + min(request.wait_s, WAIT_S_MAX), again)
+        return Parked(wakers, now + wait_s, again)
 
     @handles(AckPopped)
     def acknowledge(self, request: AckPopped, now: float, now_ms: int) -> Outcome:
@@ -121,6 +126,7 @@ class PopRequests:
     def leave(self, request: LeavePopped, now: float, now_ms: int) -> Outcome:
         """All that a taker has goes to others; what it has parked gets nothing any more."""
         self._gone[request.group, request.taker] = now + WAIT_S_MAX
+        self._asking.get(request.group, {}).pop(request.taker, None)
         for share, leases in self._leases.items():
             if share.startswith(pop_share(request.group, "")) and leases.give_back(request.taker, 0, END):
                 self._wakers[share] = None
@@ -139,6 +145,14 @@ class PopRequests:
         self._settle(share, leases, [Range(request.offset, request.offset + 1)], now_ms, [record])
         return AfterQuorum(answer, self._store.written)
 
+    def takers(self, group: str) -> tuple[str, ...]:
+        """Who pops as this group now: has messages, or waits for some."""
+        found = set(self._asking.get(group, ()))
+        for share in self._shares.popped_by(group):
+            if share in self._leases:
+                found |= self._leases[share].takers
+        return tuple(sorted(found))
+
     def counts(self, share: str) -> tuple[int, int]:
         """How many messages of what a group pops are with takers, and how many wait to go out again."""
         leases = self._leases.get(share)
@@ -156,6 +170,8 @@ class PopRequests:
         """Leases whose time is over wake who waits for messages."""
         self._now, self._now_ms = now, now_ms
         self._gone = {taker: until for taker, until in self._gone.items() if until > now} if self._gone else self._gone
+        if self._asking:
+            self._asking = {group: left for group, asking in self._asking.items() if (left := _until(asking, now))}
         for share, leases in list(self._leases.items()):
             if leases.deadline is not None and leases.deadline <= now:
                 self._expire(share, leases)
@@ -298,6 +314,11 @@ class PopRequests:
         settled = self._shares.get(share)
         assert settled is not None
         return settled
+
+
+def _until(takers: dict[str, float], now: float) -> dict[str, float]:
+    """Those that have not gone."""
+    return {taker: until for taker, until in takers.items() if until > now}
 
 
 def _in_order(ranges: Sequence[Range], end: int) -> list[Range]:

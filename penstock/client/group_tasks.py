@@ -94,7 +94,7 @@ def group(name: str) -> Task[list[GroupAt]]:
 
 def delete_group(name: str) -> Task[None]:
     """Deletes a group: its offsets and its waiting retries. Its dead letters stay. Raises ``GroupNotFound``; raises
-    ``Fenced`` and deletes nothing if the group has members or gateways hold its position."""
+    ``Fenced`` and deletes nothing if the group has members, is popped or gateways hold its position."""
     known = yield from group(name)
     for one in known:
         _check_unused(one)
@@ -107,6 +107,8 @@ def delete_group(name: str) -> Task[None]:
 def _check_unused(one: GroupAt) -> None:
     if one.detail.members:
         raise Fenced(f"group {one.detail.group} has members", hint="stop its consumers first")
+    if one.detail.takers:
+        raise Fenced(f"group {one.detail.group} is popped by {one.detail.takers[0]}", hint="stop its consumers first")
     if one.detail.holders:
         holders = ", ".join(one.detail.holders)
         raise Fenced(f"gateways hold the position {one.detail.group}: {holders}", hint="end its subscriptions first")
@@ -123,7 +125,7 @@ def reset_group(
         dry_run: changes nothing and returns the offsets that would result.
 
     Raises:
-        Fenced: the group has members.
+        Fenced: the group has members, or is popped.
         GroupNotFound, TopicNotFound: there is no such group or topic.
         InvalidRequest: neither or both of ``to`` and ``by`` are given, or one is illegal.
     """

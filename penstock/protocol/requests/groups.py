@@ -157,7 +157,7 @@ class ListGroups(Request):
 @value
 class GroupDetail(Reply):
     """``holders``: gateways that hold its position for subscriptions. ``filter``, ``strategy``, ``ordered``: those of
-    its members; empty where it has none."""
+    its members; empty where it has none. ``takers``: who pops as the group now."""
 
     group: str
     generation: int
@@ -167,6 +167,7 @@ class GroupDetail(Reply):
     filter: str = ""
     strategy: str = ""
     ordered: bool = False
+    takers: tuple[str, ...] = ()
 
 
 @value
@@ -179,8 +180,8 @@ class DescribeGroup(Request):
 
 @value
 class DeleteGroup(Request):
-    """Forgets a group's offsets and deletes the topic of its retries. ``Fenced`` while it has members or its position
-    is held, ``GroupNotFound`` where there is nothing of it."""
+    """Forgets a group's offsets and deletes the topic of its retries. ``Fenced`` while it has members, is popped or its
+    position is held, ``GroupNotFound`` where there is nothing of it."""
 
     code: ClassVar[int] = 78
     reply: ClassVar[type[Reply]] = Done

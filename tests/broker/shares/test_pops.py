@@ -13,7 +13,17 @@ from penstock.errors import Fenced, GroupNotFound, InvalidRequest, PenstockError
 from penstock.protocol.batches import decode_queue
 from penstock.protocol.message import Message
 from penstock.protocol.received import MessageQueue, ReceivedMessage
-from penstock.protocol.requests.groups import CommitOffsets, DeleteGroup, JoinGroup, QueueOffset
+from penstock.protocol.requests.groups import (
+    Assignment,
+    CommitOffsets,
+    DeleteGroup,
+    DescribeGroup,
+    FetchOffsets,
+    GroupLag,
+    JoinGroup,
+    ListGroups,
+    QueueOffset,
+)
 from penstock.protocol.requests.pops import AckPopped, ExtendPopped, LeavePopped, Pop, Popped, Range, SendPoppedBack
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.retries import SentBack
@@ -176,6 +186,45 @@ def test_a_group_begins_where_it_has_come_with_members_and_not_while_it_has_some
     assert "has members" in refused(rig, Pop("g", QUEUE, "a", 0)).message
     pass_s(rig, 61.0)
     assert offsets(pop(rig)) == [3, 4]
+
+
+def test_a_group_that_is_popped_takes_no_members_and_is_neither_reset_nor_deleted() -> None:
+    rig = rig_with(5)
+    changes = CommitOffsets("g", "", 0, (QueueOffset(QUEUE, 2),)), DeleteGroup("g")
+
+    def is_popped() -> bool:
+        found = refused(rig, JoinGroup("g", "m", ("orders",), 60.0))
+        assert isinstance(found, InvalidRequest)
+        assert "group g is popped by a, so m cannot be its member" in found.message
+        assert rig.ask(DescribeGroup("g")).takers == ("a",)
+        return all("group g is popped by a" in refused(rig, one).message for one in changes)
+
+    pop(rig, "a")
+    assert is_popped(), "it has messages"
+    acknowledge(rig, (0, 5))
+    rig.submit(Pop("g", QUEUE, "a", 0, wait_s=20.0))
+    pass_s(rig, 21.0)
+    assert is_popped(), "it waits for some"
+    rig.ask(LeavePopped("g", "a"))
+    assert rig.ask(ListGroups()).groups == ("g",)
+    assert rig.ask(DescribeGroup("g")).lags == (GroupLag(QUEUE, 5, 5),)
+    assert rig.ask(changes[0]) == Done()
+    assert rig.ask(FetchOffsets("g", (QUEUE,))).offsets == (QueueOffset(QUEUE, 2),)
+    again = rig.restarted()
+    assert offsets(pop(again, "b", count_max=1)) == [2]
+    pass_s(again, 11.0)
+    assert rig_joins(again)
+
+
+def rig_joins(rig: Rig) -> bool:
+    return isinstance(rig.ask(JoinGroup("g", "m", ("orders",), 60.0)), Assignment)
+
+
+def test_a_taker_that_fell_silent_does_not_keep_members_out() -> None:
+    rig = rig_with(0)
+    rig.submit(Pop("g", QUEUE, "a", 0, wait_s=20.0))
+    pass_s(rig, 26.0)
+    assert rig_joins(rig)
 
 
 def test_what_is_popped_ends_with_its_topic() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from penstock import Consumer, Message, PopConsumer, Producer, Reader, ReceivedMessage, Retry
-from penstock.errors import Fenced, InvalidRequest, QueueNotFound
+from penstock import Admin, Consumer, Message, PopConsumer, Producer, Reader, ReceivedMessage, Retry
+from penstock.errors import Fenced, GroupNotFound, InvalidRequest, QueueNotFound
 from penstock.protocol.received import MessageQueue
 from tests.patience import PATIENCE_S
 
@@ -124,6 +124,34 @@ def test_a_handler_that_fails_has_its_message_again_and_the_last_attempt_is_a_de
     run(test)
     assert tries == [0, 1, 2]
     assert done == Counter(numbered(20))
+
+
+def test_a_group_is_reset_and_deleted_when_its_takers_are_gone(run: Run, real_cluster: Any) -> None:
+    async def test() -> None:
+        await send(real_cluster, *numbered(3))
+        async with Admin(real_cluster.servers) as admin:
+            async with popping(real_cluster) as consumer:
+                got: list[ReceivedMessage] = []
+                while len(got) < 3:
+                    got += await consumer.poll(PATIENCE_S)
+                with pytest.raises(InvalidRequest, match=r"group g is popped by .*cannot be its member"):
+                    await Consumer("g", "jobs", servers=real_cluster.servers).__aenter__()
+                with pytest.raises(Fenced, match="group g is popped by"):
+                    await admin.reset_group("g", "jobs", to="earliest")
+                with pytest.raises(Fenced, match="group g is popped by"):
+                    await admin.delete_group("g")
+                await consumer.ack(got)
+            moved = await admin.reset_group("g", "jobs", to="earliest")
+            assert sum(one.before for one in moved) == 3
+            async with popping(real_cluster, start="latest") as consumer:
+                again: list[ReceivedMessage] = []
+                while len(again) < 3:
+                    again += await consumer.poll(PATIENCE_S)
+            await admin.delete_group("g")
+            with pytest.raises(GroupNotFound):
+                await admin.group("g")
+
+    run(test)
 
 
 def test_a_group_with_members_is_not_popped_and_wrong_use_is_told_at_once(run: Run, real_cluster: Any) -> None:
