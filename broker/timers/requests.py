@@ -27,7 +27,7 @@ from broker.settings import BrokerSettings
 from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
 from broker.timer_clock import JUMP_MS, TimerClock
-from broker.timers.fold import TOPIC, Sleeper, Timers, timer_of
+from broker.timers.fold import SLEEP, TOPIC, Sleeper, Timers, timer_of
 from penstock.errors import (
     Busy,
     Damaged,
@@ -39,7 +39,7 @@ from penstock.errors import (
     TimerNotFound,
     TooLarge,
 )
-from penstock.protocol.message import BODY_BYTES_MAX, FLAG_WOKEN, FRAME_HEAD_BYTES, TIMER, decode_message
+from penstock.protocol.message import BODY_BYTES_MAX, FLAG_WOKEN, FRAME_HEAD_BYTES, TIMER, decode_message, record_topic
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.timers import (
     CancelTimer,
@@ -121,7 +121,7 @@ class TimerRequests:
     def cancel(self, request: CancelTimer, now: float, now_ms: int) -> Outcome:
         """Takes a message back that is not delivered yet."""
         state = self._timers.state_of(request.due_ms, request.id)
-        if state == "woken":
+        if state == "woken" and self._may_have_been(request.id):
             raise TimerFired(f"the message of timer {request.id} was already delivered")
         if state != "sleeping":
             raise TimerNotFound(f"there is no timer {request.id} at {request.due_ms} ms")
@@ -207,6 +207,16 @@ class TimerRequests:
         self._damaged += 1
         _log.error("the delayed message %d is lost: its record at %d is damaged", sleeper.id, sleeper.position)
         return fact_record(TOPIC, Timers.cancel(sleeper.due_ms, sleeper.id))
+
+    def _may_have_been(self, position: int) -> bool:
+        """Whether a message that slept may be stored at a position: true where nothing can be read any more."""
+        if not self._store.start <= position < self._store.written:
+            return position < self._store.start
+        try:
+            frame = self._store.frame(position)
+        except Damaged:
+            return True
+        return record_topic(memoryview(frame)[FRAME_HEAD_BYTES:]) == TOPIC.encode() and fact_in(frame)[0] == SLEEP
 
     def _record_of(self, sleeper: Sleeper) -> bytes:
         """The message of a sleeping one. Raises ``Damaged``."""

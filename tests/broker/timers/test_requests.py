@@ -15,7 +15,7 @@ from penstock.errors import (
     TimerNotFound,
     from_wire,
 )
-from penstock.protocol.message import Message, decode_batch, encode_message
+from penstock.protocol.message import ENTRY, Message, decode_batch, encode_message
 from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.timers import (
@@ -125,6 +125,9 @@ def test_a_cancelled_message_is_not_delivered_and_one_that_was_delivered_is_told
     assert isinstance(rig.ask(CancelTimer(second.id, second.due_ms)), TimerNotFound)
     pass_s(rig, 1.0)
     assert isinstance(rig.ask(CancelTimer(first.id, first.due_ms)), TimerFired)
+    _, message, _, _ = ENTRY.unpack_from(rig.ask(Pull("t:0", 0)).body)
+    for never in (message, rig.store.written, 2**40):
+        assert isinstance(rig.ask(CancelTimer(never, first.due_ms - 1)), TimerNotFound)
     pass_s(rig, 5.0)
     assert rig.bodies("t:0") == [b"1"]
 
