@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import pytest
+
+from tests.simulation.running import Run, Simulation, simulate
 
 
 class Simulated(Protocol):
@@ -57,10 +59,32 @@ def checked(world: W, check: Callable[[W], None], seed: int, test: str) -> W:
         world.run()
         check(world)
     except BaseException as error:
-        again = f"PENSTOCK_SEED={seed} .venv/bin/pytest tests/simulation/{test}"
-        error.add_note("\n".join(["again:  " + again, *world.log[-60:]]))
+        error.add_note("\n".join([_again(seed, test), *world.log[-60:]]))
         raise
     return world
+
+
+def simulated(
+    seed: int, scenario: Callable[[Simulation], Awaitable[Any]], check: Callable[[Any], object], test: str
+) -> Run:
+    """Simulates a scenario and checks its result; a failure says what ``checked`` says, with the whole log."""
+    simulations: list[Simulation] = []
+
+    def remembered(simulation: Simulation) -> Awaitable[Any]:
+        simulations.append(simulation)
+        return scenario(simulation)
+
+    try:
+        done = simulate(seed, remembered)
+        check(done.result)
+    except BaseException as error:
+        error.add_note("\n".join([_again(seed, test), *simulations[0].log]))
+        raise
+    return done
+
+
+def _again(seed: int, test: str) -> str:
+    return f"again:  PENSTOCK_SEED={seed} .venv/bin/pytest tests/simulation/{test}"
 
 
 def must_see(

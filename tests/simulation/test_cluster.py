@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 import trio
@@ -25,8 +24,8 @@ from penstock.protocol.requests.messages import Append, AppendRuns
 from penstock.protocol.requests.request import Request
 from penstock.world import Offload
 from tests.simulation.cluster import check, digest, scenario
-from tests.simulation.running import Run, Simulation, simulate
-from tests.simulation.seeds import must_see, seeds
+from tests.simulation.running import Run, Simulation
+from tests.simulation.seeds import must_see, seeds, simulated
 
 SEEDS = seeds(20)
 CATCH_WITHIN = 60
@@ -35,20 +34,7 @@ CATCH_WITHIN = 60
 
 def run(seed: int, messages: int = 200) -> Run:
     """Runs a seed and checks it; a failure says how to run it again, and what happened."""
-    simulations: list[Simulation] = []
-
-    def remembered(simulation: Simulation) -> Awaitable[Any]:
-        simulations.append(simulation)
-        return scenario(simulation, messages)
-
-    try:
-        done = simulate(seed, remembered)
-        check(done.result)
-    except BaseException as error:
-        again = f"PENSTOCK_SEED={seed} .venv/bin/pytest tests/simulation/test_cluster.py -k acknowledged"
-        error.add_note("\n".join(["again:  " + again, *simulations[0].log]))
-        raise
-    return done
+    return simulated(seed, lambda simulation: scenario(simulation, messages), check, "test_cluster.py -k acknowledged")
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -39,8 +39,8 @@ from penstock.protocol.requests.timers import CancelTimer, SetTimers
 from penstock.protocol.requests.transactions import BeginHalves, EndHalves
 from tests.simulation import delays, halves, retries, tills
 from tests.simulation.messaging import scenario
-from tests.simulation.running import Run, Simulation, simulate
-from tests.simulation.seeds import must_see
+from tests.simulation.running import Run
+from tests.simulation.seeds import must_see, simulated
 
 ALL = (delays.Plain, delays.Delays, halves.Halves, tills.Tills, retries.Retries)
 LONG_S = float(os.environ.get("PENSTOCK_SIMULATED_S", "3600"))
@@ -57,18 +57,12 @@ SHOWN = {
 
 def run(seed: int, workloads: Sequence[Any] = ALL, kinds: Sequence[str] = ()) -> Run:
     """Runs a seed and checks it; a failure says how to run it again, and what happened."""
-    simulations: list[Simulation] = []
-
-    def remembered(simulation: Simulation) -> Awaitable[Any]:
-        simulations.append(simulation)
-        return scenario(simulation, workloads, kinds)
-
-    try:
-        return simulate(seed, remembered)
-    except BaseException as error:
-        again = f"PENSTOCK_SEED={seed} .venv/bin/pytest tests/simulation/test_messaging.py -k hour"
-        error.add_note("\n".join(["again:  " + again, *simulations[0].log]))
-        raise
+    return simulated(
+        seed,
+        lambda simulation: scenario(simulation, workloads, kinds),
+        lambda result: None,
+        "test_messaging.py -k hour",
+    )
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -16,8 +16,8 @@ from penstock.client import membership
 from penstock.client.positions import Position
 from penstock.client.pulling import Held
 from tests.simulation.orderly import check, scenario
-from tests.simulation.running import Run, Simulation, simulate
-from tests.simulation.seeds import must_see, seeds
+from tests.simulation.running import Run
+from tests.simulation.seeds import must_see, seeds, simulated
 
 SEEDS = seeds(10)
 CATCH_WITHIN = 40
@@ -25,20 +25,7 @@ CATCH_WITHIN = 40
 
 def run(seed: int) -> Run:
     """Runs a seed and checks it; a failure says how to run it again, and what happened."""
-    simulations: list[Simulation] = []
-
-    def remembered(simulation: Simulation) -> Awaitable[Any]:
-        simulations.append(simulation)
-        return scenario(simulation)
-
-    try:
-        done = simulate(seed, remembered)
-        check(done.result)
-    except BaseException as error:
-        again = f"PENSTOCK_SEED={seed} .venv/bin/pytest tests/simulation/test_orderly.py -k holders"
-        error.add_note("\n".join(["again:  " + again, *simulations[0].log]))
-        raise
-    return done
+    return simulated(seed, scenario, check, "test_orderly.py -k holders")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
