@@ -8,11 +8,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, TypeVar
 
-from penstock.client.halves import Half, begun, check_ended, ends_of, left_to_checks
+from penstock.client.halves import Block, Half, begun, check_ended, ends_of, left_to_checks
 from penstock.client.sending import Outgoing
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.protocol.requests.request import Reply, Request
-from penstock.protocol.requests.transactions import COMMIT, ROLLBACK, UNKNOWN, HalvesEnded
+from penstock.protocol.requests.transactions import COMMIT, ROLLBACK, HalvesEnded
 
 _R = TypeVar("_R", bound=Reply)
 _log = logging.getLogger(__name__)
@@ -60,34 +60,17 @@ class Transactions:
             raise errors[0]
 
 
-class Transaction:
+class Transaction(Block):
     """As ``penstock.client.transaction.Transaction``, for ``with``."""
 
     def __init__(self, begin: Callable[[], list[Half]], end: Callable[[list[Half], str], None]) -> None:
         """``begin`` stores the halves, ``end`` gives them an outcome, or leaves it; both raise ``PenstockError``."""
+        super().__init__()
         self._begin = begin
         self._end = end
-        self._halves: list[Half] | None = None
-        self._outcome = COMMIT
-
-    @property
-    def ids(self) -> tuple[tuple[str, int], ...]:
-        """Broker and id of each half, as ``penstock transaction list`` shows them: one for each broker that some of the
-        messages go to."""
-        return tuple([(half.broker, half.id) for half in self._halves or ()])
-
-    def rollback(self) -> None:
-        """Drops the messages when the block ends."""
-        self._outcome = ROLLBACK
-
-    def unknown(self) -> None:
-        """Leaves the outcome to a listener of the group."""
-        self._outcome = UNKNOWN
 
     def __enter__(self) -> Transaction:
-        if self._halves is not None:
-            raise InvalidRequest("a transaction begins only once")
-        self._halves = []
+        self._enter()
         self._halves = self._begin()
         return self
 

@@ -129,6 +129,33 @@ class Beginning(Way):
         return [one for one in once_more(outgoing) if not one.unknown]
 
 
+class Block:
+    """What a transaction's block knows in both flavours: its halves, once it has begun, and the outcome they get."""
+
+    def __init__(self) -> None:
+        self._halves: list[Half] | None = None
+        self._outcome = COMMIT
+
+    @property
+    def ids(self) -> tuple[tuple[str, int], ...]:
+        """Broker and id of each half, as ``penstock transaction list`` shows them: one for each broker that some of the
+        messages go to."""
+        return tuple([(half.broker, half.id) for half in self._halves or ()])
+
+    def rollback(self) -> None:
+        """Drops the messages when the block ends."""
+        self._outcome = ROLLBACK
+
+    def unknown(self) -> None:
+        """Leaves the outcome to a listener of the group."""
+        self._outcome = UNKNOWN
+
+    def _enter(self) -> None:
+        if self._halves is not None:
+            raise InvalidRequest("a transaction begins only once")
+        self._halves = []
+
+
 def check_group(group: object, listener: object) -> None:
     """Raises ``InvalidRequest`` unless a producer may have this group and listener."""
     if group != "":

@@ -13,7 +13,7 @@ from typing import Final
 
 import anyio
 
-from penstock.client.halves import Beginning, Half, begun, check_ended, ends_of, left_to_checks
+from penstock.client.halves import Beginning, Block, Half, begun, check_ended, ends_of, left_to_checks
 from penstock.client.outbox import Outbox
 from penstock.client.sending import Outgoing
 from penstock.errors import InvalidRequest, PenstockError
@@ -67,7 +67,7 @@ class Transactions:
             raise errors[0]
 
 
-class Transaction:
+class Transaction(Block):
     """Messages that are stored when the block begins and delivered when it ends without an error.
 
     If the block ends with an error, they are rolled back. After ``unknown()``, or if the broker does not get the
@@ -78,29 +78,12 @@ class Transaction:
         self, begin: Callable[[], Awaitable[list[Half]]], end: Callable[[list[Half], str], Awaitable[None]]
     ) -> None:
         """``begin`` stores the halves, ``end`` gives them an outcome, or leaves it; both raise ``PenstockError``."""
+        super().__init__()
         self._begin = begin
         self._end = end
-        self._halves: list[Half] | None = None
-        self._outcome = COMMIT
-
-    @property
-    def ids(self) -> tuple[tuple[str, int], ...]:
-        """Broker and id of each half, as ``penstock transaction list`` shows them: one for each broker that some of the
-        messages go to."""
-        return tuple([(half.broker, half.id) for half in self._halves or ()])
-
-    def rollback(self) -> None:
-        """Drops the messages when the block ends."""
-        self._outcome = ROLLBACK
-
-    def unknown(self) -> None:
-        """Leaves the outcome to a listener of the group."""
-        self._outcome = UNKNOWN
 
     async def __aenter__(self) -> Transaction:
-        if self._halves is not None:
-            raise InvalidRequest("a transaction begins only once")
-        self._halves = []
+        self._enter()
         self._halves = await self._begin()
         return self
 
