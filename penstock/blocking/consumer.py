@@ -30,7 +30,7 @@ from penstock.client.arguments import (
     queues_of,
     time_ms,
 )
-from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_delay, check_reason, check_received
+from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_nack
 from penstock.client.handover import Callback, HandOver
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost, lost_queues, named
 from penstock.client.jobs import FLOW, STOP_S
@@ -258,10 +258,7 @@ class Consumer(OnlyBlocking):
         """Returns a message to the broker for a retry, durably; after its last attempt it becomes a dead letter. Args,
         result and errors as for ``penstock.Consumer.nack``."""
         self._check_open()
-        check_received(message)
-        if after_s is not None:
-            check_delay("after_s", after_s)
-        check_reason(reason)
+        check_nack(message, after_s, reason)
         if self._who.hand_over.ordered:
             return self._hold_up(message, after_s, reason)
         return self._send_back(message, after_s, reason)

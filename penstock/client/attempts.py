@@ -127,8 +127,11 @@ def check_received(message: object, method: str = "nack") -> None:
         raise InvalidRequest(f"{method} takes a received message, not {message!r}")
 
 
-def check_reason(reason: object) -> None:
-    """Raises ``InvalidRequest`` unless a program gave a text."""
+def check_nack(message: object, after_s: object, reason: object) -> None:
+    """Raises ``InvalidRequest`` unless these are arguments of ``nack``."""
+    check_received(message)
+    if after_s is not None:
+        check_delay("after_s", after_s)
     if not isinstance(reason, str):
         raise InvalidRequest(f"reason is a str, not {reason!r}")
 

@@ -34,9 +34,7 @@ from penstock.client.attempts import (
     BACK_MAX,
     Failed,
     attempts_of,
-    check_delay,
-    check_reason,
-    check_received,
+    check_nack,
 )
 from penstock.client.discovery import Discovery
 from penstock.client.handling import Handling, Work
@@ -373,10 +371,7 @@ class Consumer(OnlyAsync):
             PenstockError: the message is not returned; if ``unknown``, it may be delivered twice.
         """
         self._intake()
-        check_received(message)
-        if after_s is not None:
-            check_delay("after_s", after_s)
-        check_reason(reason)
+        check_nack(message, after_s, reason)
         if self._who.hand_over.ordered:
             return await self._hold_up(message, after_s, reason)
         return await self._send_back(message, after_s, reason)

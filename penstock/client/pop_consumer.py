@@ -16,7 +16,7 @@ from typing import Final
 import anyio
 
 from penstock.client.arguments import OnlyAsync, Start, check_count, check_group_name, check_handler, check_seconds
-from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_delay, check_reason, check_received
+from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_nack, check_received
 from penstock.client.discovery import Discovery
 from penstock.client.handling import Handling, Work
 from penstock.client.holdings import LEAVE_S, REFRESH_S
@@ -200,10 +200,7 @@ class PopConsumer(OnlyAsync):
             Fenced: another consumer holds the message now, or it is acknowledged.
             PenstockError: the message is not returned; if ``unknown``, it may be delivered twice.
         """
-        check_received(message)
-        if after_s is not None:
-            check_delay("after_s", after_s)
-        check_reason(reason)
+        check_nack(message, after_s, reason)
         return await self._send_back(message, after_s, reason)
 
     async def extend(self, messages: ReceivedMessage | Sequence[ReceivedMessage], invisible_s: float) -> None:
