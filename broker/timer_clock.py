@@ -3,7 +3,7 @@
 It runs by the steady clock and follows what is believed, and what ages go by, up in steps of at most ``JUMP_MS``. Where
 the machine's clock stands further ahead, nothing fires until it is back or an operator confirms that it is right: a
 message that fires early cannot be taken back (decision 51). A new process goes on where the last one of the same boot
-was. After another boot nobody knows how much time has passed; then the ages decide how long to wait.
+was. After another boot it is unknown how much time has passed; then the ages decide how long to wait.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ STAY_S: Final = 2.0
 ELSEWHERE: Final = "127.0.0.2"
 """Where the neighbour of an idle herd comes from."""
 SPARE_FILES: Final = 1000
-"""So many of a process's descriptors are left to what else it needs."""
+"""Descriptors of a process that are left for its other needs."""
 RING_PACKETS: Final = 4096
 _RETAINED_AT_ONCE: Final = 1000
 _KEPT: Final = bytes(64)

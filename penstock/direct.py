@@ -13,7 +13,7 @@ from typing import Any
 
 
 class DirectSocket:
-    """The socket of a stream, under a descriptor of its own. While the stream is sending, nobody else may.
+    """The socket of a stream, under a descriptor of its own. While the stream is sending, no other code may.
 
     Attributes:
         file: to wait for what comes.

@@ -110,7 +110,7 @@ def new_rng() -> random.Random:
 
 
 def worker_threads(count: int) -> Executor:
-    """So many threads, for handlers of blocking consumers."""
+    """Up to ``count`` threads, for handlers of blocking consumers."""
     return ThreadPoolExecutor(count, thread_name_prefix="penstock-handler")
 
 

@@ -129,7 +129,7 @@ class FilterRequests:
         self, action: str, owner: str, changed: list[str], now_ms: int, more: Sequence[Incoming] = ()
     ) -> None:
         """Records what an owner opens or closes, and what comes with it; many filters take several records, and where
-        segments are small several appends: whoever asked for them is answered behind the last."""
+        segments are small several appends: the caller is answered after the last."""
         records = [*self._facts(action, owner, changed), *more]
         if records:
             self._store.append_facts(records, now_ms)
@@ -187,7 +187,7 @@ class FilterRequests:
 
 
 def _packed_bytes(filter: str) -> int:
-    """At most so many bytes are a filter's in a fact."""
+    """Upper bound of the bytes that a filter takes in a fact."""
     return len(filter.encode()) + 5
 
 

@@ -4,7 +4,7 @@
 |---|---|
 | ``average`` | equally many each over all topics; of a topic, neighbours |
 | ``circle`` | equally many each over all topics; of a topic, in turn |
-| ``hash`` | whoever is next on a ring of hashes: few queues move when a member comes or goes |
+| ``hash`` | the next member on a ring of hashes: few queues move when a member comes or goes |
 | ``configured`` | the member that asks for it by name; the first by name of several; retries as ``average`` |
 | ``room`` | as ``average``, among the members in the broker's room |
 | ``nearest-room`` | the same; among all, where none is in that room |

@@ -340,7 +340,7 @@ class Groups:
                 _release(group, known, queue)
 
     def _hand_over(self, name: str, group: Group, before: dict[str, tuple[tuple[str, ...], tuple[str, ...]]]) -> None:
-        """Gives what nobody holds to whom it is dealt; wakes the members that have something else than ``before``."""
+        """Gives each queue without a holder to the member it is dealt to; wakes members whose queues changed."""
         for member, known in group.members.items():
             for queue in known.dealt:
                 if queue not in group.holders and (not group.awaited_until or queue in group.seen):

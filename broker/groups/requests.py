@@ -351,7 +351,7 @@ class GroupRequests:
 
 
 def _packed_bytes(row: QueueOffset) -> int:
-    """At most so many bytes are a row's in a fact."""
+    """Upper bound of the bytes that a row takes in a fact."""
     return len(row.queue.encode()) + 15
 
 

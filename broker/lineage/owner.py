@@ -22,7 +22,7 @@ KEYFRAME_SHARE: Final = 4
 """Keyframes take at most this fraction of the log: after one of a large state some segments have none, and go with the
 next that has one."""
 PARTS_PER_TICK: Final = 8
-"""So many parts of a keyframe are written in a tick where other work waits for it, else one."""
+"""Parts of a keyframe written in a tick if other work waits for it; one otherwise."""
 
 _log = logging.getLogger(__name__)
 

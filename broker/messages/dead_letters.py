@@ -45,7 +45,7 @@ class DeadLetters:
         return self._redirected(dead_letter_topic(group), record, attempts_of(record), reason, now_ms, origin)
 
     def retry(self, group: str, record: bytes, reason: str, now_ms: int, attempts: int, **origin: str) -> Incoming:
-        """The message for another attempt of a group, after so many."""
+        """The message for another attempt of a group, after ``attempts`` attempts."""
         return self._redirected(retry_topic(group), record, attempts, reason, now_ms, origin)
 
     def as_stored(self, record: bytes, now_ms: int) -> Incoming | None:

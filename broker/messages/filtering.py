@@ -21,10 +21,10 @@ LOOK_MAX: Final = 20_000
 LOOK_NODES: Final = 16
 """Selectors of more nodes look at fewer messages."""
 CHUNK: Final = 2_000
-"""So many messages are read at once."""
+"""Number of messages read at once."""
 CHUNK_BYTES: Final = 1 << 20
 CHECKED_FROM: Final = 64
-"""A reply of so many messages has a checksum."""
+"""A reply with at least this number of messages has a checksum."""
 _ENTRY_BYTES: Final = ENTRY.size
 ALL_TOPICS: Final = "*"
 

@@ -63,7 +63,7 @@ class Trace:
     def __init__(
         self, state: BrokerState, topics: TopicRequests, store: MessageStore, name: str, rows_max: int, now: float
     ) -> None:
-        """``rows_max``: so many rows come in a second at most; 0: none."""
+        """``rows_max``: maximum number of rows per second; 0: none."""
         self._topics_state = state.topics
         self._topics = topics
         self._store = store

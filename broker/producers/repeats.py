@@ -22,7 +22,7 @@ from penstock.protocol.runs import DIGITS, NOWHERE, SOMEWHERE, Run
 PRODUCER_BYTES_MAX: Final = 64
 """Of a unique id, before the digits that count."""
 LOOKED_UP_MAX: Final = 64
-"""So many places per request are looked up in the index of keys; memory has those that are asked for soon."""
+"""Places per request that are looked up in the index of keys; memory has the recent ones."""
 DOUBTS_MAX: Final = 512
 """The same for messages of which their producer's window does not tell whether they are stored."""
 _FORGOTTEN: Final = -3

@@ -36,7 +36,7 @@ class Window:
         return Window(self.since, self.highest, self.bits, self.stored_ms, moment)
 
     def note(self, first: int, count: int) -> None:
-        """The numbers from ``first`` on, so many, are in the log."""
+        """``count`` numbers from ``first`` on are in the log."""
         last = first + count - 1
         if first == self.highest + 1 and self.bits is _ALL:
             self.highest = last

@@ -156,7 +156,7 @@ class SessionRequests:
         return entry.owner in self._leases and self._leases.get(entry.owner) > now
 
     def _heard(self, owner: str, now: float) -> None:
-        """Whoever says something lives, if no lease of its says so."""
+        """A request shows that its sender lives, where no lease does."""
         if owner not in self._leases:
             self._leases.set(owner, now + self._settings.owner_lease_s)
 

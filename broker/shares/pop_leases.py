@@ -40,7 +40,7 @@ class PopLeases:
     """The leases of one popped queue.
 
     Attributes:
-        next: the offset that nobody has been given yet.
+        next: the first offset that was not given to a taker yet.
         leased, owed: how many messages are with takers, and how many wait to go out again.
         redelivered: how many went out again.
     """
@@ -69,7 +69,7 @@ class PopLeases:
     # -- giving
 
     def lease(self, first: int, end: int, taker: str, deadline: float, deliveries: int = 0) -> None:
-        """A taker has messages that nobody has."""
+        """Gives a taker messages that no other taker has."""
         at = bisect_right(self._firsts, first)
         self._put(at, Lease(first, end, taker, deadline, deliveries))
         self.leased += end - first
@@ -90,7 +90,7 @@ class PopLeases:
     # -- taking back
 
     def settle(self, first: int, end: int) -> None:
-        """Messages need not be given to anybody any more, whoever has them."""
+        """Marks messages as done, whichever taker has them."""
         at = self._at(first)
         while at < len(self._leases) and self._leases[at].first < end:
             at = self._cut(at, first, end)

@@ -1,9 +1,9 @@
-"""Requests about popped queues: messages that are leased one by one to whoever asks, without members and assignments.
+"""Requests about popped queues: messages that are leased one by one to any taker, without members and assignments.
 
 What is settled is in the log, as of a shared subscription, under ``$pop/GROUP/QUEUE``; who has what is not
 (``pop_leases.py``). So every taker of a group has a share of every queue, and none waits for a rebalance. A message
 whose lease is over goes out again, and becomes a dead letter in the append that settles it when it was tried often
-enough. Whoever was given a message may acknowledge it, also after that.
+enough. A taker may acknowledge a message also after that.
 """
 
 from __future__ import annotations

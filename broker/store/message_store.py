@@ -502,7 +502,7 @@ class MessageStore:
 
     @property
     def lacks_beginning(self) -> bool:
-        """Whether the log's first segments are missing, though nobody has removed them."""
+        """Whether the log's first segments are missing, though they were not removed."""
         return bool(self.missing) and self.missing[0][1] == self._log.start
 
     def removal_due(self, age_ms: int, needed_from: int | None = None) -> Removal | None:
@@ -572,6 +572,6 @@ class MessageStore:
         self.sync_all()
         if self.is_owned:
             self._seal_end(now_ms)
-        self.disown()  # nobody is there to write keyframes
+        self.disown()  # no owner is there to write keyframes
         self._sealing.plan(self._log.end)
         self._sealing.finish(now_ms)

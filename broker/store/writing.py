@@ -235,7 +235,7 @@ class Writing:
             self._fold(destination, run, frames, at)
 
     def _note_ids(self, destination: Destination, run: Run, at: int, count: int, stored_ms: int) -> None:
-        """Folds take in the ids of so many messages of a run, from number ``at`` on."""
+        """Folds take in the ids of ``count`` messages of a run, from number ``at`` on."""
         position = run.position + at * run.step
         self._folds.note_ids(destination.producer, run.number + at, count, stored_ms, position, run.step)
 

@@ -37,9 +37,9 @@ from penstock.protocol.requests.topics import (
 from topicmap.queues import topic_queue
 
 EVERY_S: Final = 5.0
-"""So long it rests between looks."""
+"""Seconds between two looks at the topics."""
 STEPS: Final = 100
-"""What is over a topic's retention goes in so many steps of it, and not sooner than at the next look."""
+"""A topic's messages are removed in steps of its retention divided by this."""
 
 
 class TopicChanges:

@@ -66,7 +66,7 @@ class Halves:
 
     @staticmethod
     def begin(group: str, messages: bytes, count: int = 0) -> list[Any]:
-        """Body of the record that holds a half: a whole record, or runs with so many messages."""
+        """Body of the record that holds a half: a whole record, or runs with this number of messages."""
         return [BEGIN, group, messages, count] if count else [BEGIN, group, messages]
 
     @staticmethod

@@ -82,10 +82,10 @@ NOT_ASKED: Final = "no producer of the group was there to be asked"
 NOT_ANSWERED: Final = "its producers gave no outcome"
 
 CHECKS_PER_S: Final = 100.0
-"""So many halves of a group are given to its producers in a second: what they look up for each is their database's
+"""Halves of a group that are given to its producers per second: what they look up for each is their database's
 work."""
 GROUPS_MAX: Final = 10_000
-"""So many groups are remembered that were asked."""
+"""Maximum number of groups for which the rate of checks is remembered."""
 
 _log = logging.getLogger(__name__)
 

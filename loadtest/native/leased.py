@@ -14,7 +14,7 @@ from penstock import Consumer, PopConsumer, ReceivedMessage, Retry
 PATIENCE_S: Final = 20.0
 COMMIT_EVERY: Final = 20
 GIVEN_BACK: Final = 10
-"""One message of so many is given back, once."""
+"""One message in this number is given back, once."""
 CONCURRENCY: Final = 100
 
 

@@ -33,7 +33,7 @@ class Members:
         self.moves = 0
 
     async def become(self, wanted: int, change: Callable[[], None]) -> float:
-        """Has the group get so many members; how many seconds pass until each has its part."""
+        """Gives the group this number of members; returns the seconds until each has its part."""
         self._wanted, self._settled, begin = wanted, anyio.Event(), time.perf_counter()
         change()
         with anyio.move_on_after(PATIENCE_S) as patience:

@@ -255,7 +255,7 @@ class Driver:
         return self._hear("sent")[0]
 
     def check(self, topic: str, count: int, body_bytes: int) -> int:
-        """Reads a topic, which must have so many messages; how many were compared."""
+        """Reads a topic, which must have ``count`` messages; returns how many were compared."""
         self._say(f"check {topic} {count} {body_bytes}")
         return self._hear("checked")[0]
 

@@ -67,7 +67,7 @@ class Requests:
         return reply
 
     def close(self) -> None:
-        """Nobody asks any more."""
+        """Ends the subscription to replies."""
         for source in self._sources.values():
             if source.place is not None:
                 with suppress(PenstockError):  # its lease ends

@@ -171,7 +171,7 @@ class DeadLetter:
     Attributes:
         message: as it is stored; its ``queue`` and ``offset`` name it.
         origin: the topic that it was in first.
-        attempts: how often it was tried, 0 where nobody tried.
+        attempts: number of attempts, 0 if there was none.
         reason: why it is here.
     """
 

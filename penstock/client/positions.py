@@ -23,7 +23,7 @@ from penstock.protocol.requests.topics import Bounds
 UNSET: Final = -1
 PULL_WAIT_S: Final = 15.0
 BATCHES_MAX: Final = 8
-"""A pull brings so many batches at most: its own cost is shared by all of their messages."""
+"""Maximum number of batches in a pull: their messages share its cost."""
 PULL_BYTES_MIN: Final = 64 * 1024
 
 

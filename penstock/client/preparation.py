@@ -35,7 +35,7 @@ ID_BYTES: Final = 16 + 1 + DIGITS
 """Of a unique id: what stands for producer and broker, a hyphen, the number."""
 KNOWN_MAX: Final = 4096
 KNOWN_BYTES_MAX: Final = 1024
-"""So many kinds of messages, and keys of each, are remembered, with tails of at most so many bytes."""
+"""Kinds of messages that are remembered, keys of each kind, and the maximum bytes of their tails."""
 
 
 class Fields(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""Reads queues ahead of whoever takes the messages: one long poll per queue, which brings several batches.
+"""Reads queues ahead of the program that takes the messages: one long poll per queue, which brings several batches.
 
 Consumer and Reader share it. ``Intake`` keeps the pulling tasks and the batches that came. The next pull of a queue
 begins when the first batch of the last one was taken, so that what is kept is bounded by two pulls per queue.

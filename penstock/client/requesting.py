@@ -72,7 +72,7 @@ class Requests:
         return reply
 
     async def close(self) -> None:
-        """Nobody asks any more."""
+        """Ends the subscription to replies."""
         if not self._open:
             return
         with anyio.move_on_after(CLOSE_S):

@@ -39,7 +39,7 @@ BATCH_COUNT_MAX: Final = 4096
 ROUTE_FRESH_S: Final = 30.0
 """How long a client goes by what a name server said about a topic."""
 WINDOW_BYTES: Final = 16 * 1024 * 1024
-"""So many bytes of messages of one ``send_many`` are under way at once."""
+"""Bytes of messages of one ``send_many`` that are under way at once."""
 _ID: Final = UNIQUE_KEY.encode() + b"\x01"
 
 
@@ -291,7 +291,7 @@ def _fixed(key: str | bytes, brokers: Sequence[BrokerRoute]) -> BrokerRoute:
 
 
 def fits(batch_bytes: int, batch_count: int, one: Outgoing) -> bool:
-    """Whether one more goes into a request that has so many bytes of records and so many messages."""
+    """Whether one more goes into a request that has these numbers of bytes and messages."""
     return not batch_count or (
         batch_bytes + one.run.size <= BATCH_BYTES_MAX and batch_count + one.count <= BATCH_COUNT_MAX
     )

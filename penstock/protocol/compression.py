@@ -1,5 +1,5 @@
 """Compressed bodies, as RocketMQ marks and makes them: a frame of zstd or LZ4, or a zlib stream, named in a record's
-system flag. Producers make them, whoever reads a message undoes them, brokers pass them on.
+system flag. Producers compress, readers decompress, brokers pass bodies on as they are.
 
 Undoing is total and bounded: any bytes give a body of at most 4 MiB or ``InvalidMessage``, and no more than that and a
 window of 8 MiB is ever held for it.

@@ -201,7 +201,7 @@ class ReceivedMessage:
         return int.from_bytes(self._head[72:76], "big")
 
     def delivered(self, times: int) -> ReceivedMessage:
-        """The same message with so many attempts more, which its record does not know of."""
+        """The same message with further attempts, which its record does not know of."""
         head = self._head[:72] + (self.attempts + times).to_bytes(4, "big") + self._head[76:]
         return ReceivedMessage(self.queue, self.offset, self.body, head, self._tail)
 

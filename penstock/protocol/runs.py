@@ -25,7 +25,7 @@ COUNTS: Final = 1 << 31
 FLAGGED: Final = 1 << 30
 """The same: four bytes of a system flag follow the head."""
 DIGITS: Final = 12
-"""So many hexadecimal digits at the end of a unique id count."""
+"""Number of hexadecimal digits at the end of a unique id that count."""
 RECORDS_BYTES_MAX: Final = 16 * 1024 * 1024
 """So many bytes of records a batch of runs may stand for."""
 

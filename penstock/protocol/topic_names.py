@@ -32,7 +32,7 @@ def topic_of(name: str) -> str:
 
 def check_publishable(topic: str, name: str) -> None:
     """Raises ``ReservedName`` unless programs may store messages in a topic under a MQTT name, empty for the topic's
-    own. Replies go to names under ``$reply``; nobody may have that as a topic."""
+    own. Replies go to names under ``$reply``; it cannot be a topic."""
     first = name.partition("/")[0]
     if is_own_topic(topic):
         raise ReservedName(f"only the broker stores messages in {topic!r}")

@@ -52,7 +52,7 @@ class Pop(Request):
 
 @value
 class AckPopped(Request):
-    """Messages are done, whoever has them now. Answered when that is durable."""
+    """Marks messages as done, whichever taker has them. Answered when that is durable."""
 
     code: ClassVar[int] = 126
     reply: ClassVar[type[Reply]] = Done

@@ -28,9 +28,9 @@ class TopicInfo(NamedTuple):
     Attributes:
         queues: how many it has, those that are on their way out included.
         level: ``cache`` or ``disk``.
-        retention_s: messages go after so many seconds; 0: when the broker's retention takes them.
+        retention_s: seconds after which messages are removed; 0: the broker's retention applies.
         access: one of ``ACCESSES``.
-        draining: so many queues, the last ones, take no more messages and go when all groups have read them.
+        draining: number of queues, the last ones, that take no more messages and go when all groups have read them.
         trace: of every so-many-th message it is told what becomes of it; 0: of none.
     """
 
