@@ -287,6 +287,29 @@ class SendManyError(PenstockError):
         self.failures = failures or {}
 
 
+class ResetIncomplete(PenstockError):
+    """A group was reset at some brokers and not at others.
+
+    Attributes:
+        moved: the offsets that were moved, as ``reset_group`` returns them.
+        failures: name of the broker -> its error, and with ``unknown`` it may have moved the group all the same.
+    """
+
+    code = 47
+
+    def __init__(
+        self,
+        message: str,
+        moved: tuple[object, ...] = (),
+        failures: dict[str, PenstockError] | None = None,
+        *,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.moved = moved
+        self.failures = failures or {}
+
+
 class InvalidConfig(PenstockError):
     """A setting that is unknown, of the wrong type or outside its limits. ``parts``: where it tells of several, each of
     them."""

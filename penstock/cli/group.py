@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import click
 
@@ -10,7 +11,8 @@ from penstock.blocking import bootstrap
 from penstock.blocking.admin import Admin
 from penstock.cli.display import confirm, incomplete_option, json_option, print_json, print_rows, to_list
 from penstock.cli.durations import place_of
-from penstock.errors import GroupNotFound
+from penstock.client.group_tasks import Moved
+from penstock.errors import GroupNotFound, ResetIncomplete
 from penstock.protocol.requests.groups import DescribeGroup, GroupDetail, GroupNames, ListGroups
 
 
@@ -86,16 +88,27 @@ def show(server: str, name: str, allow_incomplete: bool, as_json: bool) -> None:
 @click.argument("topic", default="")
 @click.option("--to", metavar="PLACE", help="earliest, latest, an offset, or a time: 2026-12-01T08:00.")
 @click.option("--by", type=int, help="Number of messages to skip; if negative, to go back.")
+@click.option("--broker", default="", metavar="NAME", help="Only on this broker; on all of them if left out.")
 @click.option("--dry-run", is_flag=True, help="Only show the new offsets; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @click.pass_obj
 def reset(
-    server: str, name: str, topic: str, to: str | None, by: int | None, dry_run: bool, yes: bool, as_json: bool
+    server: str,
+    name: str,
+    topic: str,
+    to: str | None,
+    by: int | None,
+    broker: str,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Move a group's offsets, in TOPIC or in all topics that it has read, and show them before and after.
 
-    Stop its consumers first. An offset outside a queue becomes the nearest offset in it.
+    Stop its consumers first. An offset outside a queue becomes the nearest offset in it. If a broker is away, nothing
+    is moved; if one fails while others move the group, the table says which: repeat the command then, after --by with
+    --broker.
 
     \b
     Examples:
@@ -106,10 +119,18 @@ def reset(
     place = None if to is None else place_of(to, "--to")
     with Admin(server) as admin:
         if not (dry_run or yes):
-            planned = admin.reset_group(name, topic, to=place, by=by, dry_run=True)
+            planned = admin.reset_group(name, topic, to=place, by=by, dry_run=True, broker=broker)
             moving = sum([one.before != one.after for one in planned])
             confirm(f"Move group {name} in {moving} of {len(planned)} queues?", f"group {name} stays where it is")
-        moved = admin.reset_group(name, topic, to=place, by=by, dry_run=dry_run)
+        try:
+            moved = admin.reset_group(name, topic, to=place, by=by, dry_run=dry_run, broker=broker)
+        except ResetIncomplete as error:
+            _print_moved(cast("Sequence[Moved]", error.moved), as_json=as_json)
+            raise
+    _print_moved(moved, is_moved=not dry_run, as_json=as_json)
+
+
+def _print_moved(moved: Sequence[Moved], *, as_json: bool, is_moved: bool = True) -> None:
     rows = [
         {
             "queue": one.queue.name,
@@ -117,11 +138,11 @@ def reset(
             "before": None if one.before < 0 else one.before,
             "after": one.after,
             "end": one.end,
-            "moved": not dry_run,
+            "moved": is_moved,
         }
         for one in moved
     ]
-    print_rows(rows, ("queue", "broker", "before", "after", "end"), as_json=as_json)
+    print_rows(rows, ("queue", "broker", "before", "after", "end"), as_json=as_json, empty="no queue was moved")
 
 
 @group.command()

@@ -7,9 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from penstock.client.administration import ALL_BROKERS, Ask, Task
+from penstock.client.administration import ALL_BROKERS, Ask, Task, broker_named
 from penstock.client.arguments import Place, time_ms
-from penstock.errors import Fenced, GroupNotFound, InvalidRequest, TopicNotFound
+from penstock.errors import (
+    Fenced,
+    GroupNotFound,
+    InvalidRequest,
+    NoRoute,
+    PenstockError,
+    ResetIncomplete,
+    TopicNotFound,
+)
 from penstock.protocol.received import MessageQueue, queue_named
 from penstock.protocol.requests.groups import (
     CommitOffsets,
@@ -104,61 +112,109 @@ def delete_group(name: str) -> Task[None]:
             yield Ask(route.address, DeleteGroup(name), Done)
 
 
+def _check_unread(detail: GroupDetail) -> None:
+    if detail.members:
+        raise Fenced(f"group {detail.group} has members", hint="stop its consumers first")
+    if detail.takers:
+        raise Fenced(f"group {detail.group} is popped by {detail.takers[0]}", hint="stop its consumers first")
+
+
 def _check_unused(one: GroupAt) -> None:
-    if one.detail.members:
-        raise Fenced(f"group {one.detail.group} has members", hint="stop its consumers first")
-    if one.detail.takers:
-        raise Fenced(f"group {one.detail.group} is popped by {one.detail.takers[0]}", hint="stop its consumers first")
+    _check_unread(one.detail)
     if one.detail.holders:
         holders = ", ".join(one.detail.holders)
         raise Fenced(f"gateways hold the position {one.detail.group}: {holders}", hint="end its subscriptions first")
 
 
 def reset_group(
-    name: str, topic: str = "", *, to: Place | None = None, by: int | None = None, dry_run: bool = False
+    name: str,
+    topic: str = "",
+    *,
+    to: Place | None = None,
+    by: int | None = None,
+    dry_run: bool = False,
+    broker: str = "",
 ) -> Task[list[Moved]]:
     """Moves a group's offsets, in all queues of ``topic``, or of all topics that it has read, and returns them.
+
+    It asks all brokers before it moves anything: if one is away or refuses, nothing is moved. A broker that fails
+    later is named by ``ResetIncomplete``. Repeat the call then; with ``by`` repeat it for that ``broker`` only.
 
     Args:
         to: an offset, ``"earliest"``, ``"latest"``, or a ``datetime``: the first message stored at or after it.
         by: number of messages to skip; if negative, to go back. Offsets outside a queue become the nearest in it.
         dry_run: changes nothing and returns the offsets that would result.
+        broker: only at this broker; at all if left out.
 
     Raises:
         Fenced: the group has members, or is popped.
-        GroupNotFound, TopicNotFound: there is no such group or topic.
+        ResetIncomplete: some brokers have moved the group, and others have not.
+        GroupNotFound, TopicNotFound, NoRoute: there is no such group, topic or broker.
         InvalidRequest: neither or both of ``to`` and ``by`` are given, or one is illegal.
     """
     if (to is None) == (by is None):
         raise InvalidRequest("give either `to`, a place, or `by`, a number of messages")
     if by is not None and (isinstance(by, bool) or not isinstance(by, int)):
         raise InvalidRequest(f"by is a whole number of messages, not {by!r}")
-    moved: list[Moved] = []
-    routes: Sequence[BrokerRoute] = yield ALL_BROKERS
+    planned: list[tuple[BrokerRoute, list[Moved]]] = []
+    routes: Sequence[BrokerRoute] = [(yield from broker_named(broker, NoRoute))] if broker else (yield ALL_BROKERS)
     for route in routes:
-        queues = yield from _queues(route, name, topic)
-        if not queues:
-            continue
-        rows = yield from _moves(route, name, queues, to, by)
-        if not dry_run:
-            offsets = tuple([QueueOffset(one.queue.name, one.after) for one in rows])
-            yield Ask(route.address, CommitOffsets(name, "", 0, offsets), Done)
-        moved += rows
-    if not moved:
+        queues = yield from _queues(route, name, topic, is_to_move=not dry_run)
+        if queues:
+            planned.append((route, (yield from _moves(route, name, queues, to, by))))
+    if not planned:
         raise TopicNotFound(f"there is no topic {topic}") if topic else _none(name)
-    return moved
+    if not dry_run:
+        yield from _move(name, planned, is_repeatable=to is not None)
+    return [one for _, rows in planned for one in rows]
 
 
-def _queues(route: BrokerRoute, name: str, topic: str) -> Task[tuple[str, ...]]:
-    """The queues of a topic at a broker, or those that a group has read there."""
+def _move(name: str, planned: Sequence[tuple[BrokerRoute, list[Moved]]], *, is_repeatable: bool) -> Task[None]:
+    """Moves a group at each broker. Raises ``ResetIncomplete``, or the error if no broker has moved it."""
+    moved: list[Moved] = []
+    failures: dict[str, PenstockError] = {}
+    for route, rows in planned:
+        offsets = tuple([QueueOffset(one.queue.name, one.after) for one in rows])
+        try:
+            yield Ask(route.address, CommitOffsets(name, "", 0, offsets), Done)
+            moved += rows
+        except PenstockError as error:
+            failures[route.broker] = error
+    if not failures:
+        return
+    if len(planned) == 1:
+        raise next(iter(failures.values()))
+    failed = "; ".join([f"{broker}: {error.message}" for broker, error in failures.items()])
+    done = ", ".join(sorted({one.queue.broker for one in moved})) or "no broker"
+    unclear = [broker for broker, error in failures.items() if error.unknown]
+    hint = "repeat it; brokers that have moved it already stay where they are"
+    if not is_repeatable:
+        hint = f"repeat it with the broker's name (--broker {next(iter(failures))}): others would move once more"
+        hint += f"; first see whether {', '.join(unclear)} has moved (`penstock group show {name}`)" if unclear else ""
+    incomplete = ResetIncomplete(
+        f"group {name} was moved at {done}; not at {failed}", tuple(moved), failures, hint=hint
+    )
+    incomplete.unknown = bool(unclear)
+    raise incomplete
+
+
+def _queues(route: BrokerRoute, name: str, topic: str, *, is_to_move: bool) -> Task[tuple[str, ...]]:
+    """The queues of a topic at a broker, or those that a group has read there. Raises ``Fenced``."""
+    read: tuple[str, ...] = ()
     try:
-        if topic:
-            about: TopicDetail = yield Ask(route.address, DescribeTopic(topic_of(topic)), TopicDetail)
-            return tuple([bound.queue for bound in about.bounds])
         detail: GroupDetail = yield Ask(route.address, DescribeGroup(name), GroupDetail)
-        return tuple([one.queue for one in detail.lags if not one.queue.startswith("~")])  # none of a filter
-    except (TopicNotFound, GroupNotFound):
+        if is_to_move:
+            _check_unread(detail)
+        read = tuple([one.queue for one in detail.lags if not one.queue.startswith("~")])  # none of a filter
+    except GroupNotFound:
+        pass
+    if not topic:
+        return read
+    try:
+        about: TopicDetail = yield Ask(route.address, DescribeTopic(topic_of(topic)), TopicDetail)
+    except TopicNotFound:
         return ()
+    return tuple([bound.queue for bound in about.bounds])
 
 
 def _moves(

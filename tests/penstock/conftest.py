@@ -77,6 +77,8 @@ class RealCluster:
 
     def __init__(self, data: Path, segment_bytes: int = 1 << 24, brokers: str = "a", **settings: Any) -> None:
         self._brokers = brokers
+        self._scopes: dict[str, trio.CancelScope] = {}
+        self._ended: dict[str, threading.Event] = {}
         self._settings = {"data": data, "segment_bytes": segment_bytes} | settings
         self._ready: queue.Queue[tuple[str, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.Queue()
         self._thread = threading.Thread(target=trio.run, args=(self._run,))
@@ -84,15 +86,29 @@ class RealCluster:
         self.servers, self._token, self._scope = self._ready.get(timeout=PATIENCE_S)
 
     async def _run(self) -> None:
-        world = real_world()
-        async with trio.open_nursery() as nursery:
-            names = await nursery.start(partial(namesrv.server.run, NamesrvSettings(port=0), world))
+        async with trio.open_nursery() as self._nursery:
+            names = await self._nursery.start(partial(namesrv.server.run, NamesrvSettings(port=0), real_world()))
             servers = f"{names.host}:{names.port}"
             for letter in self._brokers:
-                own = self._settings | {"name": f"broker-{letter}", "data": self._settings["data"] / letter}
-                settings = BrokerSettings(port=0, namesrv=(servers,), **own)
-                await nursery.start(partial(broker.net.server.run, settings, world))
-            self._ready.put((servers, trio.lowlevel.current_trio_token(), nursery.cancel_scope))
+                await self._nursery.start(self._broker, servers, letter)
+            self._ready.put((servers, trio.lowlevel.current_trio_token(), self._nursery.cancel_scope))
+
+    async def _broker(self, servers: str, letter: str, *, task_status: trio.TaskStatus[Any]) -> None:
+        own = self._settings | {"name": f"broker-{letter}", "data": self._settings["data"] / letter}
+        settings, ended = BrokerSettings(port=0, namesrv=(servers,), **own), threading.Event()
+        self._ended[letter] = ended
+        with trio.CancelScope() as self._scopes[letter]:
+            await broker.net.server.run(settings, real_world(), task_status=task_status)
+        ended.set()
+
+    def stop_broker(self, letter: str) -> None:
+        """Ends one broker, which takes its word back at the name server."""
+        trio.from_thread.run_sync(self._scopes[letter].cancel, trio_token=self._token)
+        assert self._ended[letter].wait(PATIENCE_S)
+
+    def start_broker(self, letter: str) -> None:
+        """Starts one that has ended, at another port."""
+        trio.from_thread.run(self._nursery.start, self._broker, self.servers, letter, trio_token=self._token)
 
     def stop(self) -> None:
         if self._thread.is_alive():

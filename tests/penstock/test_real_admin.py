@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+import pytest
 
 import penstock
 from penstock.blocking import Admin, Consumer, Producer, Reader
+from penstock.client.administration import Ask, Task
+from penstock.client.group_tasks import reset_group
+from penstock.errors import BrokerAway, PenstockError, ResetIncomplete
+from penstock.protocol.requests.groups import CommitOffsets
 from tests.patience import PATIENCE_S
 
 
@@ -75,3 +82,54 @@ def test_a_change_and_a_purge_and_a_reset_are_for_all_brokers_and_offsets_go_on(
         assert {one.broker for one in told} == {"", message.queue.broker}
         admin.delete_group("billing")
         assert admin.groups() == []
+
+
+def losing_the_last(task: Task[Any], lose: Callable[[], None]) -> Task[Any]:
+    """The same task, but something is lost when it has moved a group at the first broker."""
+    commits, step = 0, partial(next, task)
+    while True:
+        try:
+            wanted = step()
+        except StopIteration as done:
+            return done.value
+        if isinstance(wanted, Ask) and isinstance(wanted.request, CommitOffsets):
+            commits += 1
+            if commits == 2:
+                lose()
+        try:
+            step = partial(task.send, (yield wanted))
+        except PenstockError as error:
+            step = partial(task.throw, error)
+
+
+def test_a_group_is_reset_at_all_brokers_or_the_error_says_where_not_and_a_repetition_is_safe(two_brokers: Any) -> None:
+    servers, reset = two_brokers.servers, ("billing", "orders")
+
+    def offsets() -> dict[str, int]:
+        with Admin(servers) as admin:
+            return {one.queue.broker: one.before for one in admin.reset_group(*reset, by=0, dry_run=True)}
+
+    with Admin(servers) as admin, Producer(servers=servers) as producer:
+        admin.create_topic("orders", queues=1)
+        while min(one.messages for one in admin.topic("orders")) < 3:
+            where(producer)
+        admin.reset_group(*reset, to="earliest")
+    two_brokers.stop_broker("b")
+    with Admin(servers) as admin, pytest.raises(BrokerAway, match="broker-b"):
+        admin.reset_group(*reset, by=1)
+    two_brokers.start_broker("b")
+    assert offsets() == {"broker-a": 0, "broker-b": 0}
+
+    with Admin(servers, timeout_s=1) as admin, pytest.raises(ResetIncomplete) as caught:
+        admin.run(losing_the_last(reset_group(*reset, by=1), partial(two_brokers.stop_broker, "b")))
+    assert "moved at broker-a; not at broker-b: " in caught.value.message
+    assert "--broker broker-b" in caught.value.hint
+    assert [*caught.value.failures] == ["broker-b"]
+    two_brokers.start_broker("b")
+    assert offsets() == {"broker-a": 1, "broker-b": 0}
+    with Admin(servers) as admin:
+        admin.reset_group(*reset, by=1, broker="broker-b")
+        assert offsets() == {"broker-a": 1, "broker-b": 1}
+        for _ in range(2):
+            admin.reset_group(*reset, to=2)
+            assert offsets() == {"broker-a": 2, "broker-b": 2}
