@@ -22,7 +22,7 @@ from broker.kernel.deadlines import Deadlines
 from broker.kernel.frozen import Table
 from broker.store.frames import born_ms_of, stored_ms_of, unpack_frame
 from broker.store.records import NO_CHANGE, Change, Stored
-from broker.topics.fold import TopicGone
+from broker.topics.fold import RetainedGone, TopicGone
 from penstock.protocol.message import (
     BODY_AT,
     FLAG_RETAIN,
@@ -84,9 +84,9 @@ class Retained:
         return NO_CHANGE
 
     def follow(self, change: Change) -> Change:
-        """The retained messages of a topic go with it."""
+        """The retained messages of a topic go with it, or with a purge."""
         for event in change.events:
-            if isinstance(event, TopicGone) and self.holds(event.topic):
+            if isinstance(event, TopicGone | RetainedGone) and self.holds(event.topic):
                 topic = event.topic.encode()
                 for name in [name for name, frame in self._frames.items() if _topic_of(frame) == topic]:
                     self.remove(name, event.position)
@@ -94,7 +94,11 @@ class Retained:
 
     def holds(self, topic: str) -> bool:
         """Whether a message of a topic is retained."""
-        return topic.encode() in self._in_topics
+        return self.count_of(topic) > 0
+
+    def count_of(self, topic: str) -> int:
+        """Number of retained messages of a topic."""
+        return self._in_topics.get(topic.encode(), 0)
 
     def _count(self, frame: bytes, more: int) -> None:
         topic = _topic_of(frame)

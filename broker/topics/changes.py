@@ -85,11 +85,11 @@ class TopicChanges:
 
     @handles(PurgeTopic)
     def purge(self, request: PurgeTopic, now: float, now_ms: int) -> Outcome:
-        """Removes all messages of a topic."""
+        """Removes all messages of a topic, and its retained messages if they are named."""
         check_not_ours(request.topic, "purged")
         known = self._requests.get(request.topic)
         was = self._requests.detail(known)
-        self._begin_at(known, self._requests.ends(known), now_ms)
+        self._begin_at(known, self._requests.ends(known), now_ms, unretained=request.retained)
         return AfterQuorum(was, self._store.written)
 
     @handles(AllowBroker)
@@ -106,11 +106,11 @@ class TopicChanges:
         """What clients may do."""
         return Now(BrokerAllows(self._topics.may_read, self._topics.may_write))
 
-    def _begin_at(self, topic: TopicInfo, begins: Sequence[int], now_ms: int) -> None:
-        """Queues begin at these offsets from now on."""
+    def _begin_at(self, topic: TopicInfo, begins: Sequence[int], now_ms: int, *, unretained: bool = False) -> None:
+        """Queues begin at these offsets from now on. ``unretained``: the topic's retained messages go too."""
         beyond = self._topics.begins(topic.topic)[len(begins) :]
         by_message = self._topics.is_by_message(topic.topic)
-        fact = self._topics.making(topic, by_message=by_message, begins=[*begins, *beyond])
+        fact = self._topics.making(topic, by_message=by_message, begins=[*begins, *beyond], unretained=unretained)
         self._store.append([fact_record(topics.TOPIC, fact)], now_ms)
 
     # ------------------------------------------------------------ time

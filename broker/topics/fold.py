@@ -27,6 +27,7 @@ CHANGED_MAX: Final = 20_000
 
 _DEFAULTS: Final = TopicInfo("", 0, "")
 _OPTIONS: Final = TopicInfo._fields[3:]
+_UNRETAINED: Final = "unretained"
 
 
 class TopicGone(NamedTuple):
@@ -34,6 +35,13 @@ class TopicGone(NamedTuple):
 
     topic: str
     queues: tuple[str, ...]
+    position: int
+
+
+class RetainedGone(NamedTuple):
+    """A topic lost its retained messages, says the record before ``position``."""
+
+    topic: str
     position: int
 
 
@@ -110,13 +118,17 @@ class Topics:
             for number, begin in enumerate(begins[: self._topics[topic].queues]):
                 yield topic_queue(topic, number), begin
 
-    def making(self, topic: TopicInfo, *, by_message: bool = False, begins: Sequence[int] = ()) -> list[Any]:
+    def making(
+        self, topic: TopicInfo, *, by_message: bool = False, begins: Sequence[int] = (), unretained: bool = False
+    ) -> list[Any]:
         """Body of the record that makes a topic, or changes it: ``by_message`` is then as before or false. ``begins``:
-        where the queues of one that is there begin from now on; none: where they did."""
+        where the queues of one that is there begin from now on; none: where they did. ``unretained``: its retained
+        messages go."""
         if topic.topic not in self._topics:
             ended = self._gone.get(topic.topic, ())
             begins = [ended[at] if at < len(ended) else self._floor for at in range(max(topic.queues, len(ended)))]
         begins, options = list(begins) if any(begins) else [], _options(topic)
+        options |= {_UNRETAINED: True} if unretained else {}
         body: list[Any] = [topic.topic, topic.queues, topic.level]
         if by_message or begins or options:
             body += [by_message, begins]
@@ -156,7 +168,10 @@ class Topics:
         begins = self._begins.get(name, ())
         made = [MadeQueue(name, at, begins[at] if at < len(begins) else 0) for at in range(queues)]
         fewer = [topic_queue(name, at) for at in range(queues, known.queues)] if known else []
-        return Change(ended=fewer, made=made)
+        events: tuple[object, ...] = ()
+        if len(more) > 2 and more[2].get(_UNRETAINED):
+            events = (RetainedGone(name, record.position + record.size),)
+        return Change(ended=fewer, made=made, events=events)
 
     def _configure(self, topic: TopicInfo) -> None:
         self._topics[topic.topic] = topic

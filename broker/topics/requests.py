@@ -275,7 +275,8 @@ class TopicRequests:
         """Configuration and bounds of a topic."""
         bounds = tuple(self._store.bounds(topic_queue(topic.topic, number)) for number in range(topic.queues))
         log_id, more = self._state.identity.log_id, topic[3:]
-        return TopicDetail(topic.topic, topic.queues, topic.level, bounds + ended, log_id, *more)
+        kept = self._state.retained.count_of(topic.topic)
+        return TopicDetail(topic.topic, topic.queues, topic.level, bounds + ended, log_id, *more, kept)
 
     def _ended(self, topic: str) -> tuple[Bounds, ...]:
         """Queues that were deleted: each is empty, and where it ended."""

@@ -10,6 +10,7 @@ from penstock.blocking import Routes, bootstrap
 from penstock.blocking.admin import Admin
 from penstock.cli.display import confirm, incomplete_option, json_option, print_json, print_rows, to_list
 from penstock.cli.durations import DURATION, shown_duration
+from penstock.client import topic_tasks
 from penstock.client.completeness import Holders
 from penstock.client.topic_tasks import TopicAt, topic_at
 from penstock.errors import InvalidRequest, NoRoute, TopicNotFound
@@ -137,13 +138,15 @@ def change(
 
 @topic.command()
 @click.argument("name")
+@click.option("--retained", is_flag=True, help="Remove its retained messages too.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @click.pass_obj
-def purge(server: str, name: str, yes: bool, as_json: bool) -> None:
+def purge(server: str, name: str, retained: bool, yes: bool, as_json: bool) -> None:
     """Remove all messages of a topic; the topic stays, and its offsets continue.
 
-    Groups continue after the removed messages. Retained messages, and messages that wait for MQTT sessions, stay.
+    Groups continue after the removed messages. Messages that wait for MQTT sessions stay. So do retained messages, the
+    last values of MQTT names, without --retained.
 
     \b
     Examples:
@@ -152,13 +155,24 @@ def purge(server: str, name: str, yes: bool, as_json: bool) -> None:
     """
     with Admin(server) as admin:
         if not yes:
-            count = sum([one.messages for one in admin.topic(name)])
-            confirm(f"Remove all {count:,} messages of topic {name}?", f"topic {name} keeps its messages")
-        for broker, messages in admin.purge_topic(name).items():
-            if as_json:
-                print_json({"topic": topic_of(name), "broker": broker, "messages": messages, "purged": True})
-            else:
-                click.echo(f"{topic_of(name)}: {messages:,} messages removed on {broker}")
+            known = admin.topic(name)
+            what = f"{sum([one.messages for one in known]):,} messages"
+            what += f" and {sum([one.retained for one in known]):,} retained messages" if retained else ""
+            confirm(f"Remove all {what} of topic {name}?", f"topic {name} keeps its messages")
+        for one in admin.run(topic_tasks.purge(name, retained=retained)):
+            _print_purged(one, retained, as_json)
+
+
+def _print_purged(was: TopicAt, retained: bool, as_json: bool) -> None:
+    gone, kept = (was.retained, 0) if retained else (0, was.retained)
+    if as_json:
+        row = {"topic": was.topic, "broker": was.broker, "messages": was.messages}
+        print_json(row | {"retained": gone, "retained_kept": kept, "purged": True})
+        return
+    also = f" and {gone:,} retained messages" if gone else ""
+    click.echo(f"{was.topic}: {was.messages:,} messages{also} removed on {was.broker}")
+    if kept:
+        click.echo(f"{kept:,} retained messages stay on {was.broker}; --retained removes them too", err=True)
 
 
 def _print_made(one: TopicAt, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.client.administration import ALL_BROKERS, Ask, Task, broker_named
-from penstock.client.arguments import check_integer
+from penstock.client.arguments import check_flag, check_integer
 from penstock.errors import InvalidRequest, NoRoute, TopicNotFound
 from penstock.protocol.requests.request import Done, Request
 from penstock.protocol.requests.routes import BrokerRoute
@@ -45,6 +45,7 @@ class TopicAt:
         access: what clients may do now: ``rw``, ``r``, ``w`` or ``none``.
         trace_every: one message in this number is traced; 0: none.
         bounds: first and end offset of each queue; empty in a list of all topics.
+        retained: number of retained messages; 0 in a list of all topics.
     """
 
     topic: str
@@ -57,6 +58,7 @@ class TopicAt:
     access: str
     trace_every: int
     bounds: tuple[Bounds, ...] = ()
+    retained: int = 0
 
     @property
     def messages(self) -> int:
@@ -139,11 +141,18 @@ def change_topic(
     return (yield from _at_each(name, broker, request))
 
 
-def purge_topic(name: str) -> Task[dict[str, int]]:
-    """Removes all messages of a topic and returns their number by broker. Offsets continue; retained messages, and
-    messages that wait for MQTT sessions, stay. Raises ``TopicNotFound`` and ``InvalidTopic``."""
-    was = yield from _at_each(name, "", PurgeTopic(_topic(name)))
+def purge_topic(name: str, *, retained: bool = False) -> Task[dict[str, int]]:
+    """Removes all messages of a topic and returns their number by broker. Offsets continue; messages that wait for MQTT
+    sessions stay. Retained messages are values of MQTT names: they stay unless ``retained`` is true. Raises
+    ``TopicNotFound`` and ``InvalidTopic``."""
+    was = yield from purge(name, retained=retained)
     return {one.broker: one.messages for one in was}
+
+
+def purge(name: str, *, retained: bool = False) -> Task[list[TopicAt]]:
+    """As ``purge_topic``, and returns the topic as it was at each broker."""
+    check_flag("retained", retained)
+    return (yield from _at_each(name, "", PurgeTopic(_topic(name), retained)))
 
 
 def delete_topic(name: str) -> Task[dict[str, int]]:
@@ -179,9 +188,9 @@ def allow_broker(broker: str, *, read: bool | None = None, write: bool | None = 
 
 def topic_at(broker: str, one: TopicInfo | TopicDetail) -> TopicAt:
     """A topic as a broker describes it."""
-    bounds = one.bounds if isinstance(one, TopicDetail) else ()
+    bounds, retained = (one.bounds, one.retained) if isinstance(one, TopicDetail) else ((), 0)
     kept = (one.queues - one.draining, one.draining, one.level, one.retention_s, one.access, one.trace)
-    return TopicAt(one.topic, readable(one.topic), broker, *kept, bounds)
+    return TopicAt(one.topic, readable(one.topic), broker, *kept, bounds, retained)
 
 
 def _topic(name: object) -> str:

@@ -50,7 +50,8 @@ class TopicInfo(NamedTuple):
 
 @value
 class TopicDetail(Reply):
-    """``log_id``: the log in which the bounds are; empty where the broker does not tell."""
+    """``log_id``: the log in which the bounds are; empty where the broker does not tell. ``retained``: number of its
+    retained messages."""
 
     topic: str
     queues: int
@@ -61,6 +62,7 @@ class TopicDetail(Reply):
     access: str = "rw"
     draining: int = 0
     trace: int = 0
+    retained: int = 0
 
 
 @value
@@ -96,12 +98,14 @@ class ChangeTopic(Request):
 
 @value
 class PurgeTopic(Request):
-    """Removes all messages of a topic's queues; answered with what it was. Offsets go on, and retained messages and
-    what waits for MQTT sessions stay. ``TopicNotFound``, ``InvalidTopic`` for one of the system's."""
+    """Removes all messages of a topic's queues; answered with what it was. Offsets go on, and what waits for MQTT
+    sessions stays, as do retained messages without ``retained``. ``TopicNotFound``, ``InvalidTopic`` for one of the
+    system's."""
 
     code: ClassVar[int] = 35
     reply: ClassVar[type[Reply]] = TopicDetail
     topic: str
+    retained: bool = False
 
 
 @value

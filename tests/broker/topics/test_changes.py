@@ -8,6 +8,7 @@ import pytest
 from broker.topics.changes import EVERY_S
 from penstock.errors import InvalidRequest, InvalidTopic, NotAllowed, OffsetOutOfRange, QueueNotFound, TopicNotFound
 from penstock.protocol.message import CLIENT_ID, Message, encode_properties, encode_record
+from penstock.protocol.requests.filters import FetchRetained
 from penstock.protocol.requests.groups import CommitOffsets, FetchOffsets, JoinGroup, LeaveGroup, QueueOffset
 from penstock.protocol.requests.messages import Append, FindByKey, Pull, QueryBounds
 from penstock.protocol.requests.routes import TopicRoute
@@ -138,6 +139,21 @@ def test_a_purged_topic_is_empty_and_goes_on() -> None:
         assert one.bodies("t:0", 3) == [b"new"]
         assert one.ask(FindByKey("t", "k")).count == 1
         assert one.ask(FetchOffsets("g", ("t:0",))).offsets == (QueueOffset("t:0", 3),)
+
+
+@pytest.mark.parametrize("retained", [False, True])
+def test_a_purge_takes_retained_messages_only_where_it_is_told_to(retained: bool) -> None:
+    rig = Rig(default_queues=1)
+    for name in ("t/a", "t/b", "u/c"):
+        rig.ask(append(Message(name[0], b"value", mqtt_topic=name, retain=True)))
+    assert rig.ask(PurgeTopic("t", retained)).retained == 2
+    rig.ask(append(Message("t", b"later", mqtt_topic="t/d", retain=True)))
+    for one in (rig, rig.restarted()):
+        found = one.ask(FetchRetained("#"))
+        assert [name for name in ("t/a", "t/b", "t/d", "u/c") if name.encode() in found.body] == (
+            ["t/d", "u/c"] if retained else ["t/a", "t/b", "t/d", "u/c"]
+        )
+        assert one.ask(DescribeTopic("t")).retained == (1 if retained else 3)
 
 
 def test_a_purge_that_was_not_promised_may_never_have_been() -> None:

@@ -122,12 +122,30 @@ def test_a_topic_is_changed_and_what_is_not_given_stays(penstock: Penstock, rows
     assert "is no duration" in penstock("topic", "change", "orders", "--retention", "soon").stderr
 
 
+def test_a_purge_says_that_retained_messages_stay_or_asks_about_them_too(penstock: Penstock, real_cluster: Any) -> None:
+    with Producer(servers=real_cluster.servers) as producer:
+        producer.send("plant", b"21", mqtt_topic="plant/1", retain=True)
+    kept = penstock("topic", "purge", "plant", "--yes")
+    assert "plant: 1 messages removed on broker-a" in kept.stdout
+    assert "1 retained messages stay on broker-a; --retained removes them too" in kept.stderr
+    asked = penstock("topic", "purge", "plant", "--retained", stdin=b"y\n")
+    assert "Remove all 0 messages and 1 retained messages of topic plant?" in asked.stderr
+    assert "plant: 0 messages and 1 retained messages removed on broker-a" in asked.stdout
+
+
 def test_a_topic_is_purged_after_a_yes(penstock: Penstock, rows: Rows) -> None:
     assert penstock("topic", "create", "orders", "--queues", "1").exit_code == 0
     assert penstock("produce", "orders", "hello").exit_code == 0
     refused = penstock("topic", "purge", "orders", stdin=b"n\n")
     assert (refused.exit_code, "Remove all 1 messages of topic orders?" in refused.stderr) == (2, True)
     assert rows("topic", "purge", "orders", "--yes") == [
-        {"topic": "orders", "broker": "broker-a", "messages": 1, "purged": True}
+        {
+            "topic": "orders",
+            "broker": "broker-a",
+            "messages": 1,
+            "retained": 0,
+            "retained_kept": 0,
+            "purged": True,
+        }
     ]
     assert [(row["min"], row["end"]) for row in rows("topic", "show", "orders")] == [(1, 1)]
