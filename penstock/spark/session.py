@@ -1,8 +1,9 @@
 """Starts Spark as Penstock wants it: quiet, on the right Java and Python, with the settings that make small batches
 fast; and teaches it the ``penstock`` source.
 
-Under ``spark-submit`` the cluster's settings stand: no master, Java, memory or home is set there, and a setting that
-was given on its command line wins over ours. The settings are tables of plain values; only ``session`` acts.
+Under ``spark-submit`` and Spark Connect the cluster's settings stand: no master, Java, memory or home is set there, and
+a setting that was given on the command line wins over ours. The settings are tables of plain values; only ``session``
+acts.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidConfig
+from penstock.spark.connect import is_remote, open_session, remote_of
 from penstock.spark.java import find_java
 from penstock.spark.launchers import write_python
+from penstock.spark.versions import check_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +35,9 @@ COMMON: Final[Mapping[str, str]] = {
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
+
+# What a session at somebody's Spark Connect server changes there, for itself.
+REMOTE: Final = {"spark.sql.session.timeZone": "UTC", "spark.sql.connect.serverStacktrace.enabled": "false"}
 
 # Only where we start Java ourselves, on this machine. Nobody else is to reach the driver.
 LOCAL: Final[Mapping[str, str]] = {
@@ -77,21 +83,29 @@ def session(
 
     Args:
         app: the application's name.
-        master: where Spark runs; by default ``local[*]``, or whatever ``spark-submit`` was told.
+        master: where Spark runs; by default ``local[*]``, or whatever ``spark-submit`` or SPARK_REMOTE says.
         testing: starts twice as fast, runs half as fast.
         ui: whether Spark's web page is served.
         log_level: from which level on Spark's own log goes to stderr.
         conf: further Spark settings; they win over ours.
 
     Raises:
-        InvalidConfig: pyspark or Java is missing.
+        InvalidConfig: pyspark or Java is missing or of another version, or two places are named to run at.
+        Unavailable: SPARK_REMOTE names a Spark Connect server, and it does not answer.
     """
-    try:
-        from pyspark import SparkConf
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        hint = "`pip install 'penstock[spark]'` brings what is missing"
-        raise InvalidConfig(f"Spark is not installed: {error}", hint=hint) from None
+    check_pyspark()
+    remote = remote_of(os.environ, conf or {})
+    if remote and not submitted(os.environ):
+        if master:
+            raise InvalidConfig(
+                f"Spark is to run at master {master} and at {remote}", hint="unset SPARK_REMOTE, or name no master"
+            )
+        spark = open_session(remote, app, REMOTE | dict(conf or {}))
+        register(spark)
+        return spark
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
     builder = SparkSession.builder.appName(app)
     wanted = dict(COMMON) | {"spark.ui.enabled": str(ui).lower()}
     wanted["spark.sql.shuffle.partitions"] = str(min(os.cpu_count() or 1, SHUFFLE_PARTITIONS_MAX))
@@ -113,14 +127,25 @@ def session(
 
 
 def register(spark: SparkSession) -> None:
-    """Teaches ``format("penstock")`` to a session. On a cluster the source travels to the executors by value, so that
-    these need numpy, pyarrow and msgpack, but not Penstock."""
+    """Teaches ``format("penstock")`` to a session. On a cluster, and at a Spark Connect server, the source travels by
+    value, so that their Python needs numpy, pyarrow, msgpack and orjson, but not Penstock.
+
+    Raises:
+        InvalidConfig: pyspark is of a version on which the source does not run.
+    """
+    check_pyspark()
     from penstock.spark.shipping import shipped
     from penstock.spark.source import PenstockSource
 
+    spark.dataSource.register(PenstockSource if _is_here(spark) else shipped())
+
+
+def _is_here(spark: SparkSession) -> bool:
+    """Whether all of Spark runs with this program's own Python, which has Penstock."""
+    if is_remote(spark):
+        return False
     master = spark.conf.get("spark.master", "local") or "local"
-    is_here = master.startswith("local") and not master.startswith("local-cluster")
-    spark.dataSource.register(PenstockSource if is_here else shipped())
+    return master.startswith("local") and not master.startswith("local-cluster")
 
 
 def _tell_errors_once() -> None:

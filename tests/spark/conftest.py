@@ -20,6 +20,7 @@ collect_ignore_glob = [] if INSTALLED else ["test_*.py"]
 
 PENSTOCK_TESTS = Path(__file__).parents[1] / "penstock"
 sys.path.insert(0, str(PENSTOCK_TESTS / "spark"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 THIRD_PARTY = (
     "ignore:unclosed.*socket:ResourceWarning",

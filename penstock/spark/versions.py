@@ -1,0 +1,61 @@
+"""Which pyspark Penstock's source runs on: those that were tried, no others.
+
+Before 4.2 a Python source cannot bound a batch (``maxOffsetsPerTrigger``) nor read what is there now and end; the
+module with these calls is missing there. Pure, but for the look at what is installed.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from penstock.errors import InvalidConfig
+
+FIRST: Final = (4, 2)
+UNTRIED: Final = (4, 4)
+"""Releases from ``FIRST`` on and before ``UNTRIED``, as in pyproject.toml."""
+_PACKAGES: Final = ("pyspark", "pyspark-client", "pyspark-connect")
+_NUMBERS: Final = re.compile(r"(\d+)\.(\d+)")
+
+
+def check_pyspark() -> None:
+    """Raises ``InvalidConfig`` where pyspark is missing, or of a release on which the source was not tried."""
+    try:
+        import pyspark
+    except ImportError as error:
+        hint = "`pip install 'penstock[spark]'` brings what is missing"
+        raise InvalidConfig(f"Spark is not installed: {error}", hint=hint) from None
+    check_release(str(pyspark.__version__))
+
+
+def check_release(release: str) -> None:
+    """Raises ``InvalidConfig`` for a release of pyspark that is not one of ours."""
+    match = _NUMBERS.match(release)
+    if match and FIRST <= (int(match[1]), int(match[2])) < UNTRIED:
+        return
+    why = "a Python source cannot bound its batches before 4.2" if match and _is_old(match) else "it was not tried"
+    raise InvalidConfig(
+        f"pyspark {release} is installed, and Penstock runs on 4.2 and 4.3: {why}",
+        hint=f"`pip install '{_installed()}>={_told(FIRST)},<{_told(UNTRIED)}'`; executors and a Spark Connect server "
+        "need one of these too",
+    )
+
+
+def _is_old(match: re.Match[str]) -> bool:
+    return (int(match[1]), int(match[2])) < FIRST
+
+
+def _told(release: tuple[int, int]) -> str:
+    return ".".join(map(str, release))
+
+
+def _installed() -> str:
+    """The name of the package that has pyspark: there is one without Java's part."""
+    for name in _PACKAGES:
+        try:
+            version(name)
+        except PackageNotFoundError:
+            continue
+        return name
+    return _PACKAGES[0]
