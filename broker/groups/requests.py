@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -24,6 +25,7 @@ from broker.store.message_store import MessageStore
 from broker.topics.requests import TopicRequests
 from penstock.errors import Busy, Fenced, GroupNotFound, InvalidRequest, OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.protocol.requests.groups import (
+    PAGE,
     STRATEGIES,
     Assignment,
     CommitOffsets,
@@ -32,13 +34,15 @@ from penstock.protocol.requests.groups import (
     FetchOffsets,
     GroupDetail,
     GroupLag,
-    GroupNames,
     GroupOffsets,
+    GroupRow,
+    GroupsPage,
     HeldOffsets,
     HoldOffsets,
     JoinGroup,
     LeaveGroup,
     ListGroups,
+    MemberInfo,
     Progress,
     QueueOffset,
     WatchGroup,
@@ -323,24 +327,38 @@ class GroupRequests:
 
     @handles(ListGroups)
     def list_all(self, request: ListGroups, now: float, now_ms: int) -> Outcome:
-        """Groups with members or offsets, and those that pop."""
-        return Now(GroupNames(tuple(sorted({*self.groups.names, *self._offsets.groups, *self._shares.popping}))))
+        """A page of the groups with members or offsets, and of those that pop."""
+        names = {*self.groups.names, *self._offsets.groups, *self._shares.popping}
+        later = [name for name in names if name > request.after]
+        page = heapq.nsmallest(max(1, min(request.count_max, PAGE)), later)
+        return Now(GroupsPage(tuple(map(self._row, page)), page[-1] if len(page) < len(later) else ""))
+
+    def _row(self, group: str) -> GroupRow:
+        members = self.groups.members(group)[1] if group in self.groups else ()
+        lags = list(self._lags(self._read_by(group, members)))
+        passed = [max(one.offset, 0) for one in lags]
+        lag = sum([one.end for one in lags]) - sum(passed)
+        return GroupRow(group, len(members), len(lags), sum(passed), lag)
+
+    def _read_by(self, group: str, members: Sequence[MemberInfo]) -> dict[str, int]:
+        """How far a group has come in each queue that it has read or is to read."""
+        read = self._positions(group)
+        for member in members:
+            for queue in member.queues:
+                read.setdefault(queue, UNCOMMITTED)
+        return read
 
     @handles(DescribeGroup)
     def describe(self, request: DescribeGroup, now: float, now_ms: int) -> Outcome:
         """Members and lag."""
-        committed = self._positions(request.group)
         try:
             generation, members = self.groups.members(request.group)
         except GroupNotFound:
-            if not committed:
+            if not self._positions(request.group):
                 raise GroupNotFound(f"there is no group {request.group}") from None
             generation, members = 0, ()
         terms = self.groups.terms_of(request.group) or Terms("", "")
-        for member in members:
-            for queue in member.queues:
-                committed.setdefault(queue, UNCOMMITTED)
-        lags, holders = tuple(self._lags(committed)), self._holders.names(request.group)
+        lags, holders = tuple(self._lags(self._read_by(request.group, members))), self._holders.names(request.group)
         shown = terms.filter, terms.strategy, terms.ordered_s > 0, self._takers(request.group)
         return Now(GroupDetail(request.group, generation, members, lags, holders, *shown))
 

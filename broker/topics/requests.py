@@ -3,6 +3,7 @@ yet."""
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -23,10 +24,13 @@ from penstock.protocol.requests.topics import (
     ACCESSES,
     UNCHANGED,
     Bounds,
+    CountTopics,
     CreateTopic,
     DeleteTopic,
     DescribeTopic,
     ListTopics,
+    TopicCount,
+    TopicCounts,
     TopicDetail,
     TopicInfo,
     TopicList,
@@ -34,6 +38,8 @@ from penstock.protocol.requests.topics import (
 from topicmap.names import InvalidName
 from topicmap.queues import check_topic, is_own_topic, is_system, topic_queue
 
+COUNTED_MAX: Final = 500
+"""Maximum number of topics that one request counts."""
 RETENTION_S_MAX: Final = 10 * 366 * 86_400
 TRACE_MAX: Final = 1_000_000_000
 _MAINTENANCE: Final = (
@@ -181,6 +187,19 @@ class TopicRequests:
     def list_all(self, request: ListTopics, now: float, now_ms: int) -> Outcome:
         """All topics, sorted."""
         return Now(TopicList(tuple(sorted(self._topics))))
+
+    @handles(CountTopics)
+    def count(self, request: CountTopics, now: float, now_ms: int) -> Outcome:
+        """How much is in a page of topics."""
+        later = [one.topic for one in self._topics if one.topic > request.after]
+        names = heapq.nsmallest(max(1, min(request.count_max, COUNTED_MAX)), later)
+        after = names[-1] if len(names) < len(later) else ""
+        return Now(TopicCounts(tuple([self._count_of(self.get(name)) for name in names]), after))
+
+    def _count_of(self, topic: TopicInfo) -> TopicCount:
+        bounds = [self._store.bounds(topic_queue(topic.topic, number)) for number in range(topic.queues)]
+        stored = sum([bound.end for bound in bounds])
+        return TopicCount(topic.topic, stored, stored - sum([bound.min for bound in bounds]))
 
     def get(self, topic: str) -> TopicInfo:
         """Configuration of a topic. Raises ``TopicNotFound``."""

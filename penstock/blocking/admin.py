@@ -54,6 +54,7 @@ class Admin:
 
     topics = carried_out(topic_tasks.topics)
     topic = carried_out(topic_tasks.topic)
+    topic_counts = carried_out(topic_tasks.topic_counts)
     create_topic = carried_out(topic_tasks.create_topic)
     change_topic = carried_out(topic_tasks.change_topic)
     purge_topic = carried_out(topic_tasks.purge_topic)

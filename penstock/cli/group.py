@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import click
 
 from penstock.blocking import bootstrap
 from penstock.blocking.admin import Admin
+from penstock.blocking.link import BlockingLink
 from penstock.cli.display import confirm, incomplete_option, json_option, print_json, print_rows, to_list
 from penstock.cli.durations import place_of
 from penstock.client.group_tasks import Moved
 from penstock.errors import GroupNotFound, ResetIncomplete
-from penstock.protocol.requests.groups import DescribeGroup, GroupDetail, GroupNames, ListGroups
+from penstock.protocol.requests.groups import DescribeGroup, GroupDetail, GroupRow, GroupsPage, ListGroups
 
 
 @click.group()
@@ -36,15 +37,23 @@ def list_groups(server: str, allow_incomplete: bool, as_json: bool) -> None:
     rows: dict[str, dict[str, Any]] = {}
     with bootstrap(server) as routes:
         for route in to_list(routes.holders(), "the groups", allow_incomplete):
-            link = routes.link(route.address)
-            for name in link.ask(ListGroups(), GroupNames).groups:
-                detail = link.ask(DescribeGroup(name), GroupDetail)
-                row = rows.setdefault(name, {"group": name, "members": 0, "queues": 0, "lag": 0})
-                row["members"] = max(row["members"], len(detail.members))
-                row["queues"] += len(detail.lags)
-                row["lag"] += sum(_lag(one.offset, one.end) for one in detail.lags)
+            for one in _groups_at(routes.link(route.address)):
+                row = rows.setdefault(one.group, {"group": one.group, "members": 0, "queues": 0, "lag": 0})
+                row["members"] = max(row["members"], one.members)
+                row["queues"] += one.queues
+                row["lag"] += one.lag
     ordered = [rows[name] for name in sorted(rows)]
     print_rows(ordered, ("group", "members", "queues", "lag"), as_json=as_json, empty="no groups yet")
+
+
+def _groups_at(link: BlockingLink) -> Iterator[GroupRow]:
+    after = ""
+    while True:
+        page = link.ask(ListGroups(after), GroupsPage)
+        yield from page.groups
+        after = page.after
+        if not after:
+            return
 
 
 @group.command()

@@ -19,18 +19,19 @@ _CLEAR: Final = "\x1b[H\x1b[2J"
 
 @click.command()
 @click.option("--every", type=DURATION, default="2s", metavar="TIME", help="Time between updates.")
+@click.option("--rows", type=click.IntRange(1), default=50, help="Maximum number of rows: the busiest.")
 @click.option("-n", "--count", type=click.IntRange(1), help="End after this number of updates.")
 @json_option
 @click.pass_obj
-def top(server: str, every: float, count: int | None, as_json: bool) -> None:
-    """Show the rate of each topic and each group, busiest first, and update it until Ctrl-C.
+def top(server: str, every: float, rows: int, count: int | None, as_json: bool) -> None:
+    """Show the rates of the busiest topics and groups, and update them until Ctrl-C.
 
     A topic's rate counts stored messages a second; a group's rate counts committed messages a second.
 
     \b
     Examples:
       penstock top
-      penstock top --every 10s -n 1 --json | jq 'select(.lag > 1000)'
+      penstock top --every 10s -n 1 --rows 1000 --json | jq 'select(.lag > 1000)'
     """
     clock = RealClock()
     with Admin(server) as admin:
@@ -39,23 +40,18 @@ def top(server: str, every: float, count: int | None, as_json: bool) -> None:
         while count is None or looks < count:
             pause(every)
             now, now_s = _look(admin), clock.monotonic()
-            _show(_rates(before, now, now_s - before_s), as_json)
+            _show(_rates(before, now, now_s - before_s), rows, as_json)
             before, before_s, looks = now, now_s, looks + 1
 
 
 def _look(admin: Admin) -> dict[tuple[str, str], tuple[int, int, int]]:
     """By kind and name: a count that grows with each message, the number of messages, and the lag."""
     found: dict[tuple[str, str], tuple[int, int, int]] = {}
-    names = dict.fromkeys(one.topic for one in admin.topics() if one.topic not in GATEWAYS_TOPICS)
-    for name in names:
-        ends = messages = 0
-        for one in admin.topic(name):
-            ends += sum([bound.end for bound in one.bounds])
-            messages += one.messages
-        found["topic", name] = ends, messages, 0
+    for topic in admin.topic_counts():
+        if topic.topic not in GATEWAYS_TOPICS:
+            found["topic", topic.topic] = topic.stored, topic.messages, 0
     for group in admin.groups():
-        passed = sum([max(lag.offset, 0) for at in admin.group(group.group) for lag in at.detail.lags])
-        found["group", group.group] = passed, 0, group.lag
+        found["group", group.group] = group.passed, 0, group.lag
     return found
 
 
@@ -73,7 +69,9 @@ def _rates(
     return sorted(rows, key=lambda row: (-row["per_s"], -int(row["lag"] or 0), str(row["name"])))
 
 
-def _show(rows: list[dict[str, Any]], as_json: bool) -> None:
+def _show(rows: list[dict[str, Any]], most: int, as_json: bool) -> None:
+    left_out = len(rows) - most
+    rows = rows[:most]
     if as_json:
         for row in rows:
             print_json(row)
@@ -81,3 +79,5 @@ def _show(rows: list[dict[str, Any]], as_json: bool) -> None:
     if sys.stdout.isatty():
         click.echo(_CLEAR, nl=False)
     print_rows(rows, _COLUMNS, as_json=False, empty="no topics yet")
+    if left_out > 0:
+        click.echo(f"({left_out:,} less busy topics and groups are not shown: --rows)", err=True)

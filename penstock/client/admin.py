@@ -83,6 +83,7 @@ class Admin:
 
     topics = awaited(topic_tasks.topics)
     topic = awaited(topic_tasks.topic)
+    topic_counts = awaited(topic_tasks.topic_counts)
     create_topic = awaited(topic_tasks.create_topic)
     change_topic = awaited(topic_tasks.change_topic)
     purge_topic = awaited(topic_tasks.purge_topic)

@@ -25,8 +25,9 @@ from penstock.protocol.requests.groups import (
     DescribeGroup,
     FetchOffsets,
     GroupDetail,
-    GroupNames,
     GroupOffsets,
+    GroupRow,
+    GroupsPage,
     ListGroups,
     QueueOffset,
 )
@@ -39,12 +40,14 @@ from penstock.protocol.topic_names import topic_of
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group at all brokers: its number of members and of queues, and its lag in messages."""
+    """A group at all brokers: its number of members and of queues, its lag in messages, and the sum of its offsets,
+    ``passed``, which grows with each message that it commits."""
 
     group: str
     members: int
     queues: int
     lag: int
+    passed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +72,28 @@ def groups() -> Task[list[GroupState]]:
     """All groups, by name."""
     found: dict[str, GroupState] = {}
     for route in (yield ALL_BROKERS):
-        names: GroupNames = yield Ask(route.address, ListGroups(), GroupNames)
-        for name in names.groups:
-            try:
-                detail: GroupDetail = yield Ask(route.address, DescribeGroup(name), GroupDetail)
-            except GroupNotFound:
-                continue  # it was deleted meanwhile
-            before = found.get(name, GroupState(name, 0, 0, 0))
-            members, queues = max(before.members, len(detail.members)), before.queues + len(detail.lags)
-            found[name] = GroupState(name, members, queues, before.lag + lag_of(detail))
+        for row in (yield from groups_at(route)):
+            before = found.get(row.group, GroupState(row.group, 0, 0, 0))
+            found[row.group] = GroupState(
+                row.group,
+                max(before.members, row.members),
+                before.queues + row.queues,
+                before.lag + row.lag,
+                before.passed + row.passed,
+            )
     return [found[name] for name in sorted(found)]
 
 
-def lag_of(detail: GroupDetail) -> int:
-    """The lag of a group in messages; all messages of a queue in which it never committed."""
-    return sum([one.end - max(one.offset, 0) for one in detail.lags])
+def groups_at(route: BrokerRoute) -> Task[list[GroupRow]]:
+    """All groups at one broker."""
+    found: list[GroupRow] = []
+    after = ""
+    while True:
+        page: GroupsPage = yield Ask(route.address, ListGroups(after), GroupsPage)
+        found += page.groups
+        after = page.after
+        if not after:
+            return found
 
 
 def group(name: str) -> Task[list[GroupAt]]:

@@ -18,12 +18,15 @@ from penstock.protocol.requests.topics import (
     Bounds,
     BrokerAllows,
     ChangeTopic,
+    CountTopics,
     CreateTopic,
     DeleteTopic,
     DescribeTopic,
     ListTopics,
     PurgeTopic,
     QueryAllowed,
+    TopicCount,
+    TopicCounts,
     TopicDetail,
     TopicInfo,
     TopicList,
@@ -84,6 +87,22 @@ def topics() -> Task[list[TopicAt]]:
         listed: TopicList = yield Ask(route.address, ListTopics(), TopicList)
         found += [topic_at(route.broker, one) for one in listed.topics]
     return sorted(found, key=lambda one: (one.topic, one.broker))
+
+
+def topic_counts() -> Task[list[TopicCount]]:
+    """How much is in each topic of all brokers, by name."""
+    found: dict[str, TopicCount] = {}
+    for route in (yield ALL_BROKERS):
+        after = ""
+        while True:
+            page: TopicCounts = yield Ask(route.address, CountTopics(after), TopicCounts)
+            for row in page.topics:
+                before = found.get(row.topic, TopicCount(row.topic, 0, 0))
+                found[row.topic] = TopicCount(row.topic, before.stored + row.stored, before.messages + row.messages)
+            after = page.after
+            if not after:
+                break
+    return [found[name] for name in sorted(found)]
 
 
 def topic(name: str) -> Task[list[TopicAt]]:

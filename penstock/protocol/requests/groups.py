@@ -8,6 +8,8 @@ from penstock.protocol.requests.request import Done, Reply, Request, value
 
 STRATEGIES: Final = ("average", "circle", "hash", "configured", "room", "nearest-room")
 """How a broker may deal its queues to the members of a group (docs/guide/backend.md)."""
+PAGE: Final = 500
+"""Maximum number of groups in one page."""
 
 
 class QueueOffset(NamedTuple):
@@ -142,16 +144,34 @@ class FetchOffsets(Request):
     queues: tuple[str, ...]
 
 
+class GroupRow(NamedTuple):
+    """A group at a broker: its number of members and of queues that it reads, the sum of its offsets in them, and its
+    lag in messages (all messages of a queue in which it never committed)."""
+
+    group: str
+    members: int
+    queues: int
+    passed: int
+    lag: int
+
+
 @value
-class GroupNames(Reply):
-    groups: tuple[str, ...]
+class GroupsPage(Reply):
+    """``after`` continues; it is empty at the end."""
+
+    groups: tuple[GroupRow, ...]
+    after: str
 
 
 @value
 class ListGroups(Request):
+    """Groups in order of their names, those after ``after``."""
+
     code: ClassVar[int] = 75
-    reply: ClassVar[type[Reply]] = GroupNames
+    reply: ClassVar[type[Reply]] = GroupsPage
     is_repeatable: ClassVar[bool] = True
+    after: str = ""
+    count_max: int = PAGE
 
 
 @value

@@ -159,6 +159,34 @@ class DeleteTopic(Request):
     topic: str
 
 
+class TopicCount(NamedTuple):
+    """How much is in a topic: the sum of its queues' ends, which grows by one with each message that is stored, and its
+    number of messages."""
+
+    topic: str
+    stored: int
+    messages: int
+
+
+@value
+class TopicCounts(Reply):
+    """``after`` continues; it is empty at the end."""
+
+    topics: tuple[TopicCount, ...]
+    after: str
+
+
+@value
+class CountTopics(Request):
+    """How much is in topics, in order of their names, those after ``after``."""
+
+    code: ClassVar[int] = 38
+    reply: ClassVar[type[Reply]] = TopicCounts
+    is_repeatable: ClassVar[bool] = True
+    after: str = ""
+    count_max: int = 500
+
+
 @value
 class TopicList(Reply):
     topics: tuple[TopicInfo, ...]

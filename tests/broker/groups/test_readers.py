@@ -50,7 +50,7 @@ def needed_from(rig: Rig) -> int | None:
 
 
 def groups(rig: Rig) -> list[str]:
-    return list(rig.ask(ListGroups()).groups)
+    return [one.group for one in rig.ask(ListGroups()).groups]
 
 
 def test_retention_waits_for_the_slowest_group_that_still_reads() -> None:

@@ -34,10 +34,13 @@ from penstock.protocol.requests.messages import FindByKey, Pull, QueryBounds
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS, HOME_TOPIC
 from penstock.protocol.requests.topics import (
     Bounds,
+    CountTopics,
     CreateTopic,
     DeleteTopic,
     DescribeTopic,
     ListTopics,
+    PurgeTopic,
+    TopicCount,
     TopicDetail,
     TopicInfo,
 )
@@ -162,6 +165,17 @@ def test_bounds_of_a_topic_grow_with_what_is_durable() -> None:
     assert rig.submit(DescribeTopic("t"))[0] == TopicDetail("t", 1, "disk", (Bounds("t:0", 0, 0),))
     rig.sync()
     assert rig.ask(DescribeTopic("t")).bounds == (Bounds("t:0", 0, 1),)
+
+
+def test_topics_are_counted_a_page_at_a_time() -> None:
+    rig = Rig(default_queues=2)
+    for topic in ("c", "a", "b"):
+        rig.ask(append(*[Message(topic, b"x")] * 3))
+    rig.ask(PurgeTopic("b"))
+    first = rig.ask(CountTopics("", 2))
+    assert first.topics == (TopicCount("a", 3, 3), TopicCount("b", 3, 0))
+    last = rig.ask(CountTopics(first.after, 2))
+    assert (last.topics, last.after) == ((TopicCount("c", 3, 3),), "")
 
 
 def test_a_deleted_topic_is_as_one_that_never_was() -> None:

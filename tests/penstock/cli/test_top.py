@@ -41,4 +41,6 @@ def test_rates_of_topics_and_groups_come_the_busiest_first(penstock: Penstock, r
     assert busy["per_s"] > 0
     assert (quiet["per_s"], quiet["messages"], billing["per_s"]) == (0, 2, 0)
     assert billing["lag"] > 0
+    cut = penstock("top", "--every", "1ms", "-n", "1", "--rows", "1")
+    assert (cut.stderr, len(cut.stdout.splitlines())) == ("(2 less busy topics and groups are not shown: --rows)\n", 2)
     assert "quiet" in penstock("top", "--every", "1ms", "-n", "1").stdout

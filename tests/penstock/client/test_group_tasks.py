@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 
 from penstock.client.administration import ALL_BROKERS, Ask
-from penstock.client.group_tasks import delete_group, groups, reset_group
-from penstock.errors import Fenced, GroupNotFound, InvalidRequest, ResetIncomplete, TimedOut
+from penstock.client.group_tasks import GroupState, delete_group, groups, reset_group
+from penstock.errors import Fenced, InvalidRequest, ResetIncomplete, TimedOut
 from penstock.protocol.requests.groups import (
     CommitOffsets,
-    DescribeGroup,
     GroupDetail,
-    GroupLag,
-    GroupNames,
     GroupOffsets,
+    GroupRow,
+    GroupsPage,
     ListGroups,
     MemberInfo,
     QueueOffset,
@@ -29,17 +28,15 @@ from penstock.protocol.requests.topics import Bounds, TopicDetail
 A, B = BrokerRoute("a", "host:1", 0), BrokerRoute("b", "host:2", 0)
 
 
-def test_a_group_is_one_however_many_brokers_have_it_and_one_that_goes_meanwhile_is_left_out() -> None:
+def test_a_group_is_one_however_many_brokers_and_pages_have_it() -> None:
     task = groups()
     assert next(task) is ALL_BROKERS
-    assert task.send((A, B)) == Ask("host:1", ListGroups(), GroupNames)
-    assert task.send(GroupNames(("g",))) == Ask("host:1", DescribeGroup("g"), GroupDetail)
-    task.send(GroupDetail("g", 1, (), (GroupLag("t:0", -1, 5), GroupLag("t:1", 3, 4))))
-    task.send(GroupNames(("g", "h")))
-    task.send(GroupDetail("g", 1, (), (GroupLag("t:0", 1, 2),)))
+    assert task.send((A, B)) == Ask("host:1", ListGroups(), GroupsPage)
+    assert task.send(GroupsPage((GroupRow("g", 1, 2, 3, 6),), "g")) == Ask("host:1", ListGroups("g"), GroupsPage)
+    assert task.send(GroupsPage((GroupRow("h", 0, 1, 0, 0),), "")) == Ask("host:2", ListGroups(), GroupsPage)
     with pytest.raises(StopIteration) as ended:
-        task.throw(GroupNotFound("h"))
-    assert [(one.group, one.queues, one.lag) for one in ended.value.value] == [("g", 3, 7)]
+        task.send(GroupsPage((GroupRow("g", 2, 1, 4, 1),), ""))
+    assert ended.value.value == [GroupState("g", 2, 3, 7, 7), GroupState("h", 0, 1, 0, 0)]
 
 
 def test_nothing_of_a_group_is_deleted_while_a_gateway_holds_it_anywhere() -> None:

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from penstock.client.administration import ALL_BROKERS, Ask
-from penstock.client.topic_tasks import allow_broker, change_topic, create_topic, delete_topic, purge_topic, topic
+from penstock.client.topic_tasks import (
+    allow_broker,
+    change_topic,
+    create_topic,
+    delete_topic,
+    purge_topic,
+    topic,
+    topic_counts,
+)
 from penstock.errors import InvalidRequest, NoRoute, TopicNotFound
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.routes import BrokerRoute
@@ -17,8 +25,11 @@ from penstock.protocol.requests.topics import (
     Bounds,
     BrokerAllows,
     ChangeTopic,
+    CountTopics,
     DeleteTopic,
     QueryAllowed,
+    TopicCount,
+    TopicCounts,
     TopicDetail,
 )
 
@@ -80,3 +91,14 @@ def test_an_argument_of_a_wrong_type_is_named(given: dict[str, Any]) -> None:
     for task in (create_topic("t", **given), change_topic("t", **given)):
         with pytest.raises(InvalidRequest, match=next(iter(given))):
             next(task)
+
+
+def test_topics_are_counted_a_page_at_a_time_over_all_brokers() -> None:
+    task = topic_counts()
+    next(task)
+    assert task.send((A, B)) == Ask("host:1", CountTopics(), TopicCounts)
+    assert task.send(TopicCounts((TopicCount("t", 9, 4),), "t")) == Ask("host:1", CountTopics("t"), TopicCounts)
+    task.send(TopicCounts((TopicCount("u", 1, 1),), ""))
+    with pytest.raises(StopIteration) as ended:
+        task.send(TopicCounts((TopicCount("t", 2, 2),), ""))
+    assert ended.value.value == [TopicCount("t", 11, 6), TopicCount("u", 1, 1)]

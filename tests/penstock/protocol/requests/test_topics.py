@@ -17,6 +17,7 @@ def test_codes_never_change() -> None:
         35: "PurgeTopic",
         36: "AllowBroker",
         37: "QueryAllowed",
+        38: "CountTopics",
     }
 
 
