@@ -116,6 +116,8 @@ class GroupRequests:
             selector_of(request.filter)
         if len(request.attempts) > ATTEMPT_ROWS_MAX:
             raise InvalidRequest(f"a group has at most {ATTEMPT_ROWS_MAX - 1} waits between attempts")
+        if request.group not in self.groups:
+            self._go_on_from_pops(request.group, now_ms)
         claim = Claim(frozenset(request.topics), request.room, frozenset(request.queues))
         group = self.groups.join(
             request.group,
@@ -215,6 +217,15 @@ class GroupRequests:
         facts = [fact_record(shares.TOPIC, self._shares.forgetting(share)) for share in moved]
         if facts:
             self._store.append_facts(facts, now_ms)
+
+    def _go_on_from_pops(self, group: str, now_ms: int) -> None:
+        """A group that was popped gets members: they begin at the first message that is not acknowledged, and what is
+        popped later begins where they will be."""
+        popped = {share_queue(share) for share in self._shares.popped_by(group)}
+        if popped:
+            rows = [QueueOffset(queue, offset) for queue, offset in self._positions(group).items() if queue in popped]
+            self._store_offsets(group, rows, None, now_ms)
+            self._end_pops(group, popped, now_ms)
 
     def _positions(self, group: str) -> dict[str, int]:
         """How far a group has come in each queue: what its members have committed, or, where it has none, what was

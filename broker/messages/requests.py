@@ -24,6 +24,7 @@ from broker.sessions.lives import Lives
 from broker.settings import BrokerSettings
 from broker.store.level import Level
 from broker.store.message_store import MessageStore
+from broker.store.queue_index import LIGHT
 from broker.topics.requests import TopicRequests
 from penstock.errors import Fenced, InvalidRequest, PenstockError, StorageFull, TooLarge
 from penstock.protocol.message import ENTRY, tag_hash
@@ -34,6 +35,7 @@ from penstock.protocol.requests.messages import (
     AppendRuns,
     BoundsReply,
     FindByKey,
+    ListReads,
     OffsetReply,
     Placed,
     PlacedRun,
@@ -43,13 +45,18 @@ from penstock.protocol.requests.messages import (
     ReadAt,
     Refused,
     SeekTime,
+    TopicRead,
+    TopicsRead,
 )
 from penstock.protocol.requests.request import Result
 from penstock.protocol.runs import SOMEWHERE, Run, checksum_of, decode_runs
 from penstock.protocol.selectors.compiling import Selector
+from topicmap.queues import is_own_topic
 
 COUNT_MAX: Final = 65_536
 WAIT_S_MAX: Final = 60.0
+READ_S: Final = 600.0
+"""A topic that was not read without a group for so long is not told of."""
 REFUSED_MAX: Final = 1000
 """So many gateways are remembered that the log had no room for, the last ones."""
 _ROW_BYTES: Final = ENTRY.size
@@ -128,6 +135,7 @@ class MessageRequests:
         self._figures = figures
         self._lives = lives
         self._identity = identity
+        self._read: dict[str, float] = {}  # when topics were last read without a group
         self._refused: dict[str, int] = {}  # the last attempt for which there was no room, by the life of its gateway
 
     @handles(Append)
@@ -256,9 +264,18 @@ class MessageRequests:
         tags = frozenset([tag_hash(tag) for tag in request.tags]) if request.tags else _ALL
         selector = allowed_selector(self._settings, request.filter, request.queue) if request.filter else None
         pulled = self.read(request, tags, selector)
+        if not request.reader and not request.queue.startswith(LIGHT):
+            self._read[request.queue.rpartition(":")[0]] = now
         if pulled.count or pulled.next != request.offset or not request.wait_s:
             return Now(pulled)
         return Parked((request.queue,), now + min(request.wait_s, WAIT_S_MAX), _Again(self, request, tags, selector))
+
+    @handles(ListReads)
+    def list_reads(self, request: ListReads, now: float, now_ms: int) -> Outcome:
+        """The topics that were read without a group lately."""
+        self._read = {topic: at for topic, at in self._read.items() if now - at <= READ_S}
+        rows = [TopicRead(topic, now - at) for topic, at in sorted(self._read.items()) if not is_own_topic(topic)]
+        return Now(TopicsRead(tuple(rows)))
 
     def read(self, request: Pull, tags: frozenset[int], selector: Selector | None) -> Pulled:
         """What a pull brings now. Raises ``QueueNotFound``, ``OffsetOutOfRange`` or ``NotAllowed``."""

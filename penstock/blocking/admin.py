@@ -61,6 +61,7 @@ class Admin:
     delete_topic = carried_out(topic_tasks.delete_topic)
     brokers = carried_out(topic_tasks.brokers)
     allow_broker = carried_out(topic_tasks.allow_broker)
+    broker_readers = carried_out(group_tasks.broker_readers)
     groups = carried_out(group_tasks.groups)
     group = carried_out(group_tasks.group)
     delete_group = carried_out(group_tasks.delete_group)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from penstock.blocking.admin import Admin
-from penstock.cli.display import confirm, json_option, print_rows
+from penstock.cli.display import confirm, json_option, print_rows, shown
+from penstock.client.group_tasks import BrokerReader
 
+_UNKNOWN = "nothing was read without a group in the last ten minutes (a Spark job that is stopped is not known here)"
 _COLUMNS = ("broker", "address", "version", "read", "write")
 
 
@@ -30,6 +34,35 @@ def list_brokers(server: str, as_json: bool) -> None:
 
 @broker.command()
 @click.argument("name")
+@json_option
+@click.pass_obj
+def show(server: str, name: str, as_json: bool) -> None:
+    """Show what reads a broker: groups with messages to read or members, and topics that are read without a group.
+
+    A broker does not know how far Spark jobs and readers have read, because they have no group. It lists the topics
+    that they read in the last ten minutes, and not those of jobs that are stopped.
+
+    \b
+    Examples:
+      penstock broker show broker-a
+    """
+    with Admin(server) as admin:
+        rows = [
+            {
+                "group": one.group or None,
+                "topic": one.topic or None,
+                "members": one.members if one.group else None,
+                "lag": one.lag if one.group else None,
+                "read_ago_s": None if one.group else round(one.ago_s, 1),
+            }
+            for one in admin.broker_readers(name)
+        ]
+    columns = ("group", "topic", "members", "lag", "read_ago_s")
+    print_rows(rows, columns, as_json=as_json, empty="no group has messages to read or members, and " + _UNKNOWN)
+
+
+@broker.command()
+@click.argument("name")
 @click.option("--read/--no-read", default=None, help="Whether consumers, readers and Spark may read its topics.")
 @click.option("--write/--no-write", default=None, help="Whether new messages may be written to its topics.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -40,10 +73,11 @@ def allow(server: str, name: str, read: bool | None, write: bool | None, yes: bo
 
     With --no-write producers use the other brokers at once, and the broker refuses messages that are on their way. It
     still processes delayed messages, retries, transactions that have begun, and messages that wait for MQTT sessions.
+    The command says what still reads the broker; `penstock broker show` says it again later.
 
     \b
     Examples:
-      penstock broker allow broker-a --no-write     before maintenance: wait until `penstock group list` shows no lag
+      penstock broker allow broker-a --no-write     before maintenance: wait until `broker show` shows no lag
       penstock broker allow broker-a --write        afterwards
     """
     if not yes and False in (read, write):
@@ -51,7 +85,22 @@ def allow(server: str, name: str, read: bool | None, write: bool | None, yes: bo
         confirm(f"No client will {taken} topics of {name} until you allow it again. Go on?", "nothing has changed")
     with Admin(server) as admin:
         admin.allow_broker(name, read=read, write=write)
+        readers = admin.broker_readers(name) if write is False and not as_json else []
     _print(server, as_json)
+    if write is False and not as_json:
+        click.echo(_said(readers), err=True)
+
+
+def _said(readers: Sequence[BrokerReader]) -> str:
+    """What still reads a broker that is to be drained."""
+    lagging = [f"{shown(one.group)} ({one.lag:,} messages)" for one in readers if one.lag]
+    topics = [shown(one.topic) for one in readers if one.topic]
+    said = f"still to read: {', '.join(lagging)}" if lagging else "no group has messages to read"
+    if topics:
+        said += f"; read without a group, how far is not known here (Spark jobs, readers): {', '.join(topics)}"
+    else:
+        said += f"; {_UNKNOWN}"
+    return said
 
 
 def _print(server: str, as_json: bool) -> None:

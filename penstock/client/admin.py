@@ -90,6 +90,7 @@ class Admin:
     delete_topic = awaited(topic_tasks.delete_topic)
     brokers = awaited(topic_tasks.brokers)
     allow_broker = awaited(topic_tasks.allow_broker)
+    broker_readers = awaited(group_tasks.broker_readers)
     groups = awaited(group_tasks.groups)
     group = awaited(group_tasks.group)
     delete_group = awaited(group_tasks.delete_group)

@@ -31,7 +31,7 @@ from penstock.protocol.requests.groups import (
     ListGroups,
     QueueOffset,
 )
-from penstock.protocol.requests.messages import BoundsReply, OffsetReply, QueryBounds, SeekTime
+from penstock.protocol.requests.messages import BoundsReply, ListReads, OffsetReply, QueryBounds, SeekTime, TopicsRead
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.topics import Bounds, DescribeTopic, TopicDetail
@@ -66,6 +66,37 @@ class Moved:
     before: int
     after: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReader:
+    """What reads the topics of a broker.
+
+    Attributes:
+        group: a consumer group, with its ``members`` and its ``lag`` in messages at this broker; empty for all readers
+            without a group: Spark jobs, ``Reader``, commands, and devices that ask for history.
+        topic: what the latter read; empty for a group.
+        ago_s: seconds since they read last.
+    """
+
+    group: str
+    topic: str
+    members: int = 0
+    lag: int = 0
+    ago_s: float = 0.0
+
+
+def broker_readers(broker: str) -> Task[list[BrokerReader]]:
+    """What still reads a broker: the groups with messages to read or members, and the topics that were read without a
+    group in the last ten minutes. A broker does not know how far readers without a group have read, nor of those that
+    are stopped or wait for their next batch. Raises ``NoRoute`` if the broker is not live."""
+    route = yield from broker_named(broker, NoRoute)
+    found: list[BrokerReader] = []
+    for row in (yield from groups_at(route)):
+        if row.lag or row.members:
+            found.append(BrokerReader(row.group, "", row.members, row.lag))
+    reads: TopicsRead = yield Ask(route.address, ListReads(), TopicsRead)
+    return found + [BrokerReader("", one.topic, ago_s=one.ago_s) for one in reads.topics]
 
 
 def groups() -> Task[list[GroupState]]:

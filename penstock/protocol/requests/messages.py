@@ -138,6 +138,28 @@ class ReadAt(Request):
     position: int
 
 
+class TopicRead(NamedTuple):
+    """A topic that was read without a group, ``ago_s`` seconds ago."""
+
+    topic: str
+    ago_s: float
+
+
+@value
+class TopicsRead(Reply):
+    topics: tuple[TopicRead, ...]
+
+
+@value
+class ListReads(Request):
+    """The topics that were read without a group in the last ten minutes, by readers, Spark or devices' histories. How
+    far those have read a broker does not know."""
+
+    code: ClassVar[int] = 47
+    reply: ClassVar[type[Reply]] = TopicsRead
+    is_repeatable: ClassVar[bool] = True
+
+
 @value
 class BoundsReply(Reply):
     """``log_id``: the log in which the bounds are; empty where the broker does not tell."""

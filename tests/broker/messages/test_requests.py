@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from broker.kernel.outcomes import AfterSync, Now
-from broker.messages.requests import REFUSED_MAX
+from broker.messages.requests import READ_S, REFUSED_MAX
 from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound, StorageFull, TooLarge, TopicNotFound
 from penstock.protocol.message import Message, decode_batch, encode_message, record_tail
 from penstock.protocol.requests.filters import OpenFilters
@@ -16,11 +16,13 @@ from penstock.protocol.requests.messages import (
     Appended,
     BoundsReply,
     FindByKey,
+    ListReads,
     Placed,
     Pull,
     Pulled,
     QueryBounds,
     SeekTime,
+    TopicRead,
 )
 from penstock.protocol.requests.topics import Bounds, CreateTopic
 from penstock.protocol.runs import Run
@@ -184,6 +186,18 @@ def test_a_pull_with_tags_passes_over_other_messages_and_says_how_far_it_came() 
     answers = rig.submit(Pull("t:0", 4, tags=("b",), wait_s=10.0))
     rig.submit(append(Message("t", b"4", tag="a")))
     assert answers == [Pulled(0, 5, 0, 5, b"")], "it need not look at that one again"
+
+
+def test_topics_that_were_read_without_a_group_are_told_of_for_a_while() -> None:
+    rig = made(queues=2)
+    rig.ask(CreateTopic("u"))
+    queue, offset = rig.ask(OpenFilters("o", ("t/#",))).opened[0][1:3]
+    for pull in (Pull("t:1", 0), Pull(queue, offset), Pull("u:0", 0, reader="billing")):
+        rig.ask(pull)
+    rig.clock.now += 5.0
+    assert rig.ask(ListReads()).topics == (TopicRead("t", 5.0),)
+    rig.clock.now += READ_S
+    assert rig.ask(ListReads()).topics == ()
 
 
 def test_a_pull_of_a_queue_that_ends_while_it_waits_is_told_at_once() -> None:

@@ -21,6 +21,7 @@ from penstock.protocol.requests.groups import (
     FetchOffsets,
     GroupLag,
     JoinGroup,
+    LeaveGroup,
     ListGroups,
     QueueOffset,
 )
@@ -186,6 +187,23 @@ def test_a_group_begins_where_it_has_come_with_members_and_not_while_it_has_some
     assert "has members" in refused(rig, Pop("g", QUEUE, "a", 0)).message
     pass_s(rig, 61.0)
     assert offsets(pop(rig)) == [3, 4]
+
+
+def test_members_go_on_where_a_group_was_popped_to_and_pops_where_its_members_were() -> None:
+    rig = rig_with(9)
+    pop(rig, "a")
+    acknowledge(rig, (0, 3), (5, 6))
+    rig.ask(LeavePopped("g", "a"))
+    for more in (3, 7):
+        rig = rig.restarted()
+        joined = rig.ask(JoinGroup("g", "m", ("orders",), 60.0))
+        assert joined.queues == (QueueOffset(QUEUE, more),)
+        rig.ask(CommitOffsets("g", "m", joined.generation, (QueueOffset(QUEUE, more + 2),)))
+        rig.ask(LeaveGroup("g", "m"))
+        assert offsets(pop(rig, "b", count_max=2)) == [*range(more + 2, min(more + 4, 9))]
+        acknowledge(rig, (more + 2, more + 4))
+        rig.ask(LeavePopped("g", "b"))
+    assert rig.ask(DescribeGroup("g")).lags == (GroupLag(QUEUE, 9, 9),)
 
 
 def test_a_group_that_is_popped_takes_no_members_and_is_neither_reset_nor_deleted() -> None:

@@ -16,6 +16,7 @@ def test_codes_never_change() -> None:
         44: "FindByKey",
         45: "AppendRuns",
         46: "ReadAt",
+        47: "ListReads",
     }
 
 

@@ -70,6 +70,7 @@ def test_requests_and_replies_are_values(cls: type) -> None:
 def test_only_these_are_carried_out_again_where_a_server_has_no_room_for_their_reply() -> None:
     """They change nothing. ``FetchExchanges`` is none of them: it fences earlier epochs."""
     assert {one.__name__ for one in REQUESTS.values() if one.is_repeatable} == {
+        "CountTopics",
         "DescribeGroup",
         "FetchOffsets",
         "FetchRetained",
@@ -81,6 +82,7 @@ def test_only_these_are_carried_out_again_where_a_server_has_no_room_for_their_r
         "ListShares",
         "ListTimers",
         "ListHalves",
+        "ListReads",
         "ListTopics",
         "Pull",
         "QueryAllowed",
