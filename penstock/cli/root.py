@@ -125,13 +125,14 @@ def register() -> None:
     from penstock.cli.produce import produce
     from penstock.cli.share import share
     from penstock.cli.sleeping import dlq, timer, transaction
+    from penstock.cli.spark import spark
     from penstock.cli.status import status
     from penstock.cli.top import top
     from penstock.cli.topic import topic
     from penstock.cli.user import user
 
     stored = (topic, produce, consume, find, message, group, share, timer, transaction, dlq)
-    for command in (*stored, client, broker, config, top, tail, status, user, acl):
+    for command in (*stored, client, broker, config, top, tail, status, user, acl, spark):
         root.add_command(command)
 
 

@@ -137,7 +137,15 @@ def register(spark: SparkSession) -> None:
     from penstock.spark.shipping import shipped
     from penstock.spark.source import PenstockSource
 
-    spark.dataSource.register(PenstockSource if _is_here(spark) else shipped())
+    spark.dataSource.register(PenstockSource if _is_here(spark) else shipped(_cores_of(spark)))
+
+
+def _cores_of(spark: SparkSession) -> int:
+    """How many cores a cluster has for the session; 0 where that is not known. Executors may come later than it."""
+    if is_remote(spark):
+        return 0
+    asked = [int(spark.conf.get(name, "0") or 0) for name in ("spark.executor.instances", "spark.executor.cores")]
+    return max(spark.sparkContext.defaultParallelism, asked[0] * max(1, asked[1]))
 
 
 def _is_here(spark: SparkSession) -> bool:

@@ -54,17 +54,28 @@ sys.stdout.buffer.write(cloudpickle.dumps(shipped()))
 """
 
 
-def shipped() -> type[PenstockSource]:
+def shipped(cores: int = 0) -> type[PenstockSource]:
     """The source as it is to be registered where executors have no Penstock. Takes a second where Penstock is compiled.
+
+    Args:
+        cores: how many the cluster has, 0 if that is not known: the process that cuts partitions cannot ask.
 
     Raises:
         InvalidConfig: it is compiled and its sources cannot be loaded.
     """
     _by_value()
-    if not IS_COMPILED:
-        from penstock.spark.source import PenstockSource
+    source = _of_sources() if IS_COMPILED else _loaded()
+    source.cores = cores
+    return source
 
-        return PenstockSource
+
+def _loaded() -> type[PenstockSource]:
+    from penstock.spark.source import PenstockSource
+
+    return PenstockSource
+
+
+def _of_sources() -> type[PenstockSource]:
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", _FROM_SOURCES]
     done = subprocess.run(command, env=environ, capture_output=True, check=False)

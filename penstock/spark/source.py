@@ -42,7 +42,13 @@ if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
 
 
 class PenstockSource(DataSource):  # type: ignore[misc, unused-ignore]
-    """The source's front: options in, readers out."""
+    """The source's front: options in, readers out.
+
+    Attributes:
+        cores: of the cluster that it is shipped to; 0: as many as the machine has that plans a query.
+    """
+
+    cores = 0
 
     @classmethod
     def name(cls) -> str:
@@ -81,7 +87,8 @@ class PenstockSource(DataSource):  # type: ignore[misc, unused-ignore]
 
     def _parsed(self, schema: StructType | None, *, stream: bool) -> SourceOptions:
         options = parse(kept(schema) | dict(asked(self.options)), stream=stream)
-        return replace(options, columns=chosen(schema, options.payload, options.columns))
+        most = options.partitions_max or PARTITIONS_PER_CORE * (self.cores or os.cpu_count() or 1)
+        return replace(options, partitions_max=most, columns=chosen(schema, options.payload, options.columns))
 
 
 class Partition(InputPartition):  # type: ignore[misc, unused-ignore]
@@ -93,8 +100,7 @@ class Partition(InputPartition):  # type: ignore[misc, unused-ignore]
 
 
 def _partitions(ranges: Sequence[Range], options: SourceOptions) -> list[InputPartition]:
-    most = options.partitions_max or PARTITIONS_PER_CORE * (os.cpu_count() or 1)
-    shape = Shape(options.target_rows, options.partitions_min, most)
+    shape = Shape(options.target_rows, options.partitions_min, options.partitions_max)
     return [Partition(part) for part in pack(ranges, shape)]
 
 

@@ -121,3 +121,72 @@ def connect_server(folder: Path, python: Path) -> SparkServer:
         command += ["--conf", "=".join(item)]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
     return SparkServer(command, environ, folder, r"Connect server started at: (127\.0\.0\.1:\d+)")
+
+
+class Standalone:
+    """A standalone cluster on loopback: a master and two workers of one core each.
+
+    Attributes:
+        url: of the master.
+    """
+
+    def __init__(self, folder: Path, python: Path) -> None:
+        self.folder = folder
+        self.environ = environment(folder, python, SPARK_DAEMON_JAVA_OPTS=LIGHT_JAVA, SPARK_DAEMON_MEMORY="256m")
+        self._started: list[SparkServer] = []
+        start = [program(self.environ["SPARK_HOME"], "spark-class"), "org.apache.spark.deploy.master.Master"]
+        start += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        try:
+            master = self._start(start, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
+            assert master.ready is not None
+            self.url = master.ready[1]
+            for number in range(2):
+                self._start(self._worker(number), "Successfully registered with master")
+        except BaseException:
+            self.stop()
+            raise
+
+    def _worker(self, number: int) -> list[str]:
+        start = [program(self.environ["SPARK_HOME"], "spark-class"), "org.apache.spark.deploy.worker.Worker"]
+        start += ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"]
+        return [*start, "--work-dir", str(self.folder / f"work-{number}"), self.url]
+
+    def _start(self, command: Sequence[str], ready: str) -> SparkServer:
+        self._started.append(SparkServer(command, self.environ, self.folder, ready))
+        return self._started[-1]
+
+    def submit(self, job: Path, *arguments: str, archive: Path) -> subprocess.CompletedProcess[str]:
+        """Runs a job by ``spark-submit`` with an archive for ``--py-files``; it waits for both executors."""
+        command = [
+            program(self.environ["SPARK_HOME"], "spark-submit"),
+            "--master",
+            self.url,
+            "--py-files",
+            str(archive),
+        ]
+        settings = {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": LIGHT_JAVA,
+            "spark.executor.cores": "1",
+            "spark.executor.extraJavaOptions": LIGHT_JAVA,
+            "spark.executor.memory": "600m",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE_S}s",
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.ui.enabled": "false",
+        }
+        for item in settings.items():
+            command += ["--conf", "=".join(item)]
+        return subprocess.run(
+            [*command, str(job), *arguments],
+            env=self.environ,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+
+    def stop(self) -> None:
+        for server in reversed(self._started):
+            server.stop()
