@@ -1,7 +1,7 @@
 """A consumer group's member without an event loop and without threads.
 
 Heartbeats and rebalances happen inside ``poll``, ``commit`` and iteration: a program that does none of these for
-``session_s`` seconds loses its queues and gets ``Fenced`` at its next commit. All else is as in penstock.Consumer.
+``session_s`` seconds loses its queues to other members. All else is as in penstock.Consumer.
 """
 
 from __future__ import annotations

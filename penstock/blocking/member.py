@@ -57,6 +57,7 @@ class Member:
         self._watches = 0
         self._watch_late = 0.0
         self._is_new = True
+        self._is_out = False
         self._failures = 0
         self._not_before = 0.0
         self._lease = Lease(clock, who.session_s)
@@ -87,15 +88,19 @@ class Member:
         """Enters the group, or enters it again. Raises ``PenstockError``."""
         self._watch = 0
         if self.who.hand_over.ordered and self._lease.is_over:
-            self._drop_all()  # others may hold the queues by now
+            self._drop_all()
+        elif self._is_out:
+            self._change = None
+            self._holdings.drop_leaving()
         self._tell_lost()
         sent = self._lease.now()
         assignment = self.link.ask(
             self.who.join(self._topics, self.held, self.broker, is_first=self._is_new), Assignment
         )
+        was_out, self._is_out = self._is_out, False
         self._lease.renew(sent)
         self._is_new = False
-        self._apply(assignment)
+        self._apply(assignment, was_out=was_out)
 
     def tend(self) -> None:
         """Joins if it is out, and keeps one watch open. Raises what no repetition mends."""
@@ -153,7 +158,7 @@ class Member:
     def _trouble(self, error: PenstockError) -> None:
         self.joined = False
         if isinstance(error, Fenced | GroupNotFound):
-            self._drop_all()  # the broker dropped us: others may hold the queues by now
+            self._is_out = True
         elif not error.retryable:
             raise error
         self._failures += 1
@@ -163,22 +168,24 @@ class Member:
         self._change = None
         self._holdings.drop_all()
 
-    def _apply(self, assignment: Assignment) -> None:
+    def _apply(self, assignment: Assignment, *, was_out: bool = False) -> None:
+        """As in penstock/client/membership.py."""
         self.who.terms.hear(self.who.group, assignment.filter)
         change = self._holdings.change(assignment)
         self.joined = True
-        if change.going and self.who.hand_over.lets_go:
+        is_lost = was_out or not self.who.hand_over.lets_go
+        if change.going and not is_lost:
             for position in change.going:
                 position.leaving = True
             self._change, self._change_came = change, self._clock.monotonic()
             self._go_on(change)
         else:
-            self._carry_out(change)
+            self._carry_out(change, is_lost=is_lost)
 
-    def _carry_out(self, change: Change[Position]) -> None:
+    def _carry_out(self, change: Change[Position], *, is_lost: bool = False) -> None:
         self._change = None
         hand_over = self.who.hand_over
-        new = [self._position(one) for one in self._holdings.carry_out(change, is_lost=not hand_over.lets_go)]
+        new = [self._position(one) for one in self._holdings.carry_out(change, is_lost=is_lost)]
         self._tell_lost()
         try:
             self._begin_unset([position for position in new if position.offset == UNSET])
@@ -205,7 +212,8 @@ class Member:
         else:
             _log.warning("the program works on %s for too long: others have it now", ", ".join(map(str, queues)))
             self._call(self.who.hand_over.on_lost, queues)
-        self._carry_out(change)
+        if self._change is change:  # else a refused commit has had us join again
+            self._carry_out(change)
 
     def _let_go(self, going: Sequence[Position]) -> None:
         """Commits what handlers have finished, and has the program commit."""
@@ -255,13 +263,12 @@ class Member:
 
     def commit(self, offsets: Mapping[str, int] | None = None, *, forward: bool = False) -> None:
         """As penstock/client/membership.py. Raises ``PenstockError``."""
+        chosen = None if offsets is None else self._holdings.chosen(self.who.group, offsets, forward=forward)
         for _ in range(FENCED_MAX):
-            if offsets is None:
-                wanted = self._holdings.wanted()
-            else:
-                wanted = self._holdings.chosen(self.who.group, offsets, forward=forward)
+            wanted = self._holdings.wanted() if chosen is None else chosen
             if not wanted:
                 return
+            self._holdings.check_kept(self.who.group, wanted)
             try:
                 self._commit(wanted)
             except (Fenced, GroupNotFound):
@@ -284,9 +291,9 @@ class Member:
         self, message: ReceivedMessage, after_s: float | None, reason: str, *, is_last: bool = False
     ) -> SentBack:
         """As penstock/client/membership.py. Raises ``PenstockError``."""
-        who = self.who
+        who, held = self.who, self.held_of(message.queue)
         for _ in range(FENCED_MAX):
-            self._holdings.check_held(who.group, [message.queue.name])
+            self._holdings.check_kept(who.group, [held])
             named = who.group, who.member, self._holdings.generation
             try:
                 return self.link.ask(who.attempts.send_back(named, message, after_s, reason, is_last=is_last), SentBack)
@@ -295,15 +302,18 @@ class Member:
         raise Fenced(f"{self.broker} takes no message back from group {who.group}")
 
     def _learn(self) -> None:
-        """After a refused commit: asks what is held now. Where an assignment waits for the program, this does not carry
-        it out."""
+        """After a refused commit: asks what is held now, and joins again where the broker does not know us. Where an
+        assignment waits for the program, this does not carry it out. Raises ``PenstockError``."""
         sent = self._lease.now()
         try:
             watch = WatchGroup(self.who.group, self.who.member, self._holdings.carried_out, 0.0)
             assignment = self.link.ask(watch, Assignment)
         except (Fenced, GroupNotFound):
-            self._drop_all()
-            self.joined = False
+            self.joined, self._is_out = False, True
+            if self._is_calling:
+                self._drop_all()
+            else:
+                self.join()
             return
         self._lease.renew(sent)
         is_news = assignment.generation > self._holdings.generation

@@ -3,11 +3,14 @@
 A queue that is taken away with messages handed out and not committed is *lost*: the next commit says so (``Fenced``),
 for its new holder begins at the last commit and gets those messages again. Where an assignment names another committed
 offset than ours, somebody else held the queue meanwhile: reading begins anew at that offset.
+
+A member that its broker does not know any more, for the broker was restarted or the session has ended, is *out*: it
+joins again, and keeps what it is assigned again at the committed offset that it knows (docs/decisions/0061).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -155,8 +158,14 @@ class Holdings(Generic[P]):
         if position.uncommitted and position not in self._storing:
             self._lost.append(position.queue.name)
 
+    def drop_leaving(self) -> None:
+        """Drops what was about to go to others when the broker forgot us."""
+        for position in list(self.held.values()):
+            if position.leaving:
+                self.drop(position)
+
     def drop_all(self) -> None:
-        """The broker does not know us any more."""
+        """Others may hold all of it by now."""
         self.generation = self.carried_out = UNSET
         for position in list(self.held.values()):
             self.drop(position)
@@ -186,7 +195,13 @@ class Holdings(Generic[P]):
 
     def check_held(self, group: str, queues: Iterable[str]) -> None:
         """Raises ``Fenced`` where a queue is not held."""
-        foreign = frozenset(queues) - self.held.keys()
+        self._fence(group, frozenset(queues) - self.held.keys())
+
+    def check_kept(self, group: str, positions: Iterable[P]) -> None:
+        """Raises ``Fenced`` where a queue was taken away, also if it has come back."""
+        self._fence(group, {position.queue.name for position in positions if not position.live})
+
+    def _fence(self, group: str, foreign: Set[str]) -> None:
         if foreign:
             self._lost = [queue for queue in self._lost if queue not in foreign]
             fenced_if_lost(group, foreign)

@@ -61,6 +61,8 @@ class Member:
         self._watching: anyio.CancelScope | None = None
         self._left = False
         self._is_new = True
+        self._is_out = False
+        self._tried = anyio.Event()  # set when a join has succeeded or failed
         self._lease = Lease(clock or RealClock(), who.session_s)
 
     @property
@@ -93,33 +95,42 @@ class Member:
             while not self._left:
                 try:
                     with anyio.CancelScope() as self._watching:  # left when the topics change, and for good
-                        await self._tell_lost()
                         await self._join()
+                        self._tell_tried()
                         failures = 0
                         while True:
                             await self._look(self.who.watch_s)
                 except (Fenced, GroupNotFound):
-                    self._holdings.drop_all()  # the broker dropped us: others may hold the queues by now
+                    self._is_out = True
                 except PenstockError as error:
                     self.trouble = error
                     if not error.retryable:
                         self._intake.fail(error)
                         return
+                    self._tell_tried()
                     failures += 1
                     await anyio.sleep(self._back_off.wait_s(failures, self._rng))
         finally:
             self.joined.set()
+            self._tried.set()
+
+    def _tell_tried(self) -> None:
+        self._tried.set()
+        self._tried = anyio.Event()
 
     async def _join(self) -> None:
         if self.who.hand_over.ordered and self._lease.is_over:
-            self._holdings.drop_all()  # others may hold the queues by now
-            await self._tell_lost()
+            self._holdings.drop_all()
+        elif self._is_out:
+            self._holdings.drop_leaving()
+        await self._tell_lost()
         sent = self._lease.now()
         join = self.who.join(self._topics, self.held, self.broker, is_first=self._is_new)
         async with self._applying:
             assignment = await ask(self._link, join, Assignment)
+            was_out, self._is_out = self._is_out, False
             self._renew(sent)
-            await self._apply(assignment)
+            await self._apply(assignment, was_out=was_out)
         self._is_new, self.trouble = False, None
 
     async def _look(self, wait_s: float) -> None:
@@ -159,13 +170,15 @@ class Member:
         if self._watching is not None:
             self._watching.cancel()
 
-    async def _apply(self, assignment: Assignment) -> None:
+    async def _apply(self, assignment: Assignment, *, was_out: bool = False) -> None:
+        """``was_out``: what goes went while the broker did not know us; it is too late to let go of it."""
         hand_over = self.who.hand_over
         self.who.terms.hear(self.who.group, assignment.filter)
         change = self._holdings.change(assignment)
-        if change.going and hand_over.lets_go:
+        is_lost = was_out or not hand_over.lets_go
+        if change.going and not is_lost:
             await self._while_alive(lambda: self._let_go(change.going))
-        new = [self._hold(one) for one in self._holdings.carry_out(change, is_lost=not hand_over.lets_go)]
+        new = [self._hold(one) for one in self._holdings.carry_out(change, is_lost=is_lost)]
         await self._tell_lost()
         try:
             await self._begin_unset([held for held in new if held.offset == UNSET])
@@ -264,13 +277,12 @@ class Member:
     async def commit(self, offsets: Mapping[str, int] | None = None, *, forward: bool = False) -> None:
         """Stores how far messages were handed out in the queues that are still held, or these offsets; with ``forward``
         none that is covered already. Raises ``PenstockError``."""
+        chosen = None if offsets is None else self._holdings.chosen(self.who.group, offsets, forward=forward)
         for _ in range(FENCED_MAX):
-            if offsets is None:
-                wanted = self._holdings.wanted()
-            else:
-                wanted = self._holdings.chosen(self.who.group, offsets, forward=forward)
+            wanted = self._holdings.wanted() if chosen is None else chosen
             if not wanted:
                 return
+            self._holdings.check_kept(self.who.group, wanted)
             try:
                 await self._commit(wanted)
             except (Fenced, GroupNotFound):
@@ -294,9 +306,9 @@ class Member:
     ) -> SentBack:
         """Gives a message of a held queue back; it may be passed when this returns. ``is_last``: it is a dead letter.
         Raises ``PenstockError``."""
-        who = self.who
+        who, held = self.who, self.held_of(message.queue)
         for _ in range(FENCED_MAX):
-            self._holdings.check_held(who.group, [message.queue.name])
+            self._holdings.check_kept(who.group, [held])
             named = who.group, who.member, self._holdings.generation
             try:
                 return await ask(
@@ -311,9 +323,10 @@ class Member:
         who = self.who
         errors: list[PenstockError | None] = [None] * len(failed)
         left = list(range(len(failed)))
+        held = [self.held.get(one.message.queue.name) for one in failed]
         for _ in range(FENCED_MAX):
             for at in left:
-                if failed[at].message.queue.name not in self.held:
+                if (one := held[at]) is None or not one.live:
                     errors[at] = lost_queues(who.group, [failed[at].message.queue.name])
             left = [at for at in left if errors[at] is None]
             if not left:
@@ -332,16 +345,27 @@ class Member:
         raise Fenced(f"{self.broker} takes no message back from group {who.group}")
 
     async def _learn(self) -> None:
-        """After a refused commit: asks what is held now. Where an assignment waits for the program, the program does
-        not wait for it."""
+        """After a refused commit: asks what is held now, and joins again where the broker does not know us. Where an
+        assignment waits for the program, the program does not wait for it. Raises ``PenstockError``."""
         try:
             if self.who.hand_over.lets_go or _IN_CALLBACK.get():
                 await self._watch(0.0)
             else:
                 await self._look(0.0)
         except (Fenced, GroupNotFound):
-            self._holdings.drop_all()
-            self._again()
+            if self._left or _IN_CALLBACK.get():  # what joins is over, or waits for this very callback
+                self._holdings.drop_all()
+                self._again()
+            else:
+                await self._come_back()
+
+    async def _come_back(self) -> None:
+        """Waits until ``run`` has joined again. Raises what kept it from it."""
+        self._is_out = True
+        self._again()
+        await self._tried.wait()
+        if self._is_out and self.trouble is not None:
+            raise self.trouble
 
 
 async def _call(callback: Callback | None, queues: Queues) -> None:

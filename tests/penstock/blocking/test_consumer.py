@@ -23,6 +23,7 @@ from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup
 from penstock.protocol.requests.messages import Append, Pull
+from tests.penstock.client.test_consumer import forget
 from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
 
 
@@ -113,16 +114,24 @@ def test_two_members_share_and_a_lost_queue_is_fenced_at_commit(cluster: SmallCl
     assert committed(cluster) == {f"orders:{queue}": 1 for queue in range(4)}
 
 
-def test_a_member_that_the_broker_dropped_joins_again(cluster: SmallCluster) -> None:
-    put(cluster.brokers[0], *numbered(3))
-    with consumer(cluster) as c:
-        bodies(c, 3)
-        broker = cluster.brokers[0]
-        broker.server.do(lambda: broker.expel("g", next(iter(broker.groups["g"].members))))
-        with pytest.raises(Fenced):
-            c.commit()
-        assert bodies(c, 3) == numbered(3)
+@pytest.mark.parametrize("way", ["restart", "end of session"])
+@pytest.mark.parametrize("others", [False, True], ids=["nobody else", "somebody else"])
+def test_a_member_that_the_broker_has_forgotten_commits_what_nobody_else_had(
+    cluster: SmallCluster, way: str, others: bool
+) -> None:
+    broker = cluster.brokers[0]
+    put(broker, *numbered(3))
+    with consumer(cluster, batch_max=3) as c:
+        assert len(bodies(c, 3)) == 3
+        broker.server.do(lambda: forget(broker, way))
+        if others:  # who has gone again
+            broker.groups["g"].offsets["orders:0"] = 1
+            with pytest.raises(Fenced, match="lost orders:0"):
+                c.commit()
+            assert committed(cluster) == {"orders:0": 1}
+            assert bodies(c, 2) == numbered(2, 1)
         c.commit()
+        assert c.poll(0.05) == []
     assert committed(cluster) == {"orders:0": 3}
 
 

@@ -94,16 +94,30 @@ def test_a_queue_goes_when_the_program_comes_back_and_has_committed(cluster: Sma
     assert told == [("assigned", [0, 1, 2, 3]), ("revoked", [2, 3]), ("revoked", [0, 1])]
 
 
-def test_an_ordered_member_that_was_dropped_hears_of_it_and_its_commit_is_refused(cluster: SmallCluster) -> None:
+def test_the_commit_of_an_ordered_member_is_refused_once_others_may_have_been_at_work(cluster: SmallCluster) -> None:
     lost: list[Queues] = []
-    broker = cluster.brokers[0]
-    with member(cluster, ordered=True, on_lost=lost.append) as a:
+    clock, broker = JumpingClock(), cluster.brokers[0]
+    with member(cluster, ordered=True, on_lost=lost.append, clock=clock) as a:
         (message, *_) = a.poll(PATIENCE_S)
+        clock.ahead_s = 31.0
         broker.server.do(lambda: broker.expel("g", broker.groups["g"].members[0]))
         with pytest.raises(Fenced):
             a.commit(message)
         assert len(a.poll(PATIENCE_S)) == 3
         assert [len(queues) for queues in lost] == [4]
+
+
+def test_an_ordered_member_commits_at_a_broker_that_began_anew_and_goes_on(cluster: SmallCluster) -> None:
+    lost: list[Queues] = []
+    broker = cluster.brokers[0]
+    with member(cluster, ordered=True, on_lost=lost.append) as a:
+        batch = a.poll(PATIENCE_S)
+        broker.server.do(broker.begin_anew)
+        a.commit(batch[-1])
+        assert [message.queue.number for _ in range(3) for message in a.poll(PATIENCE_S)][::3] == [1, 2, 3]
+        assert a.poll(0.05) == []
+    assert lost == []
+    assert broker.groups["g"].offsets["orders:0"] == 3
 
 
 def test_nothing_is_begun_while_the_session_may_be_over(cluster: SmallCluster) -> None:

@@ -29,6 +29,7 @@ from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, LeaveGroup
 from penstock.protocol.requests.messages import Append, Pull, QueryBounds
 from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.retries import SendBack
 from tests.patience import PATIENCE_S
 from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
 
@@ -59,6 +60,25 @@ def put(broker: SmallBroker, *bodies: bytes, queue: int = 0, tag: str = "") -> N
 
 def numbered(count: int, start: int = 0) -> list[bytes]:
     return [str(at).encode() for at in range(start, start + count)]
+
+
+def forget(broker: SmallBroker, way: str) -> None:
+    """The broker knows no member any more."""
+    if way == "restart":
+        broker.begin_anew()
+    else:
+        broker.expel("g", broker.groups["g"].members[0])
+
+
+def hold_back_joins_until(broker: SmallBroker, kind: type) -> None:
+    """Nobody joins before such a request was refused."""
+    before = len(asked(broker, kind))
+
+    def refuse(request: Request) -> PenstockError | None:
+        early = isinstance(request, JoinGroup) and len(asked(broker, kind)) == before
+        return Unavailable("not yet") if early else None
+
+    broker.refuse = refuse
 
 
 async def bodies(consumer: Consumer, count: int) -> list[bytes]:
@@ -315,18 +335,48 @@ def test_a_commit_that_crosses_a_rebalance_is_repeated_for_what_is_still_held(ru
     assert committed(cluster) == {"orders:0": 3}
 
 
-def test_a_member_that_the_broker_dropped_joins_again(run: Run) -> None:
+@pytest.mark.parametrize("way", ["restart", "end of session"])
+@pytest.mark.parametrize("by", ["commit", "message", "nack"])
+def test_what_nobody_else_had_is_committed_after_the_broker_has_forgotten_its_member(
+    run: Run, way: str, by: str
+) -> None:
     cluster = SmallCluster(topics=["orders"])
     put(cluster.brokers[0], *numbered(3))
 
     async def test() -> None:
-        async with consumer(cluster) as c:
-            await bodies(c, 3)
-            (member,) = cluster.brokers[0].groups["g"].members
-            cluster.brokers[0].expel("g", member)
-            with pytest.raises(Fenced):
-                await c.commit()
-            assert await bodies(c, 3) == numbered(3)
+        async with consumer(cluster, batch_max=3) as c:
+            batch = await anext(c)
+            hold_back_joins_until(cluster.brokers[0], CommitOffsets if by != "nack" else SendBack)
+            forget(cluster.brokers[0], way)
+            if by == "nack":
+                await c.nack(batch[0])
+            await c.commit(batch[-1] if by == "message" else None)
+            put(cluster.brokers[0], b"new")
+            got = await bodies(c, 2 if by == "nack" else 1)
+            assert sorted(got) == ([b"0", b"new"] if by == "nack" else [b"new"])
+
+    run(test)
+    assert committed(cluster) == {"orders:0": 3}
+
+
+@pytest.mark.parametrize("way", ["restart", "end of session"])
+@pytest.mark.parametrize("by", ["commit", "message"])
+def test_a_late_owner_never_commits_what_somebody_else_had_while_the_broker_did_not_know_it(
+    run: Run, way: str, by: str
+) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], *numbered(3))
+
+    async def test() -> None:
+        async with consumer(cluster, batch_max=3) as c:
+            batch = await anext(c)
+            hold_back_joins_until(cluster.brokers[0], CommitOffsets)
+            forget(cluster.brokers[0], way)
+            cluster.brokers[0].groups["g"].offsets["orders:0"] = 1  # somebody who has gone again
+            with pytest.raises(Fenced, match="lost orders:0"):
+                await c.commit(batch[-1] if by == "message" else None)
+            assert committed(cluster) == {"orders:0": 1}
+            assert await bodies(c, 2) == numbered(2, 1)
             await c.commit()
 
     run(test)

@@ -167,12 +167,17 @@ async def test_an_ordered_queue_of_a_member_that_hangs_moves_when_its_session_en
     broker, seen = cluster.brokers[0], Seen()
     async with member(cluster, ordered=True, session_s=30, **seen.callbacks(*ALL)) as a:
         await of_queue(a, 3)
-        broker.silent = lambda request: (
-            isinstance(request, WatchGroup) and request.member == broker.groups["g"].members[0]
-        )
+        (name,) = broker.groups["g"].members
+
+        def refuse(request: Request) -> PenstockError | None:
+            is_cut_off = isinstance(request, WatchGroup) and request.member == name
+            return Unavailable("cut off") if is_cut_off else None
+
+        broker.refuse = refuse
         async with member(cluster, ordered=True, session_s=30) as b:
             assert numbers(b) == []
-            broker.silent = lambda request: False
+            await trio.sleep(31)
+            broker.refuse = lambda request: None
             broker.pass_time(31)
             await trio.sleep(11)
             await of_queue(a, 0)

@@ -40,6 +40,25 @@ def test_what_was_handed_out_and_not_committed_is_lost_and_told_once() -> None:
     assert holdings.take_lost() == []
 
 
+def test_what_was_about_to_go_is_dropped_where_the_broker_has_forgotten_us() -> None:
+    holdings, dropped = holding(a=1, b=2)
+    holdings.held["a:0"].leaving = True
+    holdings.drop_leaving()
+    assert (dropped, list(holdings.held)) == (["a:0"], ["b:0"])
+
+
+def test_what_was_lost_and_has_come_back_is_not_what_was_kept() -> None:
+    holdings, _dropped = holding(a=1, b=2)
+    before = list(holdings.held.values())
+    before[0].handed_out = 5
+    holdings.apply(assigned(2, b=2))
+    holdings.held["a:0"] = Position(queue_named("b", "a:0"))
+    holdings.check_kept("g", before[1:])
+    with pytest.raises(Fenced, match="lost a:0"):
+        holdings.check_kept("g", before)
+    assert holdings.take_lost() == [], "it was told"
+
+
 def test_another_committed_offset_begins_anew() -> None:
     holdings, dropped = holding(a=1)
     assert holdings.apply(assigned(2, a=7)) == [QueueOffset("a:0", 7)]

@@ -197,11 +197,14 @@ async def test_a_handler_of_an_ordered_group_raises_retry_instead_of_giving_back
 async def test_a_queue_that_is_lost_and_comes_back_waits_for_the_work_that_is_under_way_there(
     cluster: SmallCluster,
 ) -> None:
-    log, broker = Log(takes_s=15), cluster.brokers[0]
+    log, broker = Log(takes_s=60), cluster.brokers[0]
     async with member(cluster, ordered=True) as c, trio.open_nursery() as nursery:
         nursery.start_soon(partial(c.handle, lambda_of(log), concurrency=8))
         await trio.sleep(1)
-        broker.expel("g", broker.groups["g"].members[0])
-        await trio.sleep(100)
+        broker.silent = lambda request: isinstance(request, JoinGroup | WatchGroup)
+        await trio.sleep(40)
+        broker.pass_time(40)
+        broker.silent = lambda request: False
+        await trio.sleep(300)
         c.stop()
     assert [offset for _, offset, _ in log.of_queue(2)] == [0, 0, 1, 2]
