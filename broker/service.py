@@ -107,7 +107,8 @@ class BrokerService:
         letters = DeadLetters(self.topics)
         timers = TimerRequests(state.timers, store, self._acceptance, letters, settings, timer_clock, self._trace)
         retries = RetryRequests(members, store, state.timers, letters, settings.retry_delays_s, self._trace)
-        pops = self._pops = PopRequests(state, store, self.topics, members, retries, settings, self._wakers)
+        choose = self._messages.choose
+        pops = self._pops = PopRequests(state, store, self.topics, members, retries, settings, self._wakers, choose)
         halves = TransactionRequests(state.halves, store, self._acceptance, settings, now, self._wakers, self._trace)
         self._owner = LogOwner(store, state, (timers.carry, halves.carry))
         themes = (

@@ -284,13 +284,14 @@ class MessageRequests:
         if selector is None:
             pulled = self._store.read(request.queue, request.offset, count_max, bytes_max, tags)
         else:
-            pulled = self._choose(request.queue, request.offset, Choice(selector, count_max, bytes_max), tags)
+            pulled = self.choose(request.queue, request.offset, Choice(selector, count_max, bytes_max), tags)
         self._figures.pulled(pulled.count, len(pulled.body))
         if self._trace.is_on:
             self._trace.pulled(request.queue, request.offset, pulled, request.reader)
         return pulled
 
-    def _choose(self, queue: str, offset: int, choice: Choice, tags: frozenset[int]) -> Pulled:
+    def choose(self, queue: str, offset: int, choice: Choice, tags: frozenset[int]) -> Pulled:
+        """What a selector wants of a queue from an offset on. Raises ``QueueNotFound``, ``OffsetOutOfRange``."""
         while True:
             found = self._store.read(queue, offset, choice.count_max, CHUNK_BYTES, tags)
             choice.take(found)

@@ -2,9 +2,10 @@
 not settled is given out again.
 
 What is given together is one *lease*: its taker has it until it is settled, or its time is over. Then it is *owed*, and
-goes out before what is new, with one delivery more. A part that is settled splits a lease.
+goes out before what is new, with one delivery more. A part that is settled splits a lease. What nobody wants is passed
+over, and settled later.
 
-Invariant: an offset below ``next`` that is not settled is in exactly one lease or owed. Pure.
+Invariant: an offset below ``next`` that is not settled is in exactly one lease, owed, or passed over. Pure.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class PopLeases:
         self._leases: list[Lease] = []  # in order
         self._firsts: list[int] = []  # of the leases
         self._owed: list[Owed] = []  # in order
+        self._passed: list[tuple[int, int]] = []
         self._deadlines: list[tuple[float, int, Lease]] = []
         self._count = 0  # of deadlines, so that no two are compared further
 
@@ -76,6 +78,18 @@ class PopLeases:
         self.next = max(self.next, end)
         if deliveries:
             self.redelivered += end - first
+
+    def pass_over(self, first: int, end: int) -> None:
+        """No taker wants these messages; they are to be settled."""
+        if self._passed and self._passed[-1][1] == first:
+            first = self._passed.pop()[0]
+        self._passed.append((first, end))
+        self.next = max(self.next, end)
+
+    def take_passed(self, count_max: int) -> list[tuple[int, int]]:
+        """Ranges that are to be settled, in order."""
+        taken, self._passed = self._passed[:count_max], self._passed[count_max:]
+        return sorted(taken)
 
     def first_owed(self) -> Owed | None:
         """What goes out first."""

@@ -8,8 +8,8 @@ enough. A taker may acknowledge a message also after that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from broker.groups.members import Groups
 from broker.groups.retries import ATTEMPTS_MAX, RetryRequests
@@ -19,6 +19,7 @@ from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.kernel.theme import Wakers
 from broker.messages.dead_letters import attempts_of
+from broker.messages.filtering import Choice, allowed_selector
 from broker.settings import BrokerSettings
 from broker.shares import fold as shares
 from broker.shares.fold import END, Settled, Shares
@@ -29,11 +30,12 @@ from broker.store.message_store import MessageStore
 from broker.store.queue_index import LIGHT
 from broker.topics.requests import TopicRequests
 from penstock.errors import Busy, Fenced, InvalidRequest, PenstockError, QueueNotFound
-from penstock.protocol.message import ENTRY, FRAME_HEAD_BYTES
+from penstock.protocol.message import ENTRY, FRAME_HEAD_BYTES, tag_hash
 from penstock.protocol.requests.messages import Pulled
 from penstock.protocol.requests.pops import AckPopped, ExtendPopped, LeavePopped, Pop, Popped, Range, SendPoppedBack
 from penstock.protocol.requests.request import Done, Result
-from topicmap.queues import pop_share, share_queue
+from penstock.protocol.runs import checksum_of
+from topicmap.queues import RETRY_PREFIX, pop_share, share_queue
 
 INVISIBLE_S_MAX: Final = 43_200.0
 """Half a day, as RocketMQ's proxy has it."""
@@ -45,6 +47,26 @@ NAME_BYTES_MAX: Final = 255
 WAIT_BETWEEN_S: Final = 5.0
 """A taker whose pop was answered asks again within this, or it is taken to have gone."""
 LATE: Final = "it was not acknowledged in time"
+_ALL_TAGS: Final[frozenset[int]] = frozenset()
+
+Choose = Callable[[str, int, Choice, frozenset[int]], Pulled]
+"""Reads what a selector wants of a queue from an offset on (``MessageRequests.choose``)."""
+
+
+class Wanted(NamedTuple):
+    """The messages that a group pops: those with one of these tags, if there are any, that the filter matches."""
+
+    tags: tuple[str, ...] = ()
+    filter: str = ""
+
+    def __str__(self) -> str:
+        words = [f"the tags {', '.join(self.tags)}"] if self.tags else []
+        words += [f"the filter {self.filter!r}"] if self.filter else []
+        return " and ".join(words) or "no filter"
+
+
+_EVERYTHING: Final = Wanted()
+_NOTHING: Final = Popped(0, 0, 0, 0, b"")
 
 
 class PopRequests:
@@ -59,7 +81,11 @@ class PopRequests:
         retries: RetryRequests,
         settings: BrokerSettings,
         wakers: Wakers,
+        choose: Choose,
     ) -> None:
+        self._choose = choose
+        self._wanted: dict[str, Wanted] = {}  # by group, where it is not everything; what its last takers said
+        self._begun: dict[str, int] = {}  # by share, while it may not be durable: behind the record that begins it
         self._shares: Shares = state.shares
         self._offsets = state.offsets
         self._store = store
@@ -82,20 +108,28 @@ class PopRequests:
         popped, wait_s = self._take(request), min(request.wait_s, WAIT_S_MAX)
         if wait_s:
             self._asking.setdefault(request.group, {})[request.taker] = now + wait_s + WAIT_BETWEEN_S
-        if popped.count or not wait_s:
-            return Now(popped)
+        if popped is not None or not wait_s:
+            return self._when_begun(request, popped or _NOTHING)
 
         def again(last: bool) -> Result | None:
             if (request.group, request.taker) in self._gone:
-                return Popped(0, 0, 0, 0, b"")
+                return _NOTHING
             try:
-                found = self._take(request)
+                return self._take(request) or (_NOTHING if last else None)
             except PenstockError as error:
                 return error.as_result()
-            return found if found.count or last else None
 
         wakers = (request.queue, pop_share(request.group, request.queue))
         return Parked(wakers, now + wait_s, again)
+
+    def _when_begun(self, request: Pop, popped: Popped) -> Outcome:
+        """Messages go out when the share is durable: else a taker might acknowledge what no log knows of."""
+        share = pop_share(request.group, request.queue)
+        begun = self._begun.get(share, 0)
+        if begun > self._store.committed:
+            return AfterQuorum(popped, begun)
+        self._begun.pop(share, None)
+        return Now(popped)
 
     @handles(AckPopped)
     def acknowledge(self, request: AckPopped, now: float, now_ms: int) -> Outcome:
@@ -175,6 +209,8 @@ class PopRequests:
         for share, leases in list(self._leases.items()):
             if leases.deadline is not None and leases.deadline <= now:
                 self._expire(share, leases)
+            if self._shares.get(share) is not None:
+                self._settle_passed(share, leases)
 
     # -- messages
 
@@ -194,6 +230,26 @@ class PopRequests:
         if request.queue.startswith(LIGHT):
             raise InvalidRequest("queues of topics are popped, not those of filters")
         self._topics.check_readable(request.queue)
+        self._check_wanted(request)
+
+    def _check_wanted(self, request: Pop) -> None:
+        """All takers of a group want the same; what they want changes when none is there."""
+        asked = Wanted(tuple(sorted(set(request.tags))), request.filter)
+        known = self._wanted.get(request.group, _EVERYTHING)
+        if asked == known:
+            return
+        if request.filter:
+            allowed_selector(self._settings, request.filter, request.queue)
+        others = [taker for taker in self.takers(request.group) if taker != request.taker]
+        if others:
+            raise InvalidRequest(
+                f"group {request.group} is popped by {', '.join(others)} with {known}, and {request.taker} has {asked}",
+                hint="all takers of a group have the same tags and filter",
+            )
+        self._begin(request)
+        self._wanted.pop(request.group, None)
+        if asked != _EVERYTHING:
+            self._wanted[request.group] = asked
 
     def _of(self, group: str, queue: str) -> tuple[str, PopLeases, Settled]:
         """What a group pops. Raises ``QueueNotFound`` where it does not, or the topic is gone."""
@@ -219,8 +275,11 @@ class PopRequests:
         begin = self._offsets.of(request.group).get(request.queue, request.begin)
         begin = min(begin, self._store.bounds(request.queue).end)
         self._store.append([fact_record(shares.TOPIC, Shares.beginning(share, begin))], self._now_ms)
+        self._begun[share] = self._store.written
 
-    def _take(self, request: Pop) -> Popped:
+    def _take(self, request: Pop) -> Popped | None:
+        """Messages for a taker; ``None`` where there are none. Where none was wanted of those that were looked at, the
+        answer has no messages."""
         self._begin(request)
         share, leases, settled = self._of(request.group, request.queue)
         self._expire(share, leases)
@@ -232,14 +291,11 @@ class PopRequests:
         count = min(request.count_max, COUNT_MAX, self._settings.share_unsettled_max - leases.leased)
         first, end = settled.open_from(max(leases.next, bounds.min))
         if first >= bounds.end or count <= 0:
-            return Popped(0, 0, first, bounds.end, b"")
+            return None
         if leases.next < bounds.min:
             self._settle(share, leases, [Range(leases.next, bounds.min)], self._now_ms)
         pulled = self._read(request, first, end, count)
-        if not pulled.count:  # damage has taken what was there
-            self._settle(share, leases, [Range(first, pulled.next)], self._now_ms)
-            return Popped(0, 0, pulled.next, bounds.end, b"")
-        leases.lease(first, pulled.next, request.taker, self._now + request.invisible_s)
+        self._give(request, leases, first, pulled, 0)
         return Popped(pulled.count, 0, pulled.next, bounds.end, pulled.body, pulled.checksum)
 
     def _take_owed(self, request: Pop, share: str, leases: PopLeases, owed: Owed) -> Popped | None:
@@ -255,21 +311,32 @@ class PopRequests:
             self._settle(share, leases, gone, self._now_ms, [letter for _offset, letter in dead])
             return None
         leases.take_owed(owed, pulled.next)
-        leases.lease(owed.first, pulled.next, request.taker, self._now + request.invisible_s, owed.deliveries)
+        self._give(request, leases, owed.first, pulled, owed.deliveries)
         return Popped(pulled.count, owed.deliveries, pulled.next, bounds.end, pulled.body, pulled.checksum)
 
+    def _give(self, request: Pop, leases: PopLeases, first: int, pulled: Pulled, deliveries: int) -> None:
+        """Leases to the taker what was read from an offset on; what was left out, or is damaged, is passed over."""
+        deadline, at = self._now + request.invisible_s, first
+        for begin, end in _stretches(pulled, first):
+            if at < begin:
+                leases.pass_over(at, begin)
+            leases.lease(begin, end, request.taker, deadline, deliveries)
+            at = end
+        if at < pulled.next:
+            leases.pass_over(at, pulled.next)
+
     def _read(self, request: Pop, first: int, end: int, count: int) -> Pulled:
-        """Messages from an offset on and before another; ``next`` is at most that one."""
-        bytes_max = min(request.bytes_max, self._settings.pull_bytes_max)
-        pulled = self._store.read(request.queue, first, min(count, end - first), bytes_max)
-        if pulled.next <= end:
-            return pulled
-        body = memoryview(pulled.body)  # some are missing, so that it went on behind the end
-        wanted = sum([offset < end for offset, *_ in ENTRY.iter_unpack(body[: pulled.count * ENTRY.size])])
-        if not wanted:
-            return Pulled(0, end, pulled.min, pulled.end, b"")
-        found = self._store.read(request.queue, first, wanted, bytes_max)
-        return Pulled(found.count, min(found.next, end), found.min, found.end, found.body, found.checksum)
+        """Wanted messages from an offset on and before another; ``next`` is at most that one."""
+        queue, bytes_max = request.queue, min(request.bytes_max, self._settings.pull_bytes_max)
+        count, selector, tags = min(count, end - first), None, _ALL_TAGS
+        if not queue.startswith(RETRY_PREFIX):  # what is there was wanted before
+            selector = allowed_selector(self._settings, request.filter, queue) if request.filter else None
+            tags = frozenset([tag_hash(tag) for tag in request.tags]) if request.tags else _ALL_TAGS
+        if selector is None:
+            pulled = self._store.read(queue, first, count, bytes_max, tags)
+        else:
+            pulled = self._choose(queue, first, Choice(selector, count, bytes_max), tags)
+        return pulled if pulled.next <= end else _before(pulled, end)
 
     def _tried_out(self, request: Pop, pulled: Pulled, deliveries: int) -> list[tuple[int, Incoming]]:
         """Offsets and dead letters of those messages that were tried often enough."""
@@ -285,6 +352,16 @@ class PopRequests:
     def _expire(self, share: str, leases: PopLeases) -> None:
         if leases.expire(self._now):
             self._wakers[share] = None
+
+    def _settle_passed(self, share: str, leases: PopLeases) -> None:
+        """Settles what takers do not want, many at a time."""
+        passed = [Range(first, end) for first, end in leases.take_passed(RANGES_MAX)]
+        if passed:
+            try:
+                self._settle(share, leases, passed, self._now_ms)
+            except PenstockError:  # tried again at the next tick
+                for first, end in passed:
+                    leases.pass_over(first, end)
 
     def _settle(
         self,
@@ -314,6 +391,31 @@ class PopRequests:
         settled = self._shares.get(share)
         assert settled is not None
         return settled
+
+
+def _stretches(pulled: Pulled, first: int) -> Iterator[tuple[int, int]]:
+    """Ranges of offsets whose messages were read from an offset on."""
+    if pulled.count == pulled.next - first:
+        yield first, pulled.next
+        return
+    begin = end = -1
+    for offset, *_ in ENTRY.iter_unpack(memoryview(pulled.body)[: pulled.count * ENTRY.size]):
+        if offset != end:
+            if begin < end:
+                yield begin, end
+            begin = offset
+        end = offset + 1
+    if begin < end:
+        yield begin, end
+
+
+def _before(pulled: Pulled, end: int) -> Pulled:
+    """Only those messages whose offsets are below ``end``."""
+    body, frames_at = memoryview(pulled.body), pulled.count * ENTRY.size
+    sizes = [size for offset, _, size, _ in ENTRY.iter_unpack(body[:frames_at]) if offset < end]
+    kept = bytes(body[: len(sizes) * ENTRY.size]) + bytes(body[frames_at : frames_at + sum(sizes)])
+    checksum = checksum_of(kept) if pulled.checksum and sizes else 0
+    return Pulled(len(sizes), end, pulled.min, pulled.end, kept, checksum)
 
 
 def _until(takers: dict[str, float], now: float) -> dict[str, float]:

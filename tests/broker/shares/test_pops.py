@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.shares.pops import PopRequests
-from penstock.errors import Fenced, GroupNotFound, InvalidRequest, PenstockError, QueueNotFound
+from penstock.errors import Fenced, GroupNotFound, InvalidFilter, InvalidRequest, PenstockError, QueueNotFound
 from penstock.protocol.batches import decode_queue
 from penstock.protocol.message import Message
 from penstock.protocol.received import MessageQueue, ReceivedMessage
@@ -43,9 +43,18 @@ def rig_with(count: int, **settings: Any) -> Rig:
     return rig
 
 
+ODD = "odd = 'yes'"
+
+
 def put(rig: Rig, count: int, start: int = 0) -> None:
+    """Every third one is of tag ``a``, every second one is odd."""
     if count:
-        rig.ask(append(*[Message("orders", b"%d" % at) for at in range(start, start + count)]))
+        numbers = range(start, start + count)
+        rig.ask(append(*[Message("orders", b"%d" % at, tag="abc"[at % 3], properties=oddness(at)) for at in numbers]))
+
+
+def oddness(number: int) -> dict[str, str]:
+    return {"odd": "yes" if number % 2 else "no"}
 
 
 def pop(rig: Rig, taker: str = "a", **given: Any) -> Popped:
@@ -102,6 +111,19 @@ def test_an_acknowledgement_is_answered_when_it_is_durable_and_stays_over_restar
     assert again.ask(AckPopped("g", QUEUE, (Range(0, 6),))) == Done()  # whoever was given it before
     pass_s(again, 100.0)
     assert pop(again).count == 0
+
+
+def test_no_message_goes_out_before_the_group_is_known_to_pop_durably() -> None:
+    rig = rig_with(3)
+    answers = [rig.submit(Pop("g", QUEUE, taker, 0, 10.0, count_max=1)) for taker in "ab"]
+    assert answers == [[], []]
+    rig.disk.lose_power()
+    again = rig.restarted()
+    assert "pops nothing" in refused(again, AckPopped("g", QUEUE, (Range(0, 1),))).message
+    answers = [again.submit(Pop("g", QUEUE, taker, 0, 10.0, count_max=1)) for taker in "ab"]
+    again.sync()
+    assert [offsets(one) for some in answers for one in some if isinstance(one, Popped)] == [[0], [1]]
+    assert [one.count for one in again.submit(Pop("g", QUEUE, "a", 0)) if isinstance(one, Popped)] == [1]
 
 
 def test_a_lease_is_extended_or_given_back_by_its_taker_alone() -> None:
@@ -267,6 +289,64 @@ def test_what_a_group_pops_ends_with_the_group() -> None:
     assert offsets(pop(again, begin=1)) == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"tags": ("a",)}, range(0, 60, 3)),
+        ({"filter": ODD}, range(1, 60, 2)),
+        ({"tags": ("c", "a"), "filter": ODD}, [at for at in range(1, 60, 2) if at % 3 != 1]),
+        ({"filter": "odd = 'perhaps'"}, []),
+    ],
+)
+def test_a_group_with_tags_or_a_filter_gets_what_it_wants_and_the_rest_is_settled(given: Any, wanted: Any) -> None:
+    rig = rig_with(60)
+    got: list[int] = []
+    for _ in range(60):
+        popped = pop(rig, "a", count_max=7, **given)
+        got += offsets(popped)
+        if popped.count > 1:
+            acknowledge(rig, *[(one, one + 1) for one in offsets(popped)[1:]])
+    pass_s(rig, 10.0)
+    while (popped := pop(rig, "b", **given)).count:  # the first of each batch was forgotten
+        assert popped.deliveries == 1
+        acknowledge(rig, *[(one, one + 1) for one in offsets(popped)])
+    pass_s(rig, 0.0)
+    assert got == list(wanted)
+    assert rig.ask(DescribeGroup("g")).lags == (GroupLag(QUEUE, 60, 60),)
+    again = rig.restarted()
+    pass_s(again, 100.0)
+    assert pop(again).count == 0
+
+
+def test_all_takers_of_a_group_have_one_filter_and_another_one_when_all_have_gone() -> None:
+    rig = rig_with(6)
+    assert offsets(pop(rig, "a", filter=ODD, count_max=2)) == [1, 3]
+    asked = Pop("g", QUEUE, "b", 0, tags=("c", "a"), filter="odd = 'no'")
+    assert (
+        "group g is popped by a with the filter \"odd = 'yes'\", and b has the tags a, c and the filter \"odd = 'no'\""
+        in refused(rig, asked).message
+    )
+    assert "and b has no filter" in refused(rig, Pop("g", QUEUE, "b", 0)).message
+    assert isinstance(refused(rig, Pop("h", QUEUE, "b", 0, filter="odd =")), InvalidFilter)
+    assert offsets(pop(rig, "b", filter=ODD, count_max=1)) == [5]
+    rig.ask(SendPoppedBack("g", QUEUE, "b", 5, delay_ms=0))
+    for taker in "ab":
+        rig.ask(LeavePopped("g", taker))
+    assert rig.ask(asked).count == 0  # what the others wanted and did not do is left out, too
+    retried = pop(rig, "b", queue="%RETRY%g:0", tags=("a", "c"), filter="odd = 'no'")
+    assert retried.count == 1, "a retry was wanted before"
+    assert refused(rig, Pop("g", QUEUE, "c", 0, filter=ODD))
+
+
+def test_a_taker_whose_wait_brings_nothing_wanted_is_told_to_ask_again() -> None:
+    rig = rig_with(0)
+    waiting = rig.submit(Pop("g", QUEUE, "a", 0, 10.0, wait_s=60.0, filter=ODD))
+    put(rig, 1)
+    assert [(one.count, one.next) for one in waiting if isinstance(one, Popped)] == [(0, 1)]
+    put(rig, 1, start=1)
+    assert offsets(pop(rig, filter=ODD)) == [1]
+
+
 def test_operators_see_it_among_the_shares_and_gateways_cannot_take_it() -> None:
     rig = rig_with(5)
     pop(rig, count_max=3)
@@ -309,7 +389,7 @@ def test_each_message_is_acknowledged_owed_or_a_dead_letter_whatever_happens(see
     rig = rig_with(0)
     done: set[bytes] = set()
     had: dict[str, list[ReceivedMessage]] = {"a": [], "b": []}
-    sent = 0
+    sent, wanted = 0, rng.choice(["", ODD])
     for _ in range(rng.randint(5, 60)):
         action = rng.choice(["put", "pop", "pop", "ack", "ack", "back", "extend", "time", "restart"])
         taker = rng.choice("ab")
@@ -319,8 +399,8 @@ def test_each_message_is_acknowledged_owed_or_a_dead_letter_whatever_happens(see
             sent += count
         elif action == "pop":
             queue = rng.choice([QUEUE, QUEUE, "%RETRY%g:0"])
-            answer = rig.submit(Pop("g", queue, taker, 0, 5.0, rng.randint(1, 12), attempts_max=3))[0]
-            if isinstance(answer, Popped):
+            given = rig.submit(Pop("g", queue, taker, 0, 5.0, rng.randint(1, 12), attempts_max=3, filter=wanted))
+            for answer in [one for one in given if isinstance(one, Popped)]:
                 topic = queue.rpartition(":")[0]
                 mine += decode_queue(answer.count, answer.body, MessageQueue("b", topic, 0), answer.checksum)
         elif action == "time":
@@ -341,17 +421,20 @@ def test_each_message_is_acknowledged_owed_or_a_dead_letter_whatever_happens(see
                 rig.sync()
             else:
                 rig.submit(ExtendPopped("g", where[0], taker, (where[1],), rng.choice([0.0, 20.0])))
-    left = {b"%d" % at for at in range(sent)} - done
+    left = {b"%d" % at for at in range(sent) if at % 2 or not wanted} - done
     for _ in range(60):
         pass_s(rig, 30.0)
         for queue in (QUEUE, "%RETRY%g:0"):
-            answer = rig.submit(Pop("g", queue, "z", 0, 5.0, attempts_max=3))[0]
+            answers = rig.submit(Pop("g", queue, "z", 0, 5.0, attempts_max=3, filter=wanted))
+            rig.sync()
+            [answer] = answers
             if isinstance(answer, Popped) and answer.count:
                 got = decode_queue(answer.count, answer.body, MessageQueue("b", "t", 0), answer.checksum)
                 left -= {one.body for one in got}
                 rig.ask(AckPopped("g", queue, tuple(Range(one.offset, one.offset + 1) for one in got)))
+    found = rig.submit(Pop("dead", "%DLQ%g:0", "z", 0, 5.0, 4096))
     rig.sync()
-    letters = rig.submit(Pop("dead", "%DLQ%g:0", "z", 0, 5.0, 4096))[0]
+    [letters] = found
     if isinstance(letters, Popped):
         bodies = Counter(
             one.body for one in decode_queue(letters.count, letters.body, MessageQueue("b", "t", 0), letters.checksum)
