@@ -18,6 +18,7 @@ from penstock.blocking.handling import Calls, Handling, Work
 from penstock.blocking.member import Member
 from penstock.blocking.orderly import Orderly
 from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_at, offset_since
+from penstock.blocking.repeating import Repeating
 from penstock.blocking.routes import Routes
 from penstock.client.arguments import (
     OnlyBlocking,
@@ -35,7 +36,7 @@ from penstock.client.handover import Callback, HandOver
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost, lost_queues, named
 from penstock.client.jobs import FLOW, STOP_S
 from penstock.client.positions import Position, PullLimits, chosen_tags, not_held
-from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
+from penstock.client.retry import TIMEOUT_S
 from penstock.client.subscription import LOOK_S, Subscription, Topics
 from penstock.client.terms import terms_of
 from penstock.client.unfinished import Flow
@@ -43,7 +44,7 @@ from penstock.errors import InvalidRequest, NoRoute, PenstockError
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.retries import SentBack
-from penstock.world import Clock, RealClock, Rng, new_rng, pause
+from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import retry_topic
 
 _log = logging.getLogger(__name__)
@@ -87,8 +88,7 @@ class Consumer(OnlyBlocking):
         self._clock = clock or RealClock()
         self._rng = rng
         check_wait("timeout_s", timeout_s)
-        self._timeout_s = timeout_s
-        self._back_off = BackOff()
+        self._repeating = Repeating(timeout_s, self._clock, self._rng, _log)
         self._routes = Routes(servers, timeout_s)
         self._exchange = Exchange()
         limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags), reader=group)
@@ -107,8 +107,8 @@ class Consumer(OnlyBlocking):
     def __enter__(self) -> Consumer:
         """Joins the group. Raises ``Unavailable`` or ``TimedOut`` after ``timeout_s``."""
         try:
-            self._repeat(self._find)
-            self._repeat(self._join_all)
+            self._repeating.run(self._find)
+            self._repeating.run(self._join_all)
         except BaseException:
             self.close()
             raise
@@ -205,7 +205,7 @@ class Consumer(OnlyBlocking):
             raise
         finally:
             self._handling = None
-        self._repeat(self._commit_passed)
+        self._repeating.run(self._commit_passed)
 
     def _new_handling(self, flow: Flow) -> Handling:
         if self._who.hand_over.ordered:
@@ -240,7 +240,7 @@ class Consumer(OnlyBlocking):
             self._commit_places(commit_of(what), forward=isinstance(what, ReceivedMessage))
             return
         for member in self._members.values():
-            self._repeat(member.commit)
+            self._repeating.run(member.commit)
         lost, self._lost = self._lost, []
         for member in self._members.values():
             lost += member.take_lost()
@@ -250,7 +250,7 @@ class Consumer(OnlyBlocking):
         for member in self._members.values():
             mine = {queue.name: offset for queue, offset in places.items() if queue.broker == member.broker}
             if mine:
-                self._repeat(partial(member.commit, mine, forward=forward))
+                self._repeating.run(partial(member.commit, mine, forward=forward))
         brokers = {member.broker for member in self._members.values()}
         fenced_if_lost(self._who.group, [queue.name for queue in places if queue.broker not in brokers])
 
@@ -281,7 +281,7 @@ class Consumer(OnlyBlocking):
     ) -> SentBack:
         member = self._member_of(message.queue)
         sent: list[SentBack] = []
-        self._repeat(lambda: sent.append(member.send_back(message, after_s, reason, is_last=is_last)))
+        self._repeating.run(lambda: sent.append(member.send_back(message, after_s, reason, is_last=is_last)))
         return sent[-1]
 
     def _member_of(self, queue: MessageQueue) -> Member:
@@ -350,22 +350,6 @@ class Consumer(OnlyBlocking):
             raise InvalidRequest("this consumer is not open", hint="use it inside `with Consumer(...) as c:`")
 
     # -- the group
-
-    def _repeat(self, work: Callable[[], None]) -> None:
-        """Does something again until it works, its error cannot be mended, or ``timeout_s`` is over."""
-        began, attempt = self._clock.monotonic(), 0
-        deadline, telling = began + self._timeout_s, Telling(_log, began)
-        while True:
-            try:
-                work()
-                return
-            except PenstockError as error:
-                if not worth_another_try(error, self._clock.monotonic(), deadline):
-                    raise
-                attempt += 1
-                wait_s = self._back_off.wait_s(attempt, self._rng)
-                telling.note(error, self._clock.monotonic() + wait_s, deadline)
-            pause(wait_s)
 
     def _tend(self) -> None:
         """Heartbeats, rebalances, new brokers; what fails here is tried again later."""

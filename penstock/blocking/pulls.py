@@ -11,16 +11,17 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
+from typing import Protocol
 
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.link import BlockingLink
 from penstock.client.arguments import Beginning, Place, time_ms
-from penstock.client.positions import UNSET, Batch, Position, PullLimits, place_offset
+from penstock.client.positions import UNSET, Batch, Position, place_offset
 from penstock.client.retry import BackOff
 from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.protocol.link import OnResult
 from penstock.protocol.received import MessageQueue
-from penstock.protocol.requests.messages import BoundsReply, OffsetReply, Pulled, QueryBounds, SeekTime
+from penstock.protocol.requests.messages import BoundsReply, OffsetReply, QueryBounds, SeekTime
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.topics import Bounds
 from penstock.world import Clock, Rng
@@ -31,10 +32,23 @@ WAIT_S_MAX = 1.0
 """How long one wait may last before whoever waits looks after its other duties."""
 
 
+class Asking(Protocol):
+    """What is asked for, and how many messages make a batch: ``PullLimits``, or a consumer that pops."""
+
+    @property
+    def batch_max(self) -> int:
+        """Maximum number of messages per batch."""
+        ...
+
+    def pull(self, position: Position, queues: int) -> Request:
+        """The request for what comes next in one of ``queues`` queues; ``Position.advance`` takes its answer."""
+        ...
+
+
 class Pulls:
     """The queues that are read. One that is read without end is asked for also while its topic is deleted."""
 
-    def __init__(self, exchange: Exchange, limits: PullLimits, clock: Clock, rng: Rng) -> None:
+    def __init__(self, exchange: Exchange, limits: Asking, clock: Clock, rng: Rng) -> None:
         self._exchange = exchange
         self._limits = limits
         self._clock = clock
@@ -58,6 +72,11 @@ class Pulls:
             self._worked[position.queue] = position
         for known in (self._links, self._busy, self._not_before, self._failures):
             known.pop(position, None)
+
+    @property
+    def waiting(self) -> list[Batch]:
+        """Batches that wait for the program."""
+        return [batch for batch in self._ready if not batch.void]
 
     def hold_up(self, position: Position, offset: int, wait_s: float) -> None:
         """Nothing of a queue is handed out for so long; then this message, and what follows it."""
@@ -130,14 +149,14 @@ class Pulls:
         if not position.live or position.version != version:
             return  # given up or sought elsewhere meanwhile
         self._busy.pop(position, None)
-        if isinstance(result, Pulled):
-            self._failures.pop(position, None)
-            batches = position.advance(result, self._limits.batch_max)
-            if batches:
-                self._busy[position] = version
-                self._ready.extend(batches)
-        elif isinstance(result, PenstockError):
+        if isinstance(result, PenstockError):
             self._failed(position, result)
+            return
+        self._failures.pop(position, None)
+        batches = position.advance(result, self._limits.batch_max)
+        if batches:
+            self._busy[position] = version
+            self._ready.extend(batches)
 
     def _failed(self, position: Position, error: PenstockError) -> None:
         try:

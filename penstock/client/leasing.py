@@ -11,6 +11,7 @@ from penstock.client.unfinished import Unfinished
 from penstock.protocol.batches import decode_queue
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.pops import Popped, Range
+from penstock.protocol.requests.request import Reply
 
 RANGES_MAX: Final = 1_000
 """Maximum number of ranges in one acknowledgement."""
@@ -59,11 +60,12 @@ class InHand(Unfinished):
             self._done.extend(range(first, end))
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False)
 class Popping(Position):
-    """A queue that is popped."""
+    """A queue that is popped. ``leased_until``: when the lease of a batch that waits for the program may be over."""
 
     in_hand: InHand = field(default_factory=InHand)
+    leased_until: float = 0.0
 
     def __post_init__(self) -> None:
         self.unfinished = self.in_hand
@@ -71,12 +73,15 @@ class Popping(Position):
     def leave_off(self) -> None:
         """What is in hand stays so until it is given back."""
 
-    def batch(self, popped: Popped) -> Batch:
+    def advance(self, reply: Reply, batch_max: int) -> list[Batch]:
         """The messages of an answer, with the attempts that their records do not know of."""
-        messages = decode_queue(popped.count, popped.body, self.queue, popped.checksum)
-        if popped.deliveries:
-            messages = [message.delivered(popped.deliveries) for message in messages]
-        return Batch(self, self.version, messages, popped.next, True)
+        assert isinstance(reply, Popped)
+        if not reply.count:
+            return []
+        messages = decode_queue(reply.count, reply.body, self.queue, reply.checksum)
+        if reply.deliveries:
+            messages = [message.delivered(reply.deliveries) for message in messages]
+        return [Batch(self, self.version, messages, reply.next, True)]
 
 
 def ranges_of(offsets: Iterable[int]) -> tuple[Range, ...]:

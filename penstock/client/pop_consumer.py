@@ -11,21 +11,21 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Final
 
 import anyio
 
-from penstock.client.arguments import OnlyAsync, Start, check_count, check_group_name, check_handler, check_seconds
-from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_nack, check_received
+from penstock.client.arguments import OnlyAsync, Start, check_count, check_handler, check_seconds
+from penstock.client.attempts import ATTEMPTS_MAX, check_nack
 from penstock.client.discovery import Discovery
 from penstock.client.handling import Handling, Work
 from penstock.client.holdings import LEAVE_S, REFRESH_S
 from penstock.client.jobs import FLOW, STOP_S
-from penstock.client.leasing import RANGES_MAX, Popping, by_queue, ranges_of
-from penstock.client.positions import Batch, not_read
+from penstock.client.leasing import Popping, ranges_of
+from penstock.client.positions import Batch
 from penstock.client.pulling import bounds_of, offset_of
 from penstock.client.retry import TIMEOUT_S, BackOff, worth_another_try
-from penstock.client.subscription import LOOK_S, Subscription, Topics
+from penstock.client.subscription import LOOK_S, Topics
+from penstock.client.taker import INVISIBLE_S, SPAN_MAX, PopTerms, Taker, check_invisible
 from penstock.client.task_scope import TaskScope
 from penstock.client.unfinished import Flow
 from penstock.client.wire_link import WireLinks, ask, call
@@ -33,18 +33,10 @@ from penstock.errors import InvalidRequest, NoRoute, PenstockError, QueueNotFoun
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.link import Link, Links
 from penstock.protocol.received import MessageQueue, ReceivedMessage
-from penstock.protocol.requests.pops import AckPopped, ExtendPopped, LeavePopped, Pop, Popped, Range, SendPoppedBack
+from penstock.protocol.requests.pops import AckPopped, ExtendPopped, Popped
 from penstock.protocol.requests.retries import SentBack
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.world import Clock, RealClock, Rng, new_rng
-from topicmap.queues import retry_topic
-
-INVISIBLE_S: Final = 60.0
-POP_WAIT_S: Final = 15.0
-BYTES_MAX: Final = 1 << 20
-"""Bodies of one batch, unless its first is larger."""
-SPAN_MAX: Final = 1 << 62
-"""Messages wait for no other one of their queue."""
 
 
 class PopConsumer(OnlyAsync):
@@ -55,6 +47,8 @@ class PopConsumer(OnlyAsync):
         topics: what to read, as for ``Consumer``; the same for all consumers of the group.
         servers: name servers, ``"host:port,host:port"`` or a list.
         start: where to begin in queues from which the group has neither popped nor committed anything.
+        tags: only messages with one of these tags, or with this one; the same for all consumers of the group.
+        filter: only messages that this selector wants, in SQL-92's words over their properties; the same for all.
         invisible_s: seconds for which a message is leased before it is delivered again, at most 12 hours. The consumer
             extends the leases of messages that wait for the program or that a handler processes.
         attempts_max: number of attempts after which a message becomes a dead letter of the group.
@@ -66,6 +60,7 @@ class PopConsumer(OnlyAsync):
 
     Raises:
         InvalidRequest: an argument is illegal.
+        InvalidFilter: ``filter`` cannot be read.
     """
 
     def __init__(
@@ -75,6 +70,8 @@ class PopConsumer(OnlyAsync):
         *,
         servers: str | Sequence[str] = SERVERS,
         start: Start = "latest",
+        tags: str | Iterable[str] = (),
+        filter: str = "",
         invisible_s: float = INVISIBLE_S,
         attempts_max: int = ATTEMPTS_MAX,
         retry_delays_s: Iterable[float] | None = None,
@@ -84,25 +81,19 @@ class PopConsumer(OnlyAsync):
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
-        check_group_name(group, hint="the group comes first: PopConsumer(group, topics)")
-        check_seconds("invisible_s", invisible_s)
         check_seconds("timeout_s", timeout_s)
-        check_count("batch_max", batch_max)
+        self._clock = clock or RealClock()
+        self._rng = rng or new_rng()
+        terms = PopTerms(group, topics, start, tags, filter, invisible_s, attempts_max, retry_delays_s, batch_max)
+        self._taker = Taker(terms, self._clock, self._rng)
         self.group = group
-        self._subscription = Subscription(topics, start, retry_topic(group))
-        self.topics = self._subscription.topics
-        self._attempts = attempts_of(attempts_max, retry_delays_s)
-        self._invisible_s = invisible_s
-        self._batch_max = batch_max
+        self.topics = self._taker.subscription.topics
         self._timeout_s = timeout_s
         self._servers = servers
         self._links = links
-        self._clock = clock or RealClock()
-        self._rng = rng or new_rng()
-        self._taker = f"taker-{self._rng.getrandbits(64):016x}"
         self._back_off = BackOff()
         self._wires, self._tasks = TaskScope(), TaskScope()
-        self._queues: dict[MessageQueue, tuple[Popping, Link]] = {}
+        self._brokers: dict[str, Link] = {}  # by name; the link of today, for a broker may move
         self._ready: deque[tuple[Batch, anyio.Event]] = deque()
         self._changed = anyio.Event()
         self._failure: PenstockError | None = None
@@ -187,9 +178,7 @@ class PopConsumer(OnlyAsync):
             QueueNotFound: the consumer does not read the queue of a message.
             PenstockError: a message may not be acknowledged; repeating the call is safe.
         """
-        for queue, offsets in self._given(messages, "ack"):
-            for offset in offsets:
-                queue.in_hand.finish(offset)
+        self._taker.finish(messages)
         await self._repeat(self._acknowledge)
 
     async def nack(self, message: ReceivedMessage, after_s: float | None = None, *, reason: str = "") -> SentBack:
@@ -206,11 +195,11 @@ class PopConsumer(OnlyAsync):
     async def extend(self, messages: ReceivedMessage | Sequence[ReceivedMessage], invisible_s: float) -> None:
         """Leases messages for ``invisible_s`` seconds from now; 0 returns them without counting an attempt. Raises
         ``PenstockError``."""
-        check_seconds("invisible_s", invisible_s)
-        for queue, offsets in self._given(messages, "extend"):
+        check_invisible(invisible_s)
+        for queue, offsets in self._taker.given(messages, "extend"):
             if not invisible_s:
                 queue.in_hand.drop(offsets)
-            await self._extend(queue, ranges_of(offsets), invisible_s)
+            await self._extend(queue, self._taker.extensions(queue, ranges_of(offsets), invisible_s))
 
     async def handle(
         self,
@@ -242,7 +231,7 @@ class PopConsumer(OnlyAsync):
         """As ``handle``, with a handler like that of ``Consumer.handle_batches``."""
         check_handler(work)
         flow = Flow(messages_max, bytes_max, SPAN_MAX)
-        await self._handle(work, concurrency, self._batch_max, flow, stop_s)
+        await self._handle(work, concurrency, self._taker.batch_max, flow, stop_s)
 
     async def _handle(self, work: Work, concurrency: int, size: int, flow: Flow, stop_s: float) -> None:
         check_count("concurrency", concurrency)
@@ -266,78 +255,52 @@ class PopConsumer(OnlyAsync):
 
     # -- leases
 
-    def _given(self, messages: object, method: str) -> list[tuple[Popping, list[int]]]:
-        given = [messages] if isinstance(messages, ReceivedMessage) else messages
-        if not isinstance(given, Sequence):
-            raise InvalidRequest(f"{method} takes received messages, not {messages!r:.100}")
-        for message in given:
-            check_received(message, method)
-        found = []
-        for queue, offsets in by_queue(given).items():
-            if queue not in self._queues:
-                raise not_read(queue)
-            found.append((self._queues[queue][0], offsets))
-        return found
-
     async def _acknowledge(self) -> None:
         """Says which messages are done, of all queues at once. Raises ``PenstockError``: it is said again later."""
         failures: list[PenstockError] = []
 
-        async def tell(queue: Popping, link: Link, ranges: tuple[Range, ...]) -> None:
+        async def tell(queue: Popping, request: AckPopped) -> None:
             try:
-                await call(link, AckPopped(self.group, queue.queue.name, ranges))
-            except QueueNotFound:
-                pass  # its topic was deleted
-            except PenstockError as error:
-                queue.in_hand.not_told(ranges)
-                failures.append(error)
-            except BaseException:
-                queue.in_hand.not_told(ranges)
-                raise
+                await call(self._brokers[queue.queue.broker], request)
+            except BaseException as error:
+                failure = self._taker.not_told(queue, request, error)
+                if not isinstance(error, PenstockError):
+                    raise
+                if failure is not None:
+                    failures.append(failure)
 
         async with anyio.create_task_group() as tasks:
-            for queue, link in list(self._queues.values()):
-                done = queue.in_hand.take_done()
-                for at in range(0, len(done), RANGES_MAX):
-                    tasks.start_soon(tell, queue, link, done[at : at + RANGES_MAX])
+            for queue, request in self._taker.acknowledgements():
+                tasks.start_soon(tell, queue, request)
         if failures:
             raise failures[0]
 
     async def _send_back(self, message: ReceivedMessage, after_s: float | None, reason: str) -> SentBack:
         self._check_open()
-        if message.queue not in self._queues:
-            raise not_read(message.queue)
-        queue, link = self._queues[message.queue]
-        asked = self._attempts.send_back((self.group, self._taker, 0), message, after_s, reason)
-        request = SendPoppedBack(
-            asked.group, asked.queue, asked.member, asked.offset, asked.delay_ms, asked.attempts_max, asked.reason
-        )
+        queue, request = self._taker.popping_of(message.queue), self._taker.send_back(message, after_s, reason)
         answer: list[SentBack] = []
 
         async def send() -> None:
-            answer.append(await ask(link, request, SentBack))
+            answer.append(await ask(self._brokers[message.queue.broker], request, SentBack))
 
         await self._repeat(send)
         queue.in_hand.drop([message.offset])
         if answer[-1].due_ms:
-            await self._pop_from(MessageQueue(message.queue.broker, self._subscription.retry_topic, 0), link)
+            await self._pop_from(MessageQueue(message.queue.broker, self._taker.subscription.retry_topic, 0))
         return answer[-1]
 
-    async def _extend(self, queue: Popping, ranges: tuple[Range, ...], invisible_s: float) -> None:
-        link = self._queues[queue.queue][1]
-        for at in range(0, len(ranges), RANGES_MAX):
-            some = ranges[at : at + RANGES_MAX]
-            await call(link, ExtendPopped(self.group, queue.queue.name, self._taker, some, invisible_s))
+    async def _extend(self, queue: Popping, requests: Iterable[ExtendPopped]) -> None:
+        for request in requests:
+            await call(self._brokers[queue.queue.broker], request)
 
     async def _keep_leases(self) -> None:
         """Extends what waits here for the program, and what a handler has; the rest is the program's to extend."""
         while True:
-            await anyio.sleep(self._invisible_s / 3)
-            for queue, _link in list(self._queues.values()):
-                waiting = [one.offset for batch, _ in self._ready if batch.position is queue for one in batch.messages]
-                ranges = ranges_of(waiting) + (queue.in_hand.open() if self._handling is not None else ())
+            await anyio.sleep(self._taker.invisible_s / 3)
+            waiting = [batch.messages for batch, _taken in self._ready]
+            for queue, requests in self._taker.renewals(waiting, in_hand=self._handling is not None):
                 with contextlib.suppress(PenstockError):  # a message that is not extended is delivered again
-                    await self._extend(queue, ranges, self._invisible_s)
+                    await self._extend(queue, requests)
 
     async def _give_all_back(self) -> None:
         """Returns all leased messages, so that others get them at once."""
@@ -345,17 +308,15 @@ class PopConsumer(OnlyAsync):
         for batch, taken in ready:
             batch.hand_over()
             taken.set()
-        for queue, _link in self._queues.values():
-            ranges = queue.in_hand.open()
-            queue.in_hand.drop([offset for first, end in ranges for offset in range(first, end)])
+        for queue, requests in self._taker.returned():
             with contextlib.suppress(PenstockError):
-                await self._extend(queue, ranges, 0.0)
+                await self._extend(queue, requests)
 
     async def _leave(self) -> None:
         """Returns messages whose replies did not arrive, too."""
-        for link in {queue.broker: link for queue, (_popping, link) in self._queues.items()}.values():
+        for link in self._brokers.values():
             with contextlib.suppress(PenstockError):
-                await call(link, LeavePopped(self.group, self._taker))
+                await call(link, self._taker.leave())
 
     # -- queues
 
@@ -379,14 +340,14 @@ class PopConsumer(OnlyAsync):
 
     async def _keep_finding(self) -> None:
         while True:
-            await anyio.sleep(LOOK_S if self._subscription.waits else REFRESH_S)
+            await anyio.sleep(LOOK_S if self._taker.subscription.waits else REFRESH_S)
             with contextlib.suppress(PenstockError):
                 await self._find()
 
     async def _find(self) -> None:
         """Begins to pop queues that are new to us."""
         assert self._discovery is not None
-        discovery, subscription = self._discovery, self._subscription
+        discovery, subscription = self._discovery, self._taker.subscription
         wanted = subscription.topics if subscription.pattern is None else subscription.chosen(await discovery.topics())
         found: list[tuple[str, BrokerRoute]] = []
         for topic in (*wanted, subscription.retry_topic):
@@ -401,35 +362,27 @@ class PopConsumer(OnlyAsync):
             found += [(topic, route) for route in routes]
         subscription.opened(self._clock.wall_ms())
         for topic, route in found:
+            self._brokers[route.broker] = discovery.link(route.address)
             for number in range(route.queues):
-                await self._pop_from(MessageQueue(route.broker, topic, number), discovery.link(route.address))
+                await self._pop_from(MessageQueue(route.broker, topic, number))
 
-    async def _pop_from(self, queue: MessageQueue, link: Link) -> None:
-        if queue in self._queues:
+    async def _pop_from(self, queue: MessageQueue) -> None:
+        popped = self._taker.queues
+        if queue in popped:
             return
+        link = self._brokers[queue.broker]
         bounds = (await bounds_of(link, [queue.name]))[0]
-        begin = await offset_of(link, bounds, self._subscription.start_of(queue.topic))
-        if queue not in self._queues:
-            popping = Popping(queue, begun=begin)
-            self._queues[queue] = popping, link
-            self._tasks.start_soon(self._keep_popping, popping, link)
+        begin = await offset_of(link, bounds, self._taker.subscription.start_of(queue.topic))
+        if queue not in popped:
+            popping = popped[queue] = Popping(queue, begun=begin)
+            self._tasks.start_soon(self._keep_popping, popping)
 
-    async def _keep_popping(self, queue: Popping, link: Link) -> None:
-        failures, name = 0, queue.queue.name
+    async def _keep_popping(self, queue: Popping) -> None:
+        failures, taker = 0, self._taker
         while True:
-            request = Pop(
-                self.group,
-                name,
-                self._taker,
-                queue.begun,
-                self._invisible_s,
-                self._batch_max,
-                BYTES_MAX,
-                POP_WAIT_S,
-                self._attempts.max,
-            )
             try:
-                popped = await ask(link, request, Popped)
+                link = self._brokers[queue.queue.broker]
+                batches = queue.advance(await ask(link, taker.pull(queue, 1), Popped), taker.batch_max)
                 failures = 0
             except PenstockError as error:
                 if not (error.retryable or isinstance(error, QueueNotFound)):
@@ -439,8 +392,8 @@ class PopConsumer(OnlyAsync):
                 failures += 1
                 await anyio.sleep(self._back_off.wait_s(failures, self._rng))
                 continue
-            if popped.count:
+            for batch in batches:
                 taken = anyio.Event()
-                self._ready.append((queue.batch(popped), taken))
+                self._ready.append((batch, taken))
                 self._changed.set()
                 await taken.wait()

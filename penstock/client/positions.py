@@ -18,6 +18,7 @@ from penstock.protocol.batches import decode_queue
 from penstock.protocol.message import ANY_TAG
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.messages import Pull, Pulled
+from penstock.protocol.requests.request import Reply
 from penstock.protocol.requests.topics import Bounds
 
 UNSET: Final = -1
@@ -157,8 +158,9 @@ class Position:
         """Whether messages were handed out of which no commit is known to be stored."""
         return self.handed_out not in (self.begun, self.committed)
 
-    def advance(self, pulled: Pulled, batch_max: int) -> list[Batch]:
+    def advance(self, pulled: Reply, batch_max: int) -> list[Batch]:
         """Takes the answer to a pull from ``offset`` into account; its messages, ``batch_max`` in a batch at most."""
+        assert isinstance(pulled, Pulled)
         begin, self.offset = self.offset, pulled.next
         messages = decode_queue(pulled.count, pulled.body, self.queue, pulled.checksum)
         after = pulled.next

@@ -40,9 +40,9 @@ def test_attempts_are_those_of_the_record_and_the_deliveries_beside() -> None:
     record = encode_message(Message("t", b"x"))
     body = ENTRY.pack(7, 0, FRAME_HEAD_BYTES + len(record), 0) + bytes(FRAME_HEAD_BYTES) + record
     popping = Popping(QUEUE)
-    [message] = popping.batch(Popped(1, 2, 8, 9, body)).messages
+    [message] = popping.advance(Popped(1, 2, 8, 9, body), 500)[0].messages
     assert (message.attempts, message.offset, message.body) == (2, 7, b"x")
-    popping.batch(Popped(1, 0, 8, 9, body)).hand_over()
+    popping.advance(Popped(1, 0, 8, 9, body), 500)[0].hand_over()
     popping.leave_off()
     assert popping.in_hand.open() == (Range(7, 8),)
 
