@@ -92,7 +92,7 @@ test: $(VENV)/.test  ## install what the tests need and run all of them (under 1
 # is why there are five parts at once on two cores), in two halves; those of Spark and of the load generator; the simulation;
 # and the unit tests. A unit test runs once: with the hot modules compiled, which is the stricter run, if it is of a package
 # that has them and there is a C compiler; plain otherwise (`make check` runs all of them plain).
-PROCESSES := tests/endtoend tests/spark tests/loadtest
+PROCESSES := tests/endtoend tests/spark tests/penstock/telemetry/jobs tests/loadtest
 COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/protocol/test_message.py tests/penstock/protocol/test_wire.py tests/penstock/spark/test_shipping.py
 GENERATOR_TESTS := $(patsubst %,tests/loadtest/test_%.py,packets wires generator paced shared)
 PYTEST := $(BIN)/pytest -p no:cacheprovider

@@ -1,4 +1,4 @@
-"""``penstock telemetry run``: the telemetry job at a terminal, and the same as a program for ``spark-submit``.
+"""``penstock telemetry``: the jobs at a terminal, and the same as a program for ``spark-submit``.
 
 It loads Spark only when the job starts, so that ``--help`` is quick and the command works without the extra.
 """
@@ -15,8 +15,11 @@ from penstock.cli.display import json_option, print_json, print_rows
 from penstock.cli.root import ReportingGroup
 from penstock.errors import TimedOut, TopicNotFound, Unavailable
 from penstock.protocol.addresses import SERVERS
+from penstock.telemetry.catalog import JOBS, WINDOWS
 from penstock.telemetry.job import Batch, JobOptions, OnBatch
-from penstock.telemetry.windows import WATERMARK, WINDOW
+from penstock.telemetry.job_commands import Jobs, add_jobs
+from penstock.telemetry.running import RunOptions
+from penstock.telemetry.windows import WATERMARK, WINDOW, WINDOW_COLUMNS
 
 SHOWN = ("window_start", "device", "metric", "count", "mean", "min", "max", "refused")
 _PLACES = 3
@@ -27,7 +30,22 @@ def telemetry() -> None:
     """Ready-made Spark jobs over telemetry topics."""
 
 
-@telemetry.command()
+@telemetry.command("list")
+@json_option
+def list_jobs(as_json: bool) -> None:
+    """List the jobs that `penstock telemetry run NAME` runs."""
+    about = "windows with count, mean, min and max; the one without a NAME"
+    rows = [{"name": WINDOWS, "about": about, "columns": list(WINDOW_COLUMNS)}]
+    rows += [{"name": job.name, "about": job.about, "columns": list(job.columns)} for job in JOBS]
+    print_rows(rows, ("name", "about"), as_json=as_json)
+
+
+@telemetry.group(cls=Jobs)
+def run() -> None:
+    """Run a job; without a NAME that of windows."""
+
+
+@run.command(WINDOWS)
 @click.option("--server", metavar="HOST:PORT", help="Name server; by default the one of `penstock --server`.")
 @click.option("--topic", default="telemetry", show_default=True, help="Broker topic; several with commas.")
 @click.option("--window", default=WINDOW, show_default=True, help="Length of a window: 10s, 1m, 1h.")
@@ -41,7 +59,9 @@ def telemetry() -> None:
 @click.option("--accept-data-loss", is_flag=True, help="Go on where retention removed what was to be read.")
 @json_option
 @click.pass_context
-def run(context: click.Context, /, server: str | None, as_json: bool, accept_data_loss: bool, **given: Any) -> None:
+def run_windows(
+    context: click.Context, /, server: str | None, as_json: bool, accept_data_loss: bool, **given: Any
+) -> None:
     """Count, mean, min and max per device and metric, in windows of event time.
 
     Devices publish to telemetry/<device>/<metric> a number, {"value": 21.5, "time": <ms>} or an object of numbers.
@@ -52,6 +72,7 @@ def run(context: click.Context, /, server: str | None, as_json: bool, accept_dat
       penstock telemetry run
       penstock telemetry run --window 1m --out /data/telemetry
       penstock telemetry run --once --json | jq '.rows[] | select(.max > 80)'
+      penstock telemetry list           other jobs: penstock telemetry run gaps
     """
     from penstock.spark import session
 
@@ -61,7 +82,7 @@ def run(context: click.Context, /, server: str | None, as_json: bool, accept_dat
     run_job(options, session(app="penstock-telemetry"), printer(as_json))
 
 
-def look_for_topics(options: JobOptions) -> None:
+def look_for_topics(options: JobOptions | RunOptions) -> None:
     """Says which topics are not there, before Spark takes its time to start. Raises ``TopicNotFound`` where a job that
     ends would read nothing."""
     wanted = [topic.strip() for topic in options.topic.split(",") if topic.strip()]
@@ -106,9 +127,12 @@ def _rounded(row: dict[str, Any]) -> dict[str, Any]:
     return {name: round(value, _PLACES) if isinstance(value, float) else value for name, value in row.items()}
 
 
+add_jobs(run, look_for_topics)
+
+
 @click.group(cls=ReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def program() -> None:
-    """The job as a program of its own."""
+    """The jobs as a program of their own."""
 
 
 program.add_command(run)

@@ -84,12 +84,12 @@ def run(options: JobOptions, spark: SparkSession, on_batch: OnBatch) -> None:
         if checkpoint is None:
             scrap = tempfile.TemporaryDirectory(prefix="penstock-telemetry-", ignore_cleanup_errors=True)
             checkpoint = Path(stack.enter_context(scrap))
-        stopped = stack.enter_context(_signals())
+        stopped = stack.enter_context(stop_signals())
         queries = start(options, spark, on_batch, checkpoint)
         try:
-            _wait(queries, stopped)
+            wait_for(queries, stopped)
         finally:
-            _stop(queries)
+            stop_queries(queries)
 
 
 def start(options: JobOptions, spark: SparkSession, on_batch: OnBatch, checkpoint: Path) -> list[StreamingQuery]:
@@ -153,7 +153,7 @@ def _shower(on_batch: OnBatch) -> Callable[[DataFrame, int], None]:
     return show
 
 
-def _wait(queries: list[StreamingQuery], stopped: Callable[[], bool]) -> None:
+def wait_for(queries: list[StreamingQuery], stopped: Callable[[], bool]) -> None:
     from pyspark.errors import StreamingQueryException
 
     try:
@@ -167,7 +167,7 @@ def _wait(queries: list[StreamingQuery], stopped: Callable[[], bool]) -> None:
         raise cause(str(error)) from None
 
 
-def _stop(queries: list[StreamingQuery]) -> None:
+def stop_queries(queries: list[StreamingQuery]) -> None:
     """Stops each query between two batches if one ends soon: within a batch Spark would complain of being stopped."""
     for query in queries:
         for _ in range(_IDLE_LOOKS):
@@ -189,7 +189,7 @@ def cause(said: str) -> PenstockError:
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[Callable[[], bool]]:
+def stop_signals() -> Iterator[Callable[[], bool]]:
     """Whether somebody asked to stop. A flag, for an exception would come in the middle of a call to Java."""
     seen: list[int] = []
     kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

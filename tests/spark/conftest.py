@@ -29,8 +29,13 @@ THIRD_PARTY = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark(items, Path(__file__).parent)
+
+
+def mark(items: list[pytest.Item], folder: Path) -> None:
+    """Marks the tests of a folder as Spark's."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if folder in item.path.parents:
             item.add_marker(pytest.mark.spark)
             # By a thread, which ends the process and says why: a signal in the middle of an exchange with Java leaves
             # the rest of an answer behind, and each later test fails with that (KeyError: 'p').

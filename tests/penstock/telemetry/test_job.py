@@ -77,7 +77,7 @@ def test_another_failure_is_told_by_its_first_line() -> None:
 
 def test_a_signal_asks_the_job_to_stop_and_the_old_handlers_come_back() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with job._signals() as stopped:
+    with job.stop_signals() as stopped:
         assert not stopped()
         os.kill(os.getpid(), signal.SIGTERM)
         assert stopped()

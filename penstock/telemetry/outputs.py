@@ -1,0 +1,200 @@
+"""Where a job's rows go: Parquet, a database, Delta Lake, Iceberg, a topic, devices.
+
+Spark repeats a batch that it has not committed. So a batch that is written again replaces what it has written before,
+in folders by the batch's number, in a database by the rows' keys, in Delta Lake by its transaction id. Messages and
+Iceberg have no such place: there a repeated batch adds its rows again (alerts have the same ``id`` then).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from penstock.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KINDS: Final = "a folder (Parquet), jdbc:ADDRESS#table, delta:FOLDER, iceberg:TABLE, topic:NAME or mqtt:TOPIC/{device}"
+_TABLE: Final = re.compile(r"[A-Za-z_][\w.]*")
+_STAGING: Final = "_penstock_batch"
+_DRIVERS: Final = {"postgresql": ("org.postgresql.Driver", "org.postgresql:postgresql:42.7.4")}
+
+
+class Output(Protocol):
+    """A place for rows."""
+
+    def check(self, spark: SparkSession) -> None:
+        """Raises ``InvalidConfig`` where this session cannot write there."""
+
+    def write(self, rows: DataFrame, batch: int) -> None:
+        """Keeps the rows of a batch."""
+
+
+def output_of(text: str, name: str, keys: Sequence[str], servers: str, partition: str = "") -> Output:
+    """The output that a text names (``KINDS``). Raises ``InvalidConfig``.
+
+    Args:
+        text: what the user wrote.
+        name: the job's, which names its folder and, unless the text has one, its table.
+        keys: columns that tell its rows apart.
+        servers: name servers, for messages.
+        partition: column by which folders of Parquet are cut.
+    """
+    kind, colon, rest = text.partition(":")
+    if kind == "jdbc" and colon:
+        address, _, table = text.partition("#")
+        return JdbcTable(address, table or name, keys)
+    if colon and not rest and kind in ("delta", "iceberg", "topic", "mqtt"):
+        raise InvalidConfig(f"{text!r} names no place", hint=f"write {KINDS}")
+    if kind == "delta" and colon:
+        return DeltaTable(rest, name)
+    if kind == "iceberg" and colon:
+        return IcebergTable(rest)
+    if kind in ("topic", "mqtt") and colon:
+        from penstock.telemetry.sending import Messages
+
+        return Messages(rest, servers, to_devices=kind == "mqtt")
+    return ParquetFolder(f"{text.rstrip('/')}/{name}", partition)
+
+
+class ParquetFolder:
+    """A folder of Parquet with one folder per batch, within those of ``partition`` if there is one."""
+
+    def __init__(self, folder: str, partition: str = "") -> None:
+        self._folder = folder
+        self._cuts = [partition, "batch"] if partition else ["batch"]
+
+    def check(self, spark: SparkSession) -> None:
+        """Any session can."""
+
+    def write(self, rows: DataFrame, batch: int) -> None:
+        """Replaces what this batch has written before."""
+        from pyspark.sql import functions as f
+
+        marked = rows.withColumn("batch", f.lit(batch).cast("bigint")).coalesce(1)
+        writer = marked.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
+        writer.partitionBy(*self._cuts).parquet(self._folder)
+
+
+class JdbcTable:
+    """A table of a database, which has one row per key: the newest.
+
+    A batch is written to a table beside it and taken over in one transaction, so that readers never see half of it.
+    """
+
+    def __init__(self, address: str, table: str, keys: Sequence[str]) -> None:
+        if not _TABLE.fullmatch(table):
+            raise InvalidConfig(f"{table!r} is no name of a table", hint="letters, digits, _ and . are allowed")
+        self._address = address
+        self._table = table
+        self._keys = keys
+
+    def check(self, spark: SparkSession) -> None:
+        """Raises ``InvalidConfig`` without a driver."""
+        driver_of(self._address, spark)
+
+    def write(self, rows: DataFrame, batch: int) -> None:
+        """Replaces the rows of the same keys. Raises what the database says."""
+        spark = rows.sparkSession
+        driver = driver_of(self._address, spark)
+        staging = f"{self._table}{_STAGING}"
+        given = {"url": self._address, "driver": driver}
+        rows.limit(0).write.format("jdbc").options(**given, dbtable=self._table).mode("append").save()
+        rows.coalesce(1).write.format("jdbc").options(**given, dbtable=staging).mode("overwrite").save()
+        same = " AND ".join(f'o."{key}" IS NOT DISTINCT FROM n."{key}"' for key in self._keys)
+        names = ", ".join(f'"{name}"' for name in rows.columns)
+        run_sql(
+            spark,
+            self._address,
+            f"DELETE FROM {self._table} o WHERE EXISTS (SELECT 1 FROM {staging} n WHERE {same})",
+            f"INSERT INTO {self._table} ({names}) SELECT {names} FROM {staging}",
+            f"DROP TABLE {staging}",
+        )
+
+
+class DeltaTable:
+    """A table of Delta Lake, of which the session has the jars."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self._folder = folder
+        self._name = name
+
+    def check(self, spark: SparkSession) -> None:
+        """Raises ``InvalidConfig`` where Spark does not know Delta Lake."""
+        needs_format(spark, "delta", "io.delta:delta-spark_2.13:VERSION")
+
+    def write(self, rows: DataFrame, batch: int) -> None:
+        """Adds the rows, once for each batch."""
+        given = {"txnAppId": f"penstock-{self._name}", "txnVersion": str(batch)}
+        rows.write.format("delta").options(**given).mode("append").save(self._folder)
+
+
+class IcebergTable:
+    """A table of an Iceberg catalog, of which the session has the jars."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+
+    def check(self, spark: SparkSession) -> None:
+        """Raises ``InvalidConfig`` where Spark does not know Iceberg."""
+        needs_format(spark, "iceberg", "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:VERSION")
+
+    def write(self, rows: DataFrame, batch: int) -> None:
+        """Adds the rows."""
+        if rows.sparkSession.catalog.tableExists(self._table):
+            rows.writeTo(self._table).append()
+        else:
+            rows.writeTo(self._table).using("iceberg").create()
+
+
+def needs_format(spark: Any, name: str, package: str) -> None:
+    """Raises ``InvalidConfig`` where Spark has no data source of this name."""
+    sources = java(spark).org.apache.spark.sql.execution.datasources.DataSource
+    try:
+        sources.lookupDataSource(name, spark._jsparkSession.sessionState().conf())
+    except Exception as error:  # Java's, of no class of its own
+        if "DATA_SOURCE_NOT_FOUND" not in str(error):
+            raise
+        hint = f"give its jars: --package {package}"
+        raise InvalidConfig(f"Spark has no format {name!r} here", hint=hint) from None
+
+
+def java(spark: Any) -> Any:
+    """The Java of a session. Raises ``InvalidConfig`` where that is elsewhere (Spark Connect)."""
+    found = getattr(spark, "_jvm", None)
+    if found is None:
+        raise InvalidConfig("this output needs Spark's Java here; Spark Connect has it elsewhere")
+    return found
+
+
+def driver_of(address: str, spark: Any) -> str:
+    """The class of the driver for an address, which Spark can load. Raises ``InvalidConfig``."""
+    product = address.removeprefix("jdbc:").partition(":")[0]
+    name, package = _DRIVERS.get(product, ("", ""))
+    drivers = java(spark).org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry
+    try:
+        if name:
+            drivers.register(name)
+            return name
+        return str(java(spark).java.sql.DriverManager.getDriver(address).getClass().getName())
+    except Exception as error:  # Java's, of no class of its own
+        if "ClassNotFound" not in str(error) and "No suitable driver" not in str(error):
+            raise
+        hint = f"--package {package or 'GROUP:NAME:VERSION'} fetches it from Maven Central"
+        raise InvalidConfig(f"there is no driver for jdbc:{product}", hint=hint) from None
+
+
+def run_sql(spark: Any, address: str, *statements: str) -> None:
+    """Runs statements in one transaction of a database."""
+    connection = java(spark).java.sql.DriverManager.getConnection(address)
+    try:
+        connection.setAutoCommit(False)
+        for one in statements:
+            statement = connection.createStatement()
+            statement.executeUpdate(one)
+            statement.close()
+        connection.commit()
+    finally:
+        connection.close()

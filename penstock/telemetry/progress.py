@@ -1,0 +1,89 @@
+"""What a running query has done so far, out of Spark's reports of its batches: rows, lag, late readings.
+
+Pure but for ``show``, which draws one line on a terminal, and nothing into a file or a pipe.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+_NO_TOPIC: Final = "@"
+
+
+class Line(Protocol):
+    """A line that can be drawn anew (``rich.status.Status``)."""
+
+    def update(self, status: str, /) -> None: ...
+
+
+class Progress:
+    """Sums over the batches of one query.
+
+    Attributes:
+        rows: rows that were read.
+        lag: messages that were stored and not yet read, when the last batch began.
+        late: what the watermark left out. Spark counts it per window, device and metric of a batch: several late
+            readings of one window that come in one batch are one.
+        batches: how many there were.
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.lag = 0
+        self.late = 0
+        self.batches = 0
+        self._last = -1
+
+    def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
+        """Takes Spark's reports (``query.recentProgress``); those that it has seen do not count again."""
+        for report in reports:
+            number = int(report["batchId"])
+            if number <= self._last:
+                continue
+            self._last = number
+            self.batches += 1
+            self.rows += int(report.get("numInputRows") or 0)
+            self.late += sum(int(one.get("numRowsDroppedByWatermark") or 0) for one in report.get("stateOperators", ()))
+            self.lag = sum(_lag(one) for one in report.get("sources", ()))
+
+    @property
+    def text(self) -> str:
+        """One line for a person."""
+        late = f", {self.late:,} late" if self.late else ""
+        return f"{self.rows:,} rows read in {self.batches:,} batches, {self.lag:,} to go{late}"
+
+
+def _lag(source: Mapping[str, Any]) -> int:
+    latest, end = _places(source.get("latestOffset")), _places(source.get("endOffset"))
+    return sum(max(offset - end.get(queue, 0), 0) for queue, offset in latest.items())
+
+
+def _places(offsets: Any) -> dict[tuple[str, str], int]:
+    """Offsets by topic and queue; Spark gives them as a dict or as the text of one."""
+    if isinstance(offsets, str):
+        offsets = json.loads(offsets)
+    if not isinstance(offsets, dict):
+        return {}
+    topics = {name: queues for name, queues in offsets.items() if not name.startswith(_NO_TOPIC)}
+    return {(name, queue): int(at) for name, queues in topics.items() for queue, at in queues.items()}
+
+
+class _Silent:
+    def update(self, status: str, /) -> None:
+        """Draws nothing."""
+
+
+@contextmanager
+def show(what: str) -> Iterator[Line]:
+    """A line on stderr with a spinner while the context lasts, where stderr is a terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Silent()
+        return
+    with console.status(what) as status:
+        yield status
