@@ -18,7 +18,7 @@ from penstock.client.retry import TIMEOUT_S, patience_s
 from penstock.errors import PenstockError, TimedOut, Unavailable
 from penstock.protocol import wire
 from penstock.protocol.addresses import lost, no_server, split_address
-from penstock.protocol.requests.request import Reply, Request, Result
+from penstock.protocol.requests.request import Bytes, Reply, Request, Result
 from penstock.world import Clock, RealClock
 
 _READ_BYTES_MAX: Final = 1024 * 1024
@@ -91,7 +91,8 @@ class BlockingLink:
     def call_many(self, requests: Sequence[Request], timeout_s: float | None = None) -> list[Result]:
         """The result of each request, sent with one write under one deadline.
 
-        Raises ``TimedOut``, ``Unavailable`` and ``ProtocolError`` for all of them; other errors are results.
+        Raises ``TimedOut``, ``Unavailable`` and ``ProtocolError`` for all of them; other errors are results, also of a
+        request that cannot be sent.
         """
         limit_s = max((patience_s(request, timeout_s, self.timeout_s) for request in requests), default=0.0)
         deadline = self._clock.monotonic() + limit_s
@@ -101,13 +102,24 @@ class BlockingLink:
         return [self._arrived.pop(request_id) for request_id in ids]
 
     def submit(self, requests: Sequence[Request], timeout_s: float | None = None) -> list[int]:
-        """Sends requests with one write and waits for no reply: ``receive`` will tell them by these ids."""
+        """Sends requests with one write and waits for no reply: ``receive`` will tell them by these ids. The result of
+        a request that cannot be sent is at hand at once."""
         ids = list(range(self._next_id, self._next_id + len(requests)))
-        parts = [part for at, request in zip(ids, requests, strict=True) for part in wire.encode_request(at, request)]
         self._next_id += len(ids)
-        deadline = self._clock.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
-        self._guarded(self._send, wire.join(parts), deadline)
-        self._asked.update(zip(ids, map(type, requests), strict=True))
+        parts: list[Bytes] = []
+        sent: dict[int, type[Request]] = {}
+        refused: dict[int, Result] = {}
+        for at, request in zip(ids, requests, strict=True):
+            try:
+                parts += wire.encode_request(at, request)
+                sent[at] = type(request)
+            except PenstockError as error:
+                refused[at] = error.as_result()
+        if sent:
+            deadline = self._clock.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+            self._guarded(self._send, wire.join(parts), deadline)
+        self._asked.update(sent)
+        self._arrived.update(refused)
         return ids
 
     def send_only(self, request: Request) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, TypeVar
 
-from penstock.client.halves import Block, Half, begun, check_ended, ends_of, left_to_checks
+from penstock.client.halves import Block, Half, begun, check_ended, ends_of
 from penstock.client.sending import Outgoing
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.protocol.requests.request import Reply, Request
-from penstock.protocol.requests.transactions import COMMIT, ROLLBACK, HalvesEnded
+from penstock.protocol.requests.transactions import ROLLBACK, HalvesEnded
 
 _R = TypeVar("_R", bound=Reply)
-_log = logging.getLogger(__name__)
 
 
 class AskBroker(Protocol):
@@ -81,7 +79,4 @@ class Transaction(Block):
         try:
             self._end(self._halves, outcome)
         except PenstockError as refusal:
-            if outcome != COMMIT:
-                _log.warning("a rollback is left to the check: %s", refusal)
-                return
-            raise left_to_checks(refusal) from refusal.__cause__
+            self._refused(outcome, refusal)

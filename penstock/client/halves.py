@@ -6,6 +6,7 @@ not begun again: the one that may be there has no transaction, and the listener 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
@@ -129,6 +130,9 @@ class Beginning(Way):
         return [one for one in once_more(outgoing) if not one.unknown]
 
 
+_log = logging.getLogger(__name__)
+
+
 class Block:
     """What a transaction's block knows in both flavours: its halves, once it has begun, and the outcome they get."""
 
@@ -154,6 +158,13 @@ class Block:
         if self._halves is not None:
             raise InvalidRequest("a transaction begins only once")
         self._halves = []
+
+    def _refused(self, outcome: str, refusal: PenstockError) -> None:
+        """The halves did not get their outcome for certain. Raises that; a rollback is left to the check."""
+        if outcome == ROLLBACK:
+            _log.warning("a rollback is left to the check: %s", refusal)
+            return
+        raise (left_to_checks(refusal) if outcome == COMMIT else refusal) from refusal.__cause__
 
 
 def check_group(group: object, listener: object) -> None:

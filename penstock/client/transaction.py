@@ -5,7 +5,7 @@ How halves begin and end is decided in penstock/client/halves.py; this module wa
 
 from __future__ import annotations
 
-import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -13,16 +13,14 @@ from typing import Final
 
 import anyio
 
-from penstock.client.halves import Beginning, Block, Half, begun, check_ended, ends_of, left_to_checks
+from penstock.client.halves import Beginning, Block, Half, begun, check_ended, ends_of
 from penstock.client.outbox import Outbox
 from penstock.client.sending import Outgoing
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.protocol.requests.transactions import COMMIT, ROLLBACK, UNKNOWN, HalvesEnded
+from penstock.protocol.requests.transactions import ROLLBACK, HalvesEnded
 
 ROLLBACK_S: Final = 2.0
 """How long a block that ends with an error waits for its rollback."""
-
-_log = logging.getLogger(__name__)
 
 
 class Transactions:
@@ -92,21 +90,9 @@ class Transaction(Block):
     ) -> None:
         if self._halves is None:
             raise InvalidRequest("this transaction has not begun", hint="use it with `async with`")
-        if kind is not None:
-            with anyio.move_on_after(ROLLBACK_S, shield=True):
-                await self._roll_back(self._halves)
-        elif self._outcome == COMMIT:
+        outcome = self._outcome if kind is None else ROLLBACK
+        with anyio.move_on_after(math.inf if kind is None else ROLLBACK_S, shield=kind is not None):
             try:
-                await self._end(self._halves, COMMIT)
+                await self._end(self._halves, outcome)
             except PenstockError as refusal:
-                raise left_to_checks(refusal) from refusal.__cause__
-        elif self._outcome == ROLLBACK:
-            await self._roll_back(self._halves)
-        else:
-            await self._end(self._halves, UNKNOWN)
-
-    async def _roll_back(self, halves: list[Half]) -> None:
-        try:
-            await self._end(halves, ROLLBACK)
-        except PenstockError as error:
-            _log.warning("a rollback is left to the check: %s", error)
+                self._refused(outcome, refusal)

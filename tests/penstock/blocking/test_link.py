@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from penstock.blocking import BlockingLink
-from penstock.errors import InvalidTopic, ProtocolError, TimedOut, TooLarge, Unavailable
+from penstock.blocking.exchange import Exchange
+from penstock.errors import InvalidRequest, InvalidTopic, ProtocolError, TimedOut, TooLarge, Unavailable
 from penstock.protocol import wire
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.messages import Append, Appended, Pull, Pulled
@@ -160,3 +162,28 @@ def test_a_request_over_the_frame_limit_is_refused_before_it_is_sent(address: st
 def test_it_imports_no_event_loop() -> None:
     code = "import sys, penstock.blocking; print(sorted({'trio', 'anyio', 'asyncio', 'click'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_request_that_cannot_be_sent_fails_alone(address: str) -> None:
+    with BlockingLink(address) as link:
+        good, bad, last = link.call_many([Ping(), Pull("q", 1 << 64), Pull("q", 7)])
+        assert isinstance(good, ServerInfo)
+        assert isinstance(bad, InvalidRequest)
+        assert isinstance(last, Pulled)
+        assert last.next == 7
+        with pytest.raises(InvalidRequest, match="an argument cannot be sent"):
+            link.call(Pull("q", 1 << 64))
+    unreachable = BlockingLink("127.0.0.1:1")
+    assert [type(one) for one in unreachable.call_many([Pull("q", 1 << 64)])] == [InvalidRequest]
+
+
+def test_of_requests_without_a_waiting_caller_only_the_bad_one_hears_of_it(address: str) -> None:
+    results: dict[int, Any] = {}
+    exchange = Exchange()
+    with BlockingLink(address) as link:
+        asked = [Pull("q", 1), Pull("q", 1 << 64), Pull("q", 2)]
+        exchange.submit(link, [(request, partial(results.__setitem__, at)) for at, request in enumerate(asked)])
+        while len(results) < 3:
+            exchange.wait(PATIENCE_S)
+    assert [getattr(results[at], "next", None) for at in range(3)] == [1, None, 2]
+    assert isinstance(results[1], InvalidRequest)

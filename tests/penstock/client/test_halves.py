@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
 
+from penstock.blocking import transaction as blocking
 from penstock.client.halves import (
     Beginning,
     Half,
@@ -19,11 +21,25 @@ from penstock.client.halves import (
 )
 from penstock.client.preparation import Preparation
 from penstock.client.sending import Outgoing
-from penstock.errors import Busy, HalfNotFound, InternalError, InvalidRequest, OutcomeStands, ProtocolError, TimedOut
+from penstock.client.transaction import Transaction
+from penstock.errors import (
+    Busy,
+    HalfNotFound,
+    InternalError,
+    InvalidRequest,
+    OutcomeStands,
+    PenstockError,
+    ProtocolError,
+    TimedOut,
+    Unavailable,
+)
 from penstock.protocol.message import Message, encode_message
 from penstock.protocol.requests.messages import Refused
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.transactions import (
+    COMMIT,
+    ROLLBACK,
+    UNKNOWN,
     BeginHalf,
     EndHalves,
     HalfBegun,
@@ -125,3 +141,43 @@ def test_a_listener_belongs_to_a_group(group: Any, listener: Any) -> None:
     check_group("g", print)
     with pytest.raises(InvalidRequest):
         check_group(group, listener)
+
+
+@pytest.mark.parametrize("kind", ["async", "blocking"])
+@pytest.mark.parametrize(
+    ("use", "told"), [("commit", "may be committed"), ("unknown", "gone"), ("rollback", ""), ("error", "")]
+)
+def test_a_block_whose_outcome_is_refused_says_so_alike_in_both_flavours(kind: str, use: str, told: str) -> None:
+    asked: list[str] = []
+
+    def refuse(outcome: str) -> None:
+        asked.append(outcome)
+        raise Unavailable("gone")
+
+    async def begin() -> list[Half]:
+        return [Half("a", "h:1", 1)]
+
+    async def end(halves: list[Half], outcome: str) -> None:
+        refuse(outcome)
+
+    def work(tx: Any) -> None:
+        if use == "error":
+            raise KeyError("mine")
+        if use != "commit":
+            getattr(tx, use)()
+
+    async def run() -> None:
+        async with Transaction(begin, end) as tx:
+            work(tx)
+
+    def run_blocking() -> None:
+        with blocking.Transaction(lambda: [Half("a", "h:1", 1)], lambda halves, outcome: refuse(outcome)) as tx:
+            work(tx)
+
+    raised: BaseException | None = None
+    try:
+        trio.run(run) if kind == "async" else run_blocking()
+    except (PenstockError, KeyError) as error:
+        raised = error
+    assert str(raised or "").count(told or "mine") == (use != "rollback")
+    assert asked == [{"error": ROLLBACK, "rollback": ROLLBACK, "commit": COMMIT, "unknown": UNKNOWN}[use]]
