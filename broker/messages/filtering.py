@@ -1,7 +1,7 @@
-"""Chooses from what was read for a pull the messages that a selector wants.
+"""Chooses from what was read for a pull the messages that are wanted: by a selector, by MQTT filters, or by both.
 
-One pull looks at 4 MiB or 20,000 messages, and at fewer the more a selector has to do for each, so that no filter keeps
-the broker busy; its reply then says where to go on, as with tags. Pure.
+One pull looks at 4 MiB or 20,000 messages, and at fewer the more is to be done for each, so that no filter keeps the
+broker busy; its reply then says where to go on, as with tags. Pure.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from broker.settings import BrokerSettings
-from penstock.errors import InvalidRequest
-from penstock.protocol.message import BODY_AT, ENTRY, FRAME_HEAD_BYTES
-from penstock.protocol.requests.messages import Pulled
+from penstock.errors import InvalidRequest, InvalidTopic
+from penstock.protocol.message import BODY_AT, ENTRY, FRAME_HEAD_BYTES, MQTT_TOPIC, OFFSETS_AT, QUEUE_ID_AT
+from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.protocol.runs import checksum_of
 from penstock.protocol.selectors.compiling import Selector, selector_of
-from topicmap.queues import RETRY_PREFIX, parse_topic_queue
+from topicmap.names import InvalidName, check_filter, matches, quoted
+from topicmap.queues import RETRY_PREFIX, TopicQueue, parse_topic_queue
 
 LOOK_BYTES_MAX: Final = 4 << 20
 LOOK_MAX: Final = 20_000
@@ -25,7 +26,13 @@ CHUNK: Final = 2_000
 CHUNK_BYTES: Final = 1 << 20
 CHECKED_FROM: Final = 64
 """A reply with at least this number of messages has a checksum."""
+NAMES_MAX: Final = 64
+"""MQTT filters of one pull."""
+NODES_PER_NAME: Final = 4
+"""A name is judged by a MQTT filter in about the time of a selector of this size."""
+_REMEMBERED_MAX: Final = 4096
 _ENTRY_BYTES: Final = ENTRY.size
+_NAME_PREFIX: Final = MQTT_TOPIC.encode() + b"\x01"
 ALL_TOPICS: Final = "*"
 
 
@@ -46,14 +53,80 @@ def allowed_selector(settings: BrokerSettings, text: str, queue: str) -> Selecto
     return selector
 
 
-class Choice:
-    """What one pull has looked at and chosen so far."""
+class Names:
+    """MQTT filters, of which one has to match the name of a message. Verdicts on recent names are remembered."""
 
-    def __init__(self, selector: Selector, count_max: int, bytes_max: int) -> None:
+    def __init__(self, filters: tuple[str, ...]) -> None:
+        self._filters = filters
+        self._verdicts: dict[bytes, bool] = {}
+
+    def match(self, topic: bytes, properties: bytes) -> bool:
+        """Whether the name of a message matches: its first property if that is ``MQTT_TOPIC``, else its topic."""
+        name = topic
+        if properties.startswith(_NAME_PREFIX):
+            end = properties.find(b"\x02")
+            name = properties[len(_NAME_PREFIX) :] if end < 0 else properties[len(_NAME_PREFIX) : end]
+        verdict = self._verdicts.get(name)
+        if verdict is None:
+            text = name.decode("utf-8", "replace")
+            verdict = any([matches(filter, text) for filter in self._filters])
+            if len(self._verdicts) >= _REMEMBERED_MAX:
+                self._verdicts.clear()
+            self._verdicts[name] = verdict
+        return verdict
+
+
+class Wanted:
+    """What a pull wants of a queue.
+
+    Attributes:
+        names: MQTT filters, of which one matches; empty for all names.
+        nodes: what one judgement costs.
+        reads_body: whether it looks into bodies.
+    """
+
+    def __init__(self, selector: Selector | None, names: tuple[str, ...] = ()) -> None:
         self._selector = selector
+        self.names = names
+        self._names = Names(names) if names else None
+        self.nodes = len(names) * NODES_PER_NAME + (0 if selector is None else selector.nodes)
+        self.reads_body = selector is not None and selector.reads_body
+
+    def includes(self, topic: bytes, properties: bytes, document: bytes) -> bool:
+        """Whether it includes a message."""
+        if self._names is not None and not self._names.match(topic, properties):
+            return False
+        return self._selector is None or self._selector.matches(properties, document)
+
+
+def wanted_of(settings: BrokerSettings, request: Pull) -> Wanted | None:
+    """What a pull wants; ``None`` for all. Raises as ``allowed_selector``, and ``InvalidTopic`` for names that are no
+    filters."""
+    selector = allowed_selector(settings, request.filter, request.queue) if request.filter else None
+    if len(request.names) > NAMES_MAX:
+        raise InvalidRequest(f"a pull has at most {NAMES_MAX} MQTT filters, not {len(request.names)}")
+    for filter in request.names:
+        try:
+            check_filter(filter)
+        except InvalidName as error:
+            raise InvalidTopic(f"{quoted(filter)}: {error}") from None
+    return Wanted(selector, request.names) if selector is not None or request.names else None
+
+
+class Choice:
+    """What one pull has looked at and chosen so far.
+
+    Args:
+        only: of what is looked at, only messages of this topic queue are chosen, with their offsets there.
+    """
+
+    def __init__(self, wanted: Wanted, count_max: int, bytes_max: int, only: TopicQueue | None = None) -> None:
+        self._wanted = wanted
+        self._topic = b"" if only is None else only.topic.encode()
+        self._queue_id = -1 if only is None else only.queue_id
         self._count_left = count_max
         self._bytes_left = bytes_max
-        self._look_left = max(1, LOOK_MAX * LOOK_NODES // max(LOOK_NODES, selector.nodes))
+        self._look_left = max(1, LOOK_MAX * LOOK_NODES // max(LOOK_NODES, wanted.nodes))
         self._look_bytes_left = LOOK_BYTES_MAX
         self._rows: list[bytes] = []
         self._frames: list[bytes] = []
@@ -76,7 +149,11 @@ class Choice:
                     self.next = int.from_bytes(body[row_at : row_at + 8], "big")
                     self._count_left = 0
                     return
-                self._rows.append(body[row_at : row_at + _ENTRY_BYTES])
+                row = body[row_at : row_at + _ENTRY_BYTES]
+                if self._queue_id >= 0:
+                    offset_at = frame_at + FRAME_HEAD_BYTES + OFFSETS_AT
+                    row = body[offset_at : offset_at + 8] + row[8:]
+                self._rows.append(row)
                 self._frames.append(body[frame_at : frame_at + size])
                 self._count_left -= 1
                 self._bytes_left -= size
@@ -91,14 +168,17 @@ class Choice:
         """Whether the record in ``data[at:end]`` matches."""
         topic_at = at + BODY_AT + _u32(data, at + BODY_AT - 4)
         properties_at = topic_at + 4 + (data[topic_at] << 8 | data[topic_at + 1])
-        document = data[at + BODY_AT : topic_at] if self._selector.reads_body else b""
-        return self._selector.matches(data[properties_at:end], document)
+        topic = data[topic_at + 2 : properties_at - 2]
+        if self._queue_id >= 0 and (self._queue_id != _u32(data, at + QUEUE_ID_AT) or topic != self._topic):
+            return False
+        document = data[at + BODY_AT : topic_at] if self._wanted.reads_body else b""
+        return self._wanted.includes(topic, data[properties_at:end], document)
 
-    def pulled(self, last: Pulled) -> Pulled:
-        """The reply; ``last``: what was read last."""
+    def pulled(self, following: int, begin: int, end: int) -> Pulled:
+        """The reply, with the offset to go on from and the bounds of the queue."""
         body = b"".join(self._rows + self._frames)
         checksum = checksum_of(body) if len(self._rows) >= CHECKED_FROM else 0
-        return Pulled(len(self._rows), self.next, last.min, last.end, body, checksum)
+        return Pulled(len(self._rows), following, begin, end, body, checksum)
 
 
 def _u32(data: bytes, at: int) -> int:

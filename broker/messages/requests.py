@@ -16,7 +16,8 @@ from broker.kernel.handler import handles
 from broker.kernel.outcomes import Now, Outcome, Parked, after_level
 from broker.lineage.identity import Identity
 from broker.messages.acceptance import Acceptance
-from broker.messages.filtering import CHUNK_BYTES, Choice, allowed_selector
+from broker.messages.choosing import Choosing
+from broker.messages.filtering import Wanted, wanted_of
 from broker.messages.parts import cut_runs
 from broker.messages.trace import Trace
 from broker.messages.whole_records import in_places, runs_of
@@ -50,7 +51,6 @@ from penstock.protocol.requests.messages import (
 )
 from penstock.protocol.requests.request import Result
 from penstock.protocol.runs import SOMEWHERE, Run, checksum_of, decode_runs
-from penstock.protocol.selectors.compiling import Selector
 from topicmap.queues import is_own_topic
 
 COUNT_MAX: Final = 65_536
@@ -73,19 +73,17 @@ class _Again:
     """A parked pull is asked again. An object of its own, because every idle device has one: a closure weighs four
     times as much."""
 
-    __slots__ = ("_messages", "_request", "_selector", "_tags")
+    __slots__ = ("_messages", "_request", "_tags", "_wanted")
 
-    def __init__(
-        self, messages: MessageRequests, request: Pull, tags: frozenset[int], selector: Selector | None
-    ) -> None:
+    def __init__(self, messages: MessageRequests, request: Pull, tags: frozenset[int], wanted: Wanted | None) -> None:
         self._messages = messages
         self._request = request
         self._tags = tags
-        self._selector = selector
+        self._wanted = wanted
 
     def __call__(self, last: bool) -> Result | None:
         try:
-            found = self._messages.read(self._request, self._tags, self._selector)
+            found = self._messages.read(self._request, self._tags, self._wanted)
         except PenstockError as error:
             return error.as_result()  # the queue was closed meanwhile
         return found if found.count or last or found.next != self._request.offset else None
@@ -127,6 +125,7 @@ class MessageRequests:
         trace: Trace,
     ) -> None:
         self._store = store
+        self._choosing = Choosing(store)
         self._trace = trace
         self._topics = topics
         self._acceptance = acceptance
@@ -262,13 +261,13 @@ class MessageRequests:
         if request.log_id:
             self._identity.check(request.log_id, f"offset {request.offset} of {request.queue}")
         tags = frozenset([tag_hash(tag) for tag in request.tags]) if request.tags else _ALL
-        selector = allowed_selector(self._settings, request.filter, request.queue) if request.filter else None
-        pulled = self.read(request, tags, selector)
+        wanted = wanted_of(self._settings, request) if request.filter or request.names else None
+        pulled = self.read(request, tags, wanted)
         if not request.reader and not request.queue.startswith(LIGHT):
             self._read[request.queue.rpartition(":")[0]] = now
         if pulled.count or pulled.next != request.offset or not request.wait_s:
             return Now(pulled)
-        return Parked((request.queue,), now + min(request.wait_s, WAIT_S_MAX), _Again(self, request, tags, selector))
+        return Parked((request.queue,), now + min(request.wait_s, WAIT_S_MAX), _Again(self, request, tags, wanted))
 
     @handles(ListReads)
     def list_reads(self, request: ListReads, now: float, now_ms: int) -> Outcome:
@@ -277,27 +276,24 @@ class MessageRequests:
         rows = [TopicRead(topic, now - at) for topic, at in sorted(self._read.items()) if not is_own_topic(topic)]
         return Now(TopicsRead(tuple(rows)))
 
-    def read(self, request: Pull, tags: frozenset[int], selector: Selector | None) -> Pulled:
+    def read(self, request: Pull, tags: frozenset[int], wanted: Wanted | None) -> Pulled:
         """What a pull brings now. Raises ``QueueNotFound``, ``OffsetOutOfRange`` or ``NotAllowed``."""
         self._topics.check_readable(request.queue)
         count_max, bytes_max = min(request.count_max, COUNT_MAX), min(request.bytes_max, self._pull_bytes_max)
-        if selector is None:
+        if wanted is None:
             pulled = self._store.read(request.queue, request.offset, count_max, bytes_max, tags)
         else:
-            pulled = self.choose(request.queue, request.offset, Choice(selector, count_max, bytes_max), tags)
+            pulled = self._choosing.read(request.queue, request.offset, wanted, count_max, bytes_max, tags)
         self._figures.pulled(pulled.count, len(pulled.body))
         if self._trace.is_on:
             self._trace.pulled(request.queue, request.offset, pulled, request.reader)
         return pulled
 
-    def choose(self, queue: str, offset: int, choice: Choice, tags: frozenset[int]) -> Pulled:
-        """What a selector wants of a queue from an offset on. Raises ``QueueNotFound``, ``OffsetOutOfRange``."""
-        while True:
-            found = self._store.read(queue, offset, choice.count_max, CHUNK_BYTES, tags)
-            choice.take(found)
-            offset = choice.next
-            if not choice.count_max:
-                return choice.pulled(found)
+    def choose(
+        self, queue: str, offset: int, wanted: Wanted, count_max: int, bytes_max: int, tags: frozenset[int]
+    ) -> Pulled:
+        """What is wanted of a queue from an offset on. Raises ``QueueNotFound``, ``OffsetOutOfRange``."""
+        return self._choosing.read(queue, offset, wanted, count_max, bytes_max, tags)
 
     @handles(GivenPull)
     def pull_given(self, request: GivenPull, now: float, now_ms: int) -> Outcome:

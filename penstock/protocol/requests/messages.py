@@ -107,9 +107,10 @@ class Pulled(Reply):
 @value
 class Pull(Request):
     """Messages of a queue from ``offset`` on. Where there is none yet it waits up to ``wait_s`` for one (long poll).
-    ``tags``: only these tags; empty for all. ``filter``: only what this selector wants; empty for all. Replies with at
-    least one message if there is one, whatever ``bytes_max`` says; with tags or a filter it may look at a part only and
-    say with ``next`` where to go on. ``log_id``: the log in which ``offset`` is; another log answers ``LogReplaced``.
+    ``tags``: only these tags; empty for all. ``filter``: only what this selector wants; empty for all. ``names``: only
+    messages whose MQTT name one of these MQTT filters matches; empty for all. Replies with at least one message if
+    there is one, whatever ``bytes_max`` says; with tags, a filter or names it may look at a part only and say with
+    ``next`` where to go on. ``log_id``: the log in which ``offset`` is; another log answers ``LogReplaced``.
     ``reader``: for whom, as a message trace tells it.
     """
 
@@ -125,6 +126,7 @@ class Pull(Request):
     log_id: str = ""
     filter: str = ""
     reader: str = ""
+    names: tuple[str, ...] = ()
 
 
 @value

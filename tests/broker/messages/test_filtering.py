@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.messages import filtering
-from broker.messages.filtering import LOOK_BYTES_MAX, LOOK_MAX, allowed_selector
+from broker.messages.filtering import LOOK_BYTES_MAX, LOOK_MAX, NAMES_MAX, allowed_selector
 from broker.settings import BrokerSettings
-from penstock.errors import InvalidFilter, InvalidRequest
+from penstock.errors import InvalidFilter, InvalidRequest, InvalidTopic
 from penstock.protocol.message import Message, decode_batch
 from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.protocol.requests.topics import CreateTopic
@@ -137,3 +137,20 @@ def test_pulls_one_behind_the_other_bring_each_message_that_matches_once(
             assert found.next > offset
             offset = found.next
     assert brought == [at for at, number in enumerate(levels) if number == 2]
+
+
+def named(*names: str) -> list[Message]:
+    return [Message("t", str(at).encode(), mqtt_topic=name) for at, name in enumerate(names)]
+
+
+def test_names_choose_messages_by_mqtt_filters_and_a_selector_beside_them() -> None:
+    rig = made(*named("t/a/temp", "t/a/hum", "t/b/temp", "t/a/temp/x"), Message("t", b"plain"))
+    assert bodies(now(rig.handle(Pull("t:0", 0, names=("t/+/temp",))))) == [b"0", b"2"]
+    assert bodies(now(rig.handle(Pull("t:0", 0, names=("t/+/hum", "t"))))) == [b"1", b"plain"]
+    both = now(rig.handle(Pull("t:0", 0, names=("t/+/temp",), filter="MQTT_TOPIC LIKE '%b%'")))
+    assert (bodies(both), both.next) == ([b"2"], 5)
+
+
+def test_a_pull_with_wrong_or_too_many_names_is_refused() -> None:
+    assert isinstance(made().ask(Pull("t:0", 0, names=("a/#/b",))), InvalidTopic)
+    assert isinstance(made().ask(Pull("t:0", 0, names=("a",) * (NAMES_MAX + 1))), InvalidRequest)
