@@ -11,7 +11,7 @@ from typing import Final
 from broker.settings import BrokerSettings
 from penstock.errors import InvalidRequest, InvalidTopic
 from penstock.protocol.message import BODY_AT, ENTRY, FRAME_HEAD_BYTES, MQTT_TOPIC, OFFSETS_AT, QUEUE_ID_AT
-from penstock.protocol.requests.messages import Pull, Pulled
+from penstock.protocol.requests.messages import NAMES_MAX, Pull, Pulled
 from penstock.protocol.runs import checksum_of
 from penstock.protocol.selectors.compiling import Selector, selector_of
 from topicmap.names import InvalidName, check_filter, matches, quoted
@@ -26,8 +26,6 @@ CHUNK: Final = 2_000
 CHUNK_BYTES: Final = 1 << 20
 CHECKED_FROM: Final = 64
 """A reply with at least this number of messages has a checksum."""
-NAMES_MAX: Final = 64
-"""MQTT filters of one pull."""
 NODES_PER_NAME: Final = 4
 """A name is judged by a MQTT filter in about the time of a selector of this size."""
 _REMEMBERED_MAX: Final = 4096

@@ -21,7 +21,7 @@ from penstock.spark.offsets import Extent, Extents, Places, QueueKey, named, set
 from penstock.spark.options import Bound, SourceOptions
 from penstock.spark.patience import Patience
 from penstock.spark.planning import in_these_logs
-from topicmap.queues import is_system, parse_topic_queue, topic_queue
+from topicmap.queues import RETRY_PREFIX, is_system, parse_topic_queue, topic_queue
 
 _T = TypeVar("_T")
 
@@ -33,6 +33,7 @@ class Cluster:
         self._options = options
         self._routes = Routes(options.servers, options.timeout_s)
         self._pattern = re.compile(options.pattern) if options.pattern else None
+        self._chooses = bool(options.selector or options.where.of_messages)
         self._has_reached = False  # a name server
 
     def close(self) -> None:
@@ -55,9 +56,12 @@ class Cluster:
 
     def reads(self, key: QueueKey) -> bool:
         """Whether a queue is one of those that the query reads."""
+        return self._subscribes(key) and self._options.where.reads(key)
+
+    def _subscribes(self, key: QueueKey) -> bool:
         options = self._options
         if self._pattern is not None:
-            return bool(self._pattern.fullmatch(key.topic)) and not is_system(key.topic)
+            return self._matches(key.topic)
         if options.assigned:
             return bool({key.name, str(key.queue)} & set(options.assigned.get(key.topic, ())))
         return key.topic in options.topics
@@ -101,14 +105,16 @@ class Cluster:
             try:
                 holders = self._holders(topic)
             except NoRoute:
-                if missing_ok:
+                if missing_ok or self._options.is_implied:
                     continue
                 raise
             for broker in holders.brokers if self._options.allow_incomplete else holders.whole(f"topic {topic!r}"):
                 found |= self._of_broker(topic, broker)
         missing = [key for key in needed if key not in found]
         found |= self._of_absent(missing) if missing else {}
-        return self._assigned(found, {key.topic for key in needed}) if self._options.assigned else found
+        if self._options.assigned:
+            found = self._assigned(found, {key.topic for key in needed})
+        return {key: extent for key, extent in found.items() if self._options.where.reads(key)}
 
     def _holders(self, topic: str) -> Holders:
         """Raises ``NoRoute``, ``BrokerAway``, ``Unavailable``."""
@@ -139,10 +145,17 @@ class Cluster:
             return self._options.topics or tuple(self._options.assigned)
         names = self._routes.topic_names()
         topics = names.topics if self._options.allow_incomplete else (*names.topics, *names.absent)
-        chosen = tuple(one for one in topics if self._pattern.fullmatch(one) and not is_system(one))
+        chosen = tuple(one for one in topics if self._matches(one))
         if not chosen and not self._options.allow_incomplete:
             check_whole(names.away, f"topics that match {self._pattern.pattern!r}")
         return chosen
+
+    def _matches(self, topic: str) -> bool:
+        """Whether the pattern means a topic; brokers do not choose among messages that a group tries again."""
+        assert self._pattern is not None
+        if is_system(topic) or (topic.startswith(RETRY_PREFIX) and self._chooses):
+            return False
+        return self._pattern.fullmatch(topic) is not None
 
     def _of_broker(self, topic: str, broker: BrokerRoute, *, gone: bool = False) -> dict[QueueKey, Extent]:
         """``gone``: also of queues that were deleted, where they ended."""

@@ -29,6 +29,8 @@ _FLAG_AT: Final = message.QUEUE_ID_AT + 4
 _BORN_AT: Final = 40
 _BODY_SIZE_AT: Final = message.BODY_AT - 4
 _MILLISECONDS_MAX: Final = 253_402_300_799_999  # the end of year 9999, Spark's last
+LOG_APPEND_TIME: Final = 1
+"""Kafka's number for times that the broker gives."""
 _TIME: Final = pa.timestamp("us", tz="UTC")
 
 
@@ -203,6 +205,10 @@ def _timestamp(borders: Borders, origin: Origin) -> pa.Array:
     return _times(_number(borders.data, borders.records + message.STORED_AT, ">i8"))
 
 
+def _timestamp_type(borders: Borders, origin: Origin) -> pa.Array:
+    return pa.array(np.full(len(borders), LOG_APPEND_TIME, np.int32))
+
+
 def _born(borders: Borders, origin: Origin) -> pa.Array:
     return _times(_number(borders.data, borders.records + _BORN_AT, ">i8"))
 
@@ -252,8 +258,10 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "value": Column(pa.binary(), _value),
     "topic": Column(pa.string(), _topic),
     "queue": Column(pa.int32(), _queue),
+    "partition": Column(pa.int32(), _queue),
     "offset": Column(pa.int64(), _offset),
     "timestamp": Column(_TIME, _timestamp),
+    "timestampType": Column(pa.int32(), _timestamp_type),
     "born_timestamp": Column(_TIME, _born),
     "mqtt_topic": Column(pa.string(), _mqtt_topic),
     "client_id": Column(pa.string(), _text_property(message.CLIENT_ID)),

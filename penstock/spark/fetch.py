@@ -71,6 +71,8 @@ class _RangeReader:
         self._options = options
         self._queue = topic_queue(what.topic, what.queue)
         self._clock = RealClock()
+        self._selector = options.where.selector(what.topic, options.selector)
+        self._chooses = bool(options.tags or self._selector or options.names)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         what, options = self._what, self._options
@@ -98,9 +100,17 @@ class _RangeReader:
     def _ask(self, at: int) -> _Asked | None:
         """Sends the next pull; where that fails the pull is repeated when its turn comes."""
         options = self._options
-        count_max = options.batch_rows if options.tags else min(options.batch_rows, self._what.end - at)
-        tags, log_id = options.tags, self._what.log_id
-        request = Pull(self._queue, at, options.pull_bytes, count_max, tags=tags, log_id=log_id)
+        count_max = options.batch_rows if self._chooses else min(options.batch_rows, self._what.end - at)
+        request = Pull(
+            self._queue,
+            at,
+            options.pull_bytes,
+            count_max,
+            tags=options.tags,
+            log_id=self._what.log_id,
+            filter=self._selector,
+            names=options.names,
+        )
         try:
             return _Asked(at, self.link.submit([request])[0])
         except PenstockError as error:
@@ -154,7 +164,7 @@ class _RangeReader:
         """Nothing is left out silently: offsets passed over are damage, an end before the range's end is loss."""
         if pulled.next <= at:
             raise OffsetOutOfRange(f"{self._queue} ends at {pulled.end} now; offset {at} was there before")
-        missing = 0 if self._options.tags else pulled.next - at - pulled.count
+        missing = 0 if self._chooses else pulled.next - at - pulled.count
         if missing:
             said = f"{missing} messages of {self._queue} from offset {at} to {pulled.next} are damaged at the broker"
             if self._options.fail_on_data_loss:

@@ -14,12 +14,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
-from penstock.errors import InvalidConfig
+from penstock.errors import InvalidConfig, InvalidFilter
 from penstock.protocol.addresses import SERVERS, parse_servers
+from penstock.protocol.requests.messages import NAMES_MAX
+from penstock.protocol.selectors.compiling import selector_of
 from penstock.protocol.topic_names import topic_of
 from penstock.spark.columns import BASE, COLUMNS
 from penstock.spark.offsets import EARLIEST, LATEST, LOGS, Logs
+from penstock.spark.where import ALL, Where, where_of
 from penstock.telemetry.decode import COLUMNS_NEEDED
+from topicmap.names import InvalidName, check_filter, is_share, quoted
+from topicmap.queues import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, TRACE_TOPIC, encode_level
 
 Given = Mapping[str, Mapping[str, int]]
 
@@ -46,6 +51,8 @@ class Bound(NamedTuple):
 
 
 _LATEST: Final = Bound("offset", LATEST)
+_NOT_OF_DEVICES: Final = "|".join((DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, TRACE_TOPIC, encode_level("$")))
+"""How topics begin whose messages a MQTT filter with a leading wildcard does not match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,7 @@ class SourceOptions:
     Attributes:
         servers: addresses of name servers.
         topics, pattern, assigned: exactly one is given: names, a regular expression for names, or topics with queues.
+        is_implied: whether the topics follow from MQTT filters, so that they may not be there yet.
         starting, ending: where reading begins, and for a batch ends.
         late_start: what a queue without a message at or after the starting time does: ``error`` or ``latest``.
         rows_per_trigger: most rows of one micro-batch.
@@ -65,7 +73,9 @@ class SourceOptions:
         patience_s: how long a broker or name server that is away is waited for.
         columns: which columns rows have, in order.
         payload: ``raw`` for rows that are messages, ``readings`` for rows that are what their payloads say.
-        tags: only messages with one of these tags; the broker filters.
+        tags, names, selector: only messages with one of these tags, whose MQTT name one of these MQTT filters matches,
+            which this selector wants; the broker chooses.
+        where: which queues, offsets and messages of all that.
         retries, retry_pause_s: how often at least a question is asked again that was not answered, and how long after.
         pull_bytes, batch_rows: most bytes of a pull and rows of an Arrow batch.
         timeout_s: deadline of each request.
@@ -76,6 +86,7 @@ class SourceOptions:
     topics: tuple[str, ...] = ()
     pattern: str = ""
     assigned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    is_implied: bool = False
     starting: Bound = _LATEST
     ending: Bound = _LATEST
     late_start: str = "error"
@@ -89,6 +100,9 @@ class SourceOptions:
     columns: tuple[str, ...] = BASE
     payload: str = "raw"
     tags: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    selector: str = ""
+    where: Where = ALL
     retries: int = 10
     retry_pause_s: float = 1.0
     pull_bytes: int = 4 * 1024 * 1024
@@ -147,6 +161,41 @@ def _columns(name: str, text: str) -> tuple[str, ...]:
         if column not in COLUMNS:
             raise InvalidConfig(f"{name}: there is no column {column!r}", hint=f"there are {', '.join(COLUMNS)}")
     return found
+
+
+def _mqtt_filters(name: str, text: str) -> tuple[str, ...]:
+    found = _json_list(name, text) if text.lstrip().startswith("[") else _names(name, text)
+    for one in found:
+        if is_share(one):
+            raise InvalidConfig(f"{name}: {one} is a share, and a query reads all of a filter", hint="leave $share out")
+        try:
+            check_filter(one)
+        except InvalidName as error:
+            raise InvalidConfig(f"{name}: {quoted(one)}: {error}") from None
+    if len(found) > NAMES_MAX:
+        raise InvalidConfig(f"{name} has {len(found)} filters; a query has at most {NAMES_MAX}")
+    return found
+
+
+def _json_list(name: str, text: str) -> tuple[str, ...]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidConfig(f"{name} is no JSON: {error}") from None
+    if not value or not all(isinstance(one, str) for one in value):
+        raise InvalidConfig(f'{name} is a,b or JSON like ["a", "b"], not {text!r}')
+    return tuple(dict.fromkeys(value))
+
+
+def _selector(name: str, text: str) -> str:
+    try:
+        return selector_of(text).text
+    except InvalidFilter as error:
+        raise InvalidConfig(f"{name}: {error.message}", hint=error.hint) from None
+
+
+def _where(name: str, text: str) -> Where:
+    return where_of(text)
 
 
 def _topics(name: str, text: str) -> tuple[str, ...]:
@@ -244,6 +293,9 @@ _TABLE: Final[Mapping[str, _Option]] = {
     "columns": _Option("columns", _columns),
     "includeHeaders": _Option("headers", _flag),
     "payload": _Option("payload", _one_of("raw", "readings")),
+    "mqttFilter": _Option("names", _mqtt_filters),
+    "filter": _Option("selector", _selector),
+    "where": _Option("where", _where),
     "tags": _Option("tags", _names),
     "fetchOffset.numRetries": _Option("retries", _amount),
     "fetchOffset.retryIntervalMs": _Option("retry_pause_s", _milliseconds),
@@ -254,6 +306,7 @@ _TABLE: Final[Mapping[str, _Option]] = {
 NAMES: Final = tuple(_TABLE)
 _BY_LOWER: Final = {name.lower(): name for name in _TABLE}
 _WHAT_TO_READ: Final = ("subscribe", "subscribePattern", "assign")
+_FILTER: Final = "mqttFilter"
 _BATCH_ONLY: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 
@@ -272,12 +325,39 @@ def parse(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     values.setdefault("starting", Bound("offset", LATEST if stream else EARLIEST))
     values.pop("headers", None)
     values["columns"] = columns_of(given)
+    if not any(name in named for name in _WHAT_TO_READ):
+        values |= _topics_under(values["names"]) | {"is_implied": True}
+    if "where" in values and "tags" not in values:
+        values["tags"] = values["where"].tags  # found without a look at the messages
     options = SourceOptions(**values, is_stream=stream)
+    _check_chosen(options)
     if not stream and options.starting.is_only(LATEST):
         raise InvalidConfig("a batch from the latest offsets would be empty", hint="startingOffsets is earliest there")
     if options.ending.is_only(EARLIEST):
         raise InvalidConfig("endingOffsets earliest would be an empty batch", hint="it is latest by default")
     return options
+
+
+def _check_chosen(options: SourceOptions) -> None:
+    if options.is_stream and options.where.has_ends:
+        raise InvalidConfig("where: offset and timestamp bound a batch", hint="startingTimestamp begins a stream")
+    retries = [one for one in (*options.topics, *options.assigned) if one.startswith(RETRY_PREFIX)]
+    if retries and (options.selector or options.where.of_messages):
+        raise InvalidConfig(f"brokers do not choose among what a group tries again ({retries[0]})", hint="df.where()")
+    try:
+        selector_of(options.where.selector("", options.selector) or "TRUE")
+    except InvalidFilter as error:
+        raise InvalidConfig(f"filter and where together: {error.message}") from None
+
+
+def _topics_under(filters: tuple[str, ...]) -> dict[str, Any]:
+    """What is to be read for MQTT filters: the topics of their first levels, or all where one begins with a
+    wildcard."""
+    levels = [one.partition("/")[0] for one in filters]
+    if "+" in levels or "#" in levels:
+        named = "".join(f"|{re.escape(encode_level(one))}$" for one in levels if one.startswith("$"))
+        return {"pattern": f"(?!{_NOT_OF_DEVICES}).*{named}"}
+    return {"topics": tuple(dict.fromkeys(map(encode_level, levels)))}
 
 
 def check(given: Mapping[str, str]) -> None:
@@ -311,10 +391,11 @@ def _known(name: str) -> str:
 
 def _check_together(named: Mapping[str, str], stream: bool) -> None:
     what = [name for name in _WHAT_TO_READ if name in named]
-    if len(what) != 1:
+    if len(what) > 1 or not (what or _FILTER in named):
         got = " and ".join(what) or "none"
         hint = "" if what else "of an SQL table: create it without a list of columns, else Spark forgets its OPTIONS"
-        raise InvalidConfig(f"exactly one of {', '.join(_WHAT_TO_READ)} is needed, got {got}", hint=hint)
+        wanted = ", ".join(_WHAT_TO_READ)
+        raise InvalidConfig(f"exactly one of {wanted} or {_FILTER} is needed, got {got}", hint=hint)
     for name in ("columns", "includeHeaders"):
         if named.get("payload") == "readings" and name in named:
             raise InvalidConfig(f"{name} chooses columns of messages; with payload=readings rows are readings")

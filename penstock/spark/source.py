@@ -28,10 +28,22 @@ from penstock.errors import InvalidConfig, PenstockError
 from penstock.spark.briefly import briefly, hide_traceback
 from penstock.spark.cluster import Cluster
 from penstock.spark.fetch import read_ranges
-from penstock.spark.offsets import Extent, Offsets, QueueKey, advance, logs_in, logs_of, to_offsets, to_places
-from penstock.spark.options import SourceOptions, check, columns_of, parse
+from penstock.spark.offsets import (
+    Extent,
+    Extents,
+    Offsets,
+    Places,
+    QueueKey,
+    advance,
+    logs_in,
+    logs_of,
+    to_offsets,
+    to_places,
+)
+from penstock.spark.options import Bound, SourceOptions, check, columns_of, parse
 from penstock.spark.planning import Range, Shape, in_these_logs, not_beyond, of_subscription, pack, ranges_between
 from penstock.spark.tables import asked, chosen, is_creating, keep, kept, spark_types
+from penstock.spark.where import END
 
 PARTITIONS_PER_CORE = 3
 _WRITING: Final = "penstock.blocking.Producer sends, also from foreachPartition"
@@ -127,13 +139,28 @@ class BatchReader(DataSourceReader):  # type: ignore[misc, unused-ignore]
         try:
             extents = cluster.extents()
             starts, ends = cluster.starts(extents), cluster.places(self._options.ending, extents)
+            if self._options.ending.by == "time":  # may lie before the start: then there is nothing to read
+                ends = {key: max(offset, starts[key]) for key, offset in ends.items()}
+            starts, ends = self._narrowed(cluster, starts, ends, extents)
         finally:
             cluster.close()
-        if self._options.ending.by == "time":  # may lie before the start: then there is nothing to read
-            ends = {key: max(offset, starts[key]) for key, offset in ends.items()}
         loss = self._options.fail_on_data_loss
         ranges = ranges_between(starts, ends, extents, fail_on_data_loss=loss)
         return _partitions(ranges, self._options) or [Partition(())]  # Spark reads one even where there is none
+
+    def _narrowed(self, cluster: Cluster, starts: Places, ends: Places, extents: Extents) -> tuple[Places, Places]:
+        """What the option ``where`` leaves of each queue."""
+        where = self._options.where
+        first, last = where.times
+        earliest = cluster.places(Bound("time", first), extents) if first else {}
+        latest = cluster.places(Bound("time", last), extents) if last < END else {}
+        begin: Places = {}
+        until: Places = {}
+        for key in extents:
+            start, end = where.between(starts[key], ends[key])
+            begin[key] = max(start, earliest.get(key, 0))
+            until[key] = max(begin[key], min(end, latest.get(key, end)))
+        return begin, until
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows of a partition."""

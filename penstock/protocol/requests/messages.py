@@ -9,6 +9,8 @@ from penstock.protocol.requests.topics import Bounds
 
 PLACED_BYTES: Final = 20
 """About what a ``Placed`` takes in a reply."""
+NAMES_MAX: Final = 64
+"""MQTT filters of one pull."""
 
 
 class Placed(NamedTuple):

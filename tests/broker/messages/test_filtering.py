@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.messages import filtering
-from broker.messages.filtering import LOOK_BYTES_MAX, LOOK_MAX, NAMES_MAX, allowed_selector
+from broker.messages.filtering import LOOK_BYTES_MAX, LOOK_MAX, allowed_selector
 from broker.settings import BrokerSettings
 from penstock.errors import InvalidFilter, InvalidRequest, InvalidTopic
 from penstock.protocol.message import Message, decode_batch
-from penstock.protocol.requests.messages import Pull, Pulled
+from penstock.protocol.requests.messages import NAMES_MAX, Pull, Pulled
 from penstock.protocol.requests.topics import CreateTopic
 from penstock.protocol.runs import checksum_of
 from tests.broker.broker_rig import Rig, append, bodies, now, parked
