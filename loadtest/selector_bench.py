@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from broker.messages.filtering import CHUNK, Choice, Wanted
+from broker.messages.filtering import CHUNK, Choice, Selection
 from penstock.protocol.message import ENTRY, FRAME_HEAD_BYTES, Message, encode_message, encode_properties
 from penstock.protocol.requests.messages import Pulled
 from penstock.protocol.selectors.compiling import Selector
@@ -69,7 +69,7 @@ def measure_pull(text: str) -> float:
     frame = bytes(FRAME_HEAD_BYTES) + encode_message(message)
     rows = [ENTRY.pack(number, 0, len(frame), 0) for number in range(CHUNK)]
     read = Pulled(CHUNK, CHUNK, 0, CHUNK, b"".join(rows) + frame * CHUNK)
-    wanted = Wanted(Selector(text))
+    wanted = Selection(Selector(text))
     best = 1 << 62
     for _ in range(ROUNDS):
         choice = Choice(wanted, CHUNK, 1 << 30)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.messages.filtering import CHUNK_BYTES, Choice, Wanted
+from broker.messages.filtering import CHUNK_BYTES, Choice, Selection
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import LIGHT
 from penstock.errors import QueueNotFound
@@ -31,16 +31,16 @@ class Choosing:
         self._store = store
 
     def read(
-        self, queue: str, offset: int, wanted: Wanted, count_max: int, bytes_max: int, tags: frozenset[int]
+        self, queue: str, offset: int, selection: Selection, count_max: int, bytes_max: int, tags: frozenset[int]
     ) -> Pulled:
         """What is wanted of a queue from ``offset`` on, as far as one pull looks. Raises ``QueueNotFound`` and
         ``OffsetOutOfRange``."""
-        light = self._light(queue, offset, wanted)
+        light = self._light(queue, offset, selection)
         if light is None:
-            choice = Choice(wanted, count_max, bytes_max)
+            choice = Choice(selection, count_max, bytes_max)
             found = self._look(queue, offset, choice, tags)
             return choice.pulled(choice.next, found.min, found.end)
-        choice = Choice(wanted, count_max, bytes_max, parse_topic_queue(queue))
+        choice = Choice(selection, count_max, bytes_max, parse_topic_queue(queue))
         self._look(light.queue, light.offset, choice, tags)
         bounds = self._store.bounds(queue)
         behind = self._store.offset_at(queue, self._store.position_of(light.queue, choice.next))
@@ -54,15 +54,15 @@ class Choosing:
             if not choice.count_max:
                 return found
 
-    def _light(self, queue: str, offset: int, wanted: Wanted) -> _Light | None:
+    def _light(self, queue: str, offset: int, selection: Selection) -> _Light | None:
         """Where the messages that follow ``offset`` are in the filter's queue; ``None`` if that has not all of them, or
         is the longer way, as that of a filter over many topics may be."""
-        if len(wanted.names) != 1 or queue.startswith(LIGHT):
+        if len(selection.names) != 1 or queue.startswith(LIGHT):
             return None
         bounds = self._store.bounds(queue)
         if not bounds.min <= offset < bounds.end:
             return None
-        light = filter_queue(wanted.names[0])
+        light = filter_queue(selection.names[0])
         try:
             its = self._store.bounds(light)
         except QueueNotFound:

@@ -74,8 +74,8 @@ class Names:
         return verdict
 
 
-class Wanted:
-    """What a pull wants of a queue.
+class Selection:
+    """A choice among the messages of a queue: by names, by a selector, or both.
 
     Attributes:
         names: MQTT filters, of which one matches; empty for all names.
@@ -97,7 +97,7 @@ class Wanted:
         return self._selector is None or self._selector.matches(properties, document)
 
 
-def wanted_of(settings: BrokerSettings, request: Pull) -> Wanted | None:
+def selection_of(settings: BrokerSettings, request: Pull) -> Selection | None:
     """What a pull wants; ``None`` for all. Raises as ``allowed_selector``, and ``InvalidTopic`` for names that are no
     filters."""
     selector = allowed_selector(settings, request.filter, request.queue) if request.filter else None
@@ -108,7 +108,7 @@ def wanted_of(settings: BrokerSettings, request: Pull) -> Wanted | None:
             check_filter(filter)
         except InvalidName as error:
             raise InvalidTopic(f"{quoted(filter)}: {error}") from None
-    return Wanted(selector, request.names) if selector is not None or request.names else None
+    return Selection(selector, request.names) if selector is not None or request.names else None
 
 
 class Choice:
@@ -118,7 +118,7 @@ class Choice:
         only: of what is looked at, only messages of this topic queue are chosen, with their offsets there.
     """
 
-    def __init__(self, wanted: Wanted, count_max: int, bytes_max: int, only: TopicQueue | None = None) -> None:
+    def __init__(self, wanted: Selection, count_max: int, bytes_max: int, only: TopicQueue | None = None) -> None:
         self._wanted = wanted
         self._topic = b"" if only is None else only.topic.encode()
         self._queue_id = -1 if only is None else only.queue_id

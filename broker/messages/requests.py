@@ -17,7 +17,7 @@ from broker.kernel.outcomes import Now, Outcome, Parked, after_level
 from broker.lineage.identity import Identity
 from broker.messages.acceptance import Acceptance
 from broker.messages.choosing import Choosing
-from broker.messages.filtering import Wanted, wanted_of
+from broker.messages.filtering import Selection, selection_of
 from broker.messages.parts import cut_runs
 from broker.messages.trace import Trace
 from broker.messages.whole_records import in_places, runs_of
@@ -75,7 +75,9 @@ class _Again:
 
     __slots__ = ("_messages", "_request", "_tags", "_wanted")
 
-    def __init__(self, messages: MessageRequests, request: Pull, tags: frozenset[int], wanted: Wanted | None) -> None:
+    def __init__(
+        self, messages: MessageRequests, request: Pull, tags: frozenset[int], wanted: Selection | None
+    ) -> None:
         self._messages = messages
         self._request = request
         self._tags = tags
@@ -261,7 +263,7 @@ class MessageRequests:
         if request.log_id:
             self._identity.check(request.log_id, f"offset {request.offset} of {request.queue}")
         tags = frozenset([tag_hash(tag) for tag in request.tags]) if request.tags else _ALL
-        wanted = wanted_of(self._settings, request) if request.filter or request.names else None
+        wanted = selection_of(self._settings, request) if request.filter or request.names else None
         pulled = self.read(request, tags, wanted)
         if not request.reader and not request.queue.startswith(LIGHT):
             self._read[request.queue.rpartition(":")[0]] = now
@@ -276,7 +278,7 @@ class MessageRequests:
         rows = [TopicRead(topic, now - at) for topic, at in sorted(self._read.items()) if not is_own_topic(topic)]
         return Now(TopicsRead(tuple(rows)))
 
-    def read(self, request: Pull, tags: frozenset[int], wanted: Wanted | None) -> Pulled:
+    def read(self, request: Pull, tags: frozenset[int], wanted: Selection | None) -> Pulled:
         """What a pull brings now. Raises ``QueueNotFound``, ``OffsetOutOfRange`` or ``NotAllowed``."""
         self._topics.check_readable(request.queue)
         count_max, bytes_max = min(request.count_max, COUNT_MAX), min(request.bytes_max, self._pull_bytes_max)
@@ -290,7 +292,7 @@ class MessageRequests:
         return pulled
 
     def choose(
-        self, queue: str, offset: int, wanted: Wanted, count_max: int, bytes_max: int, tags: frozenset[int]
+        self, queue: str, offset: int, wanted: Selection, count_max: int, bytes_max: int, tags: frozenset[int]
     ) -> Pulled:
         """What is wanted of a queue from an offset on. Raises ``QueueNotFound``, ``OffsetOutOfRange``."""
         return self._choosing.read(queue, offset, wanted, count_max, bytes_max, tags)

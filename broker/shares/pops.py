@@ -19,7 +19,7 @@ from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.kernel.theme import Wakers
 from broker.messages.dead_letters import attempts_of
-from broker.messages.filtering import Wanted, allowed_selector
+from broker.messages.filtering import Selection, allowed_selector
 from broker.settings import BrokerSettings
 from broker.shares import fold as shares
 from broker.shares.fold import END, Settled, Shares
@@ -49,7 +49,7 @@ WAIT_BETWEEN_S: Final = 5.0
 LATE: Final = "it was not acknowledged in time"
 _ALL_TAGS: Final[frozenset[int]] = frozenset()
 
-Choose = Callable[[str, int, Wanted, int, int, frozenset[int]], Pulled]
+Choose = Callable[[str, int, Selection, int, int, frozenset[int]], Pulled]
 """Reads what is wanted of a queue from an offset on (``MessageRequests.choose``)."""
 
 
@@ -335,7 +335,7 @@ class PopRequests:
         if selector is None:
             pulled = self._store.read(queue, first, count, bytes_max, tags)
         else:
-            pulled = self._choose(queue, first, Wanted(selector), count, bytes_max, tags)
+            pulled = self._choose(queue, first, Selection(selector), count, bytes_max, tags)
         return pulled if pulled.next <= end else _before(pulled, end)
 
     def _tried_out(self, request: Pop, pulled: Pulled, deliveries: int) -> list[tuple[int, Incoming]]:
