@@ -16,11 +16,19 @@ from broker.store.destinations import Destination, Incoming
 from broker.store.level import Level
 from broker.store.records import NO_CHANGE, Bytes, Change, Stored
 from penstock.errors import TooLarge
-from penstock.protocol.message import BODY_BYTES_MAX, FRAME_HEAD_BYTES, record_body, record_tail
-from penstock.protocol.runs import Run
+from penstock.protocol.message import (
+    BODY_BYTES_MAX,
+    FLAG_SEQUENCED,
+    FRAME_HEAD_BYTES,
+    UNIQUE_KEY,
+    record_body,
+    record_tail,
+)
+from penstock.protocol.runs import DIGITS, Run
 from topicmap.queues import SYSTEM_PREFIX
 
 T = TypeVar("T")
+_UNIQUE: Final = UNIQUE_KEY.encode() + b"\x01"
 
 
 class Fold(Protocol):
@@ -65,14 +73,18 @@ class Follower(Protocol):
         ...
 
 
-def fact_record(topic: str, body: list[Any]) -> Incoming:
-    """The system record of a durable fact, ready to append. Raises ``TooLarge``."""
+def fact_record(topic: str, body: list[Any], unique_id: bytes = b"") -> Incoming:
+    """The system record of a durable fact, ready to append. ``unique_id``: that of the message in it, whose number its
+    producer has used with this record. Raises ``TooLarge``."""
     data = cast(bytes, msgpack.packb(body))
     if len(data) > BODY_BYTES_MAX:
         raise TooLarge(f"a record of facts has at most {BODY_BYTES_MAX} bytes, not {len(data)}", hint="ask for less")
-    run = Run(record_tail(topic.encode(), b""), 0, 0, [data])
+    properties = _UNIQUE + unique_id if unique_id else b""
+    run = Run(record_tail(topic.encode(), properties), FLAG_SEQUENCED if unique_id else 0, 0, [data])
     run.queue_id = 0
-    return Incoming(run, Destination(topic, b"", Level.QUORUM))
+    if unique_id:
+        run.number = int(unique_id[-DIGITS:], 16)
+    return Incoming(run, Destination(topic, properties, Level.QUORUM, len(_UNIQUE) if unique_id else -1))
 
 
 def fact_of(record: Stored) -> list[Any]:

@@ -107,11 +107,15 @@ already."""
 
 
 class Acceptance:
-    """Checks and places the messages of appends."""
+    """Checks and places the messages of appends.
+
+    Attributes:
+        repeats: tells which of them are stored already.
+    """
 
     def __init__(self, topics: TopicRequests, state: BrokerState, settings: BrokerSettings, repeats: Repeats) -> None:
         self._topics = topics
-        self._repeats = repeats
+        self.repeats = repeats
         self._retained = state.retained
         self._state = state
         self._settings = settings
@@ -129,6 +133,7 @@ class Acceptance:
         accepted before, so that permissions do not count."""
         runs, _, bad = runs_of(record, 1)
         for run in runs:
+            run.counts = run.flag & FLAG_SEQUENCED != 0
             run.flag &= ~FLAG_SEQUENCED  # it is stored once because its timer or half ends once
         taken, destinations, refused, *_ = self.take(runs, now_ms, is_promised)
         for one in (*bad, *refused):
@@ -141,7 +146,7 @@ class Acceptance:
         """The messages of a batch of runs, each accepted or refused on its own."""
         accepted = self._take(runs, now_ms, is_promised, False)
         if accepted is None:
-            accepted = self._take(self._repeats.sift(runs), now_ms, is_promised, True)
+            accepted = self._take(self.repeats.sift(runs), now_ms, is_promised, True)
             assert accepted is not None
         return accepted
 
@@ -176,11 +181,7 @@ class Acceptance:
                 if flag & _SPECIAL:
                     if flag & FLAG_WOKEN:
                         raise InvalidMessage(_NOT_YOURS)
-                    if (
-                        not is_sifted
-                        and flag & FLAG_SEQUENCED
-                        and not self._repeats.is_ahead(run, tail.producer, ahead)
-                    ):
+                    if not is_sifted and flag & FLAG_SEQUENCED and not self.repeats.is_ahead(run, tail.producer, ahead):
                         return None
                     if flag & FLAG_ONCE:  # such a message is of one exchange: the others of its run are the same
                         bodies = [] if self._is_repeated(tail, begun) else bodies[:1]

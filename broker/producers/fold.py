@@ -2,8 +2,9 @@
 often it is sent.
 
 The messages say it themselves (``FLAG_SEQUENCED``): the end of their unique id is a number that counts, what is before
-it is the producer. There is no other fact, and a window is a function of the numbers in the order of the log. Bounded:
-the producers that were heard of last are known, each for ``KNOWN_MS`` of the log's time.
+it is the producer. So does the record in which a delayed message sleeps, and the halves tell which numbers theirs have.
+A window is a function of the numbers in the order of the log. Bounded: the producers that were heard of last are known,
+each for ``KNOWN_MS`` of the log's time.
 
 Beside the fold, in memory alone: where the latest runs are, so that who asks again is told.
 """
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from broker.producers.window import Window, window_before, window_of
+from broker.producers.window import NumbersUsed, Window, window_before, window_of
 from broker.store.records import NO_CHANGE, Change, Stored
 from broker.store.rows import array_head, packed_pieces
 
@@ -81,6 +82,14 @@ class Producers:
 
     def apply(self, record: Stored) -> Change:
         """Has no records of its own."""
+        return NO_CHANGE
+
+    def follow(self, change: Change) -> Change:
+        """Messages that are in a fact are in the log."""
+        for event in change.events:
+            if isinstance(event, NumbersUsed):
+                for producer, first, count in event.numbers:
+                    self.note(producer, first, count, event.stored_ms, event.position, 0)
         return NO_CHANGE
 
     def recent(self, producer: bytes) -> Sequence[Stretch]:

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.producers.fold import Producers, Stretch
-from broker.producers.window import Window
+from broker.producers.window import Numbers, Window
 from broker.store.frames import queue_id_of, queue_offset_of, stored_ms_of
 from broker.store.message_store import MessageStore
 from broker.store.reading import ABSENT
 from penstock.errors import Busy, Damaged, InvalidMessage, MessageForgotten
-from penstock.protocol.message import ANY_QUEUE, FLAG_SEQUENCED
+from penstock.protocol.message import ANY_QUEUE, FLAG_SEQUENCED, FRAME_HEAD_BYTES, record_topic
 from penstock.protocol.runs import DIGITS, NOWHERE, SOMEWHERE, Run
+from topicmap.queues import SYSTEM_PREFIX
 
 PRODUCER_BYTES_MAX: Final = 64
 """Of a unique id, before the digits that count."""
@@ -25,6 +26,7 @@ LOOKED_UP_MAX: Final = 64
 """Places per request that are looked up in the index of keys; memory has the recent ones."""
 DOUBTS_MAX: Final = 512
 """The same for messages of which their producer's window does not tell whether they are stored."""
+_SYSTEM: Final = SYSTEM_PREFIX.encode()
 _FORGOTTEN: Final = -3
 _TWICE: Final = -4
 _LATER: Final = -5
@@ -54,6 +56,41 @@ class Repeats:
             return False
         ahead[producer] = first + len(run.bodies) - 1
         return True
+
+    def position_of_fact(self, topic: str, unique_id: bytes) -> int:
+        """Where the fact is that holds a message, in records of this system topic; ``NOWHERE`` for a new message,
+        ``SOMEWHERE`` where that is not known any more. Raises ``MessageForgotten`` where it is not known whether the
+        message is stored, and ``InvalidMessage`` for a producer that is none."""
+        producer, number = unique_id[:-DIGITS], int(unique_id[-DIGITS:], 16)
+        check_producer(producer)
+        window = self._producers.get(producer)
+        is_stored = False if window is None else window.holds(number)
+        if is_stored is False:
+            return NOWHERE
+        stretch, _ = _stretch_with(self._producers.recent(producer), number, number + 1)
+        position = self._store.position_of_id(topic, unique_id) if stretch is None else stretch.position
+        if position < 0 and is_stored is None:
+            if position == ABSENT:
+                return NOWHERE
+            raise _forgotten()
+        self._repeated += 1
+        return position if position >= 0 else SOMEWHERE
+
+    def are_stored(self, numbers: Numbers) -> bool | None:
+        """Whether all these messages of a producer are stored; ``False`` where none is. ``None`` where it is not known.
+        Raises ``InvalidMessage`` where only some of them are."""
+        check_producer(numbers.producer)
+        window = self._producers.get(numbers.producer)
+        if window is None or numbers.first > window.highest:
+            return False
+        states = {window.holds(number) for number in range(numbers.first, numbers.end)}
+        if states == {True, False}:
+            raise InvalidMessage("some messages of a run are stored already")
+        return None if None in states else True in states
+
+    def note_repeated(self, count: int) -> None:
+        """So many messages were sent again."""
+        self._repeated += count
 
     def sift(self, runs: list[Run]) -> list[Run]:
         """These runs, or pieces of them, in order. The ``position`` of one that is not to be stored is another than
@@ -158,10 +195,12 @@ class Repeats:
         return pieces
 
     def _place(self, run: Run, position: int, step: int) -> None:
-        """Notes on a run where its first message is, if that can be read."""
+        """Notes on a run where its first message is, if that can be read, and is in a queue: a delayed one is not."""
         try:
             frame = self._store.frame(position)
         except Damaged:
+            return
+        if is_fact(frame):
             return
         run.placed(position, step, queue_id_of(frame), queue_offset_of(frame), stored_ms_of(frame))
 
@@ -179,10 +218,19 @@ def is_known(run: Run, producer: bytes) -> bool:
     if run.position == _TWICE:
         raise InvalidMessage("one request has this unique id twice")
     if run.position == _FORGOTTEN:
-        raise MessageForgotten("this message may be stored already; after what came since that is not known any more")
+        raise _forgotten()
     if run.position == _LATER:
         raise Busy(f"{DOUBTS_MAX} messages were looked up to see whether they are stored already")
     return run.position != NOWHERE
+
+
+def _forgotten() -> MessageForgotten:
+    return MessageForgotten("this message may be stored already; after what came since that is not known any more")
+
+
+def is_fact(frame: bytes) -> bool:
+    """Whether a frame is of a system record."""
+    return record_topic(memoryview(frame)[FRAME_HEAD_BYTES:]).startswith(_SYSTEM)
 
 
 def check_producer(producer: bytes) -> None:

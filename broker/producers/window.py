@@ -5,10 +5,36 @@ one or as runs. Pure.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 WINDOW: Final = 4096
 _ALL: Final = (1 << WINDOW) - 1
+
+
+class Numbers(NamedTuple):
+    """Numbers of a producer that follow each other."""
+
+    producer: bytes
+    first: int
+    messages: int
+
+    @property
+    def end(self) -> int:
+        """The number behind the last one."""
+        return self.first + self.messages
+
+    def covers(self, other: Numbers) -> bool:
+        """Whether these are among them."""
+        return self.producer == other.producer and self.first <= other.first and other.end <= self.end
+
+
+class NumbersUsed(NamedTuple):
+    """A fact at this position, stored then, holds messages with these numbers: what its fold tells that of
+    producers."""
+
+    numbers: tuple[Numbers, ...]
+    stored_ms: int
+    position: int
 
 
 class Window:

@@ -202,6 +202,8 @@ class Writing:
         for number, run in enumerate(runs):
             destination, entry = destinations[number], entries[number]
             if destination.is_system:
+                if destination.id_at >= 0:  # the message in it may be sent again
+                    rows += _id_rows(destination.id_hash, run.tail, run.position, run.step, 1)
                 self._take_in_fact(destination, run, frames, run.position - first)
                 changes = self._folds.changes
                 continue
@@ -267,12 +269,9 @@ class Writing:
     def _lead_to(self, destination: Destination, queue_id: int, first_max: int = _ANY) -> Queue:
         """The topic queue of messages, to which their destination does not lead yet."""
         topic = destination.topic
-        if destination.is_system:
-            queue = self._nowhere
-        else:
-            if destination.queue is None:
-                _learn(destination)
-            queue = self.topic_queue(topic, queue_id, first_max)
+        if destination.queue is None and (destination.id_at >= 0 or not destination.is_system):
+            _learn(destination)
+        queue = self._nowhere if destination.is_system else self.topic_queue(topic, queue_id, first_max)
         destination.queue = queue
         destination.queue_id = queue_id
         return queue

@@ -25,12 +25,14 @@ from broker.messages.trace import Trace
 from broker.messages.whole_records import records_of
 from broker.settings import BrokerSettings
 from broker.store.destinations import Incoming
+from broker.store.frames import FLAG_AT
 from broker.store.message_store import MessageStore
 from broker.timer_clock import JUMP_MS, TimerClock
 from broker.timers.fold import SLEEP, TOPIC, Sleeper, Timers, timer_of
 from penstock.errors import (
     Busy,
     Damaged,
+    InvalidMessage,
     InvalidRequest,
     PenstockError,
     StorageFailed,
@@ -39,9 +41,19 @@ from penstock.errors import (
     TimerNotFound,
     TooLarge,
 )
-from penstock.protocol.message import BODY_BYTES_MAX, FLAG_WOKEN, FRAME_HEAD_BYTES, TIMER, decode_message, record_topic
+from penstock.protocol.message import (
+    BODY_BYTES_MAX,
+    FLAG_SEQUENCED,
+    FLAG_WOKEN,
+    FRAME_HEAD_BYTES,
+    TIMER,
+    decode_message,
+    record_topic,
+)
+from penstock.protocol.requests.messages import Refused
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.timers import (
+    TIMER_FORGOTTEN,
     CancelTimer,
     ClockConfirmed,
     ConfirmClock,
@@ -52,6 +64,7 @@ from penstock.protocol.requests.timers import (
     TimersPage,
     TimersSet,
 )
+from penstock.protocol.runs import DIGITS, NOWHERE
 
 DELAY_MS_MAX: Final = 40 * 24 * 3_600_000
 """How far ahead a message may be due."""
@@ -60,10 +73,23 @@ WAKE_BYTES_MAX: Final = 4 << 20
 PAGE_MAX: Final = 1_000
 DEAD_LETTERS_OF: Final = "timers"
 _NO_TIMER: Final = TimerSet(0, 0)
+_TO_STORE: Final = -2
 _FACT_BYTES: Final = 256
 """Room for what a fact adds to the record in it."""
 
 _log = logging.getLogger(__name__)
+
+
+class _Setting:
+    """The timers of one request that are to be stored: their records, the bytes that all timers have with them, and the
+    unique ids that they use."""
+
+    __slots__ = ("bytes", "facts", "ids")
+
+    def __init__(self, size: int) -> None:
+        self.bytes = size
+        self.facts: list[Incoming] = []
+        self.ids: set[bytes] = set()
 
 
 class TimerRequests:
@@ -80,6 +106,7 @@ class TimerRequests:
         trace: Trace,
     ) -> None:
         self._clock = clock
+        self._repeats = acceptance.repeats
         self._trace = trace
         self._timers = timers
         self._store = store
@@ -98,24 +125,75 @@ class TimerRequests:
         """Stores messages to be delivered later, each or none of it."""
         base_ms = now_ms if request.from_now else 0
         messages = zip(records_of(request.body, len(request.due_ms)), request.due_ms, strict=True)
-        timers, refused = one_by_one(messages, lambda one: self._set(one[0], base_ms + one[1], now_ms), _NO_TIMER)
-        return AfterQuorum(TimersSet(tuple(timers), tuple(refused)), self._store.written)
+        setting = _Setting(self._timers.bytes)
+        timers, refused = one_by_one(
+            messages, lambda one: self._set(one[0], base_ms + one[1], now_ms, setting), _NO_TIMER
+        )
+        full = self._store_facts(setting.facts, now_ms)
+        facts = iter(setting.facts)
+        for at, timer in enumerate(timers):
+            if timer.id != _TO_STORE:
+                continue
+            position = next(facts).run.position
+            if position >= 0:
+                timers[at] = timer._replace(id=position)
+            else:
+                timers[at] = _NO_TIMER
+                assert full is not None
+                refused.append(Refused(at, full.code, full.message))
+        return AfterQuorum(TimersSet(tuple(timers), tuple(sorted(refused))), self._store.written)
 
-    def _set(self, record: bytes, due_ms: int, now_ms: int) -> TimerSet:
+    def _set(self, record: bytes, due_ms: int, now_ms: int, setting: _Setting) -> TimerSet:
         if not now_ms - DELAY_MS_MAX <= due_ms <= now_ms + DELAY_MS_MAX:
             raise InvalidRequest(f"a message is delivered at most {DELAY_MS_MAX // 86_400_000} days later")
         if len(record) > BODY_BYTES_MAX - _FACT_BYTES:
             raise TooLarge(f"a delayed message has at most {BODY_BYTES_MAX - _FACT_BYTES} bytes, not {len(record)}")
-        self._acceptance.take_record(record, now_ms)
-        fact = fact_record(TOPIC, Timers.sleep(max(due_ms, now_ms), record))
+        taken = self._acceptance.take_record(record, now_ms)
+        unique_id = _number_of(record, taken)
+        if unique_id:
+            known = self._set_before(unique_id, due_ms)
+            if known is not None:
+                return known
+            if unique_id in setting.ids:
+                raise InvalidMessage("one request has this unique id twice")
+        due_ms = max(due_ms, now_ms, self._timers.mark[0])
+        fact = fact_record(TOPIC, Timers.sleep(due_ms, record), unique_id)
         size = FRAME_HEAD_BYTES + fact.run.size
-        if self._timers.bytes + size > self._bytes_max:
+        if setting.bytes + size > self._bytes_max:
             raise Busy(
-                f"delayed messages have {self._timers.bytes} bytes: the limit is reached",
+                f"delayed messages have {setting.bytes} bytes: the limit is reached",
                 hint="raise timers_bytes_max, or cancel some",
             )
-        [placed] = self._store.append([fact], now_ms)
-        return TimerSet(placed.position, max(due_ms, now_ms, self._timers.mark[0]))
+        setting.bytes += size
+        setting.ids.add(unique_id)
+        setting.facts.append(fact)
+        return TimerSet(_TO_STORE, due_ms)
+
+    def _set_before(self, unique_id: bytes, due_ms: int) -> TimerSet | None:
+        """The timer of a message that was sent before; ``None`` for a new one. Raises ``MessageForgotten``."""
+        position = self._repeats.position_of_fact(TOPIC, unique_id)
+        if position == NOWHERE:
+            return None
+        try:
+            frame = self._store.frame(position) if position >= 0 else b""
+        except Damaged:
+            frame = b""
+        if not frame:
+            return TimerSet(TIMER_FORGOTTEN, due_ms)
+        if not _is_timer(frame):
+            raise InvalidMessage("a message that is not delayed has this unique id")
+        return TimerSet(position, fact_in(frame)[1])
+
+    def _store_facts(self, facts: Sequence[Incoming], now_ms: int) -> StorageFull | None:
+        """Stores them in as few appends as may be; returns why those behind the first append are not stored."""
+        for at, part in enumerate(in_parts(facts, _frame_bytes, self._store.batch_bytes_max)):
+            try:
+                self._store.append(part, now_ms)
+            except StorageFull as error:
+                if not at:
+                    raise
+                return error
+        return None
 
     @handles(CancelTimer)
     def cancel(self, request: CancelTimer, now: float, now_ms: int) -> Outcome:
@@ -216,7 +294,7 @@ class TimerRequests:
             frame = self._store.frame(position)
         except Damaged:
             return True
-        return record_topic(memoryview(frame)[FRAME_HEAD_BYTES:]) == TOPIC.encode() and fact_in(frame)[0] == SLEEP
+        return _is_timer(frame)
 
     def _record_of(self, sleeper: Sleeper) -> bytes:
         """The message of a sleeping one. Raises ``Damaged``."""
@@ -248,3 +326,19 @@ class TimerRequests:
             "penstock_timers_late_seconds": self._late_ms / 1000.0,
             "penstock_timers_frozen_s": round(self._clock.frozen_s),
         }
+
+
+def _number_of(record: bytes, taken: Incoming) -> bytes:
+    """The unique id under which a message is stored once; empty where it is not."""
+    if not int.from_bytes(record[FLAG_AT : FLAG_AT + 4], "big") & FLAG_SEQUENCED:
+        return b""
+    return taken.destination.producer + taken.run.tail[-DIGITS:]
+
+
+def _is_timer(frame: bytes) -> bool:
+    """Whether a message sleeps, or slept, in the record of a frame."""
+    return record_topic(memoryview(frame)[FRAME_HEAD_BYTES:]) == TOPIC.encode() and fact_in(frame)[0] == SLEEP
+
+
+def _frame_bytes(fact: Incoming) -> int:
+    return FRAME_HEAD_BYTES + fact.run.size

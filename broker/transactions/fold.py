@@ -7,7 +7,7 @@ latest outcomes are remembered, so the answer to a second one can name the first
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, cast
 
@@ -15,6 +15,7 @@ import msgpack
 
 from broker.kernel.fold import fact_of
 from broker.kernel.frozen import Table
+from broker.producers.window import Numbers, NumbersUsed
 from broker.store.records import NO_CHANGE, Change, Stored
 from penstock.protocol.message import FLAG_WOKEN, HALF, property_of
 from topicmap.queues import SYSTEM_PREFIX
@@ -30,7 +31,7 @@ class Half(NamedTuple):
     """A half. ``position``, ``size``: where its latest record is, and the bytes of that frame. ``rounds``: how often it
     was due to be checked; ``checks``: how often a producer was asked. ``parked``: why it is only for an operator to
     decide, empty while it is open. ``messages``: how many it has, as runs; 0 for a single one, a whole
-    record."""
+    record. ``numbers``: those that its messages have of their producers."""
 
     group: str
     position: int
@@ -40,6 +41,7 @@ class Half(NamedTuple):
     checks: int = 0
     parked: str = ""
     messages: int = 0
+    numbers: tuple[Numbers, ...] = ()
 
 
 class Halves:
@@ -65,9 +67,11 @@ class Halves:
     # ------------------------------------------------------------ facts
 
     @staticmethod
-    def begin(group: str, messages: bytes, count: int = 0) -> list[Any]:
-        """Body of the record that holds a half: a whole record, or runs with this number of messages."""
-        return [BEGIN, group, messages, count] if count else [BEGIN, group, messages]
+    def begin(group: str, messages: bytes, count: int = 0, numbers: Sequence[Numbers] = ()) -> list[Any]:
+        """Body of the record that holds a half: a whole record, or runs with this number of messages; and the numbers
+        of those that are stored once however often they are sent."""
+        body: list[Any] = [BEGIN, group, messages, count] if count or numbers else [BEGIN, group, messages]
+        return [*body, [list(one) for one in numbers]] if numbers else body
 
     @staticmethod
     def rollback(id: int) -> list[Any]:
@@ -108,9 +112,11 @@ class Halves:
             return NO_CHANGE
         kind, first, *more = fact_of(record)
         if kind == BEGIN:
-            count = more[1] if len(more) > 1 else 0
-            self._put(record.position, Half(first, record.position, record.size, record.stored_ms, messages=count))
-            return NO_CHANGE
+            count, numbers = more[1] if len(more) > 1 else 0, _numbers(more[2] if len(more) > 2 else ())
+            begun = Half(first, record.position, record.size, record.stored_ms, messages=count, numbers=numbers)
+            self._put(record.position, begun)
+            used = NumbersUsed(numbers, record.stored_ms, record.position)
+            return Change(events=(used,)) if numbers else NO_CHANGE
         half = self.get(first)
         if half is None:
             return NO_CHANGE
@@ -173,6 +179,13 @@ class Halves:
         """Ids and halves."""
         return ((int(key), half) for key, half in self._halves.items())
 
+    def holding(self, numbers: Numbers) -> int:
+        """The half that has the messages with these numbers, 0 if none has."""
+        for id, half in self.items():
+            if any([own.covers(numbers) for own in half.numbers]):
+                return id
+        return 0
+
     def after(self, id: int, count_max: int) -> list[tuple[int, Half]]:
         """Halves behind an id, by id."""
         keys = sorted(key for key in self._halves if key > _key(id))
@@ -199,13 +212,22 @@ class Halves:
         outcomes, rows, *later = snapshot or ((), ())
         self._woken = {id: count for id, count in (later[0] if later else ())}
         self._outcomes = {id: outcome for id, outcome in outcomes}
-        self._halves = Table((_key(id), Half(*half)) for id, *half in rows)
+        self._halves = Table((_key(id), _half(half)) for id, *half in rows)
         self.bytes = sum(half.size for half in self._halves.values())
 
 
 def _key(id: int) -> str:
     """A name for an id; names are in the order of ids."""
     return f"{id:020d}"
+
+
+def _half(row: list[Any]) -> Half:
+    half = Half(*row)
+    return half._replace(numbers=_numbers(half.numbers))
+
+
+def _numbers(rows: Iterable[Sequence[Any]]) -> tuple[Numbers, ...]:
+    return tuple([Numbers(*row) for row in rows])
 
 
 def _row(key: str, half: Half) -> list[Any]:

@@ -20,9 +20,12 @@ from broker.messages.marking import marked
 from broker.messages.one_by_one import one_by_one
 from broker.messages.trace import Trace
 from broker.messages.whole_records import records_of
+from broker.producers.window import Numbers
 from broker.settings import BrokerSettings
 from broker.store.destinations import Incoming
+from broker.store.frames import FLAG_AT
 from broker.store.message_store import MessageStore
+from broker.transactions.begun import Begun, numbers_of
 from broker.transactions.fold import COMMITTED, ROLLED_BACK, TOPIC, Half, Halves
 from broker.transactions.schedule import RAMP_S, Schedule
 from penstock.errors import (
@@ -66,7 +69,7 @@ from penstock.protocol.requests.transactions import (
     ListHalves,
     WatchHalves,
 )
-from penstock.protocol.runs import Run, checksum_of, decode_runs, record_of
+from penstock.protocol.runs import Run, checksum_of, decode_runs, encode_runs, record_of
 
 WAIT_S_MAX: Final = 60.0
 CHECK_COUNT_MAX: Final = 64
@@ -109,6 +112,7 @@ class TransactionRequests:
         trace: Trace,
     ) -> None:
         self._trace = trace
+        self._begun = Begun(halves, acceptance.repeats)
         self._halves = halves
         self._store = store
         self._acceptance = acceptance
@@ -145,23 +149,34 @@ class TransactionRequests:
         body = bytes(request.body)
         if checksum_of(body) != request.checksum:
             raise InvalidRequest(f"the {len(body)} bytes of runs do not match their checksum; nothing was stored")
-        runs = _runs_in(body)
+        runs = decode_runs(body)
         if not runs or sum([len(run.bodies) for run in runs]) != request.count:
             raise InvalidRequest(f"the runs do not hold {request.count} messages; nothing was stored")
-        refused = self._acceptance.take(runs, now_ms)[2]
+        sequenced = [run.flag & FLAG_SEQUENCED for run in runs]
+        _ends_once(runs)
+        _, destinations, refused, *_ = self._acceptance.take(runs, now_ms)
         if refused:
             return Now(HalfBegun(0, tuple(refused)))
-        id = self._store_half(request.group, body, request.count, now, now_ms)
-        return AfterQuorum(HalfBegun(id), self._store.written)
+        begun = self._begun.look_at(request.group, numbers_of(runs, destinations, sequenced))
+        new, id = begun.new_of(runs), 0
+        if new:
+            body = body if len(new) == len(runs) else encode_runs(new)
+            count = sum([len(run.bodies) for run in new])
+            id = self._store_half(request.group, body, count, begun.numbers, now, now_ms)
+        return AfterQuorum(begun.answer(runs, id), self._store.written)
 
     def _begin(self, group: str, record: bytes, now: float, now_ms: int) -> int:
-        self._acceptance.take_record(record, now_ms)
-        return self._store_half(group, record, 0, now, now_ms)
+        sequenced = int.from_bytes(record[FLAG_AT : FLAG_AT + 4], "big") & FLAG_SEQUENCED
+        taken = self._acceptance.take_record(record, now_ms)
+        begun = self._begun.look_at(group, numbers_of([taken.run], [taken.destination], [sequenced]))
+        return begun.ids[0] or self._store_half(group, record, 0, begun.numbers, now, now_ms)
 
-    def _store_half(self, group: str, messages: bytes, count: int, now: float, now_ms: int) -> int:
+    def _store_half(
+        self, group: str, messages: bytes, count: int, numbers: Sequence[Numbers], now: float, now_ms: int
+    ) -> int:
         if len(messages) > BODY_BYTES_MAX - _FACT_BYTES:
             raise TooLarge(f"a half has at most {BODY_BYTES_MAX - _FACT_BYTES} bytes, not {len(messages)}")
-        fact = fact_record(TOPIC, Halves.begin(group, messages, count))
+        fact = fact_record(TOPIC, Halves.begin(group, messages, count, numbers))
         size = FRAME_HEAD_BYTES + fact.run.size
         if len(self._halves) >= self._halves_max or self._halves.bytes + size > self._bytes_max:
             raise Busy(
@@ -450,9 +465,13 @@ def _row(id: int, half: Half, records: bytes) -> HalfRow:
 def _runs_in(body: bytes) -> list[Run]:
     """The runs of a half: they are stored once because it ends once, not by their numbers."""
     runs = decode_runs(body)
+    _ends_once(runs)
+    return runs
+
+
+def _ends_once(runs: Sequence[Run]) -> None:
     for run in runs:
         run.flag &= ~(FLAG_SEQUENCED | FLAG_ONCE)
-    return runs
 
 
 def _check_group(group: str) -> None:

@@ -1,7 +1,8 @@
 """Transactional messages as producers have them: how halves begin and end, and what a listener says about one. Pure.
 
-The messages of a transaction are one half at each broker that they go to. A half that could not be begun for certain is
-not begun again: the one that may be there has no transaction, and the listener is asked about it.
+The messages of a transaction are one half at each broker that they go to. A begin without an answer is repeated where
+the broker knows the messages by their numbers; else the half that may be there has no transaction, and the listener is
+asked about it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from penstock.errors import (
     ProtocolError,
     from_wire,
 )
-from penstock.protocol.message import decode_message
+from penstock.protocol.message import FLAG_SEQUENCED, decode_message
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.transactions import (
@@ -34,6 +35,7 @@ from penstock.protocol.requests.transactions import (
     EndHalves,
     HalfBegun,
     HalfOutcome,
+    HalfPart,
     HalvesEnded,
     HalvesToCheck,
 )
@@ -117,8 +119,12 @@ class Beginning(Way):
         if isinstance(result, HalfBegun) and result.refused:
             result = from_wire(result.refused[0].code, result.refused[0].message)
         if isinstance(result, HalfBegun):
+            at, parts = 0, list(result.parts or (HalfPart(0, result.id),))
             for one in batch:
-                one.stored(MessageQueue(broker, one.topic, ASLEEP), result.id, "")
+                while len(parts) > 1 and parts[1].at <= at:
+                    del parts[0]
+                one.stored(MessageQueue(broker, one.topic, ASLEEP), parts[0].id, "")
+                at += one.count
             return
         if not isinstance(result, PenstockError):
             result = InternalError("the broker's answer does not fit")
@@ -127,7 +133,7 @@ class Beginning(Way):
             one.fail(result)
 
     def again(self, outgoing: Sequence[Outgoing]) -> list[Outgoing]:
-        return [one for one in once_more(outgoing) if not one.unknown]
+        return [one for one in once_more(outgoing) if not one.unknown or one.run.flag & FLAG_SEQUENCED]
 
 
 _log = logging.getLogger(__name__)

@@ -37,7 +37,8 @@ class DelayedReceipt:
     Attributes:
         id: its unique id, made by the producer.
         broker, timer, due_ms: together they name the timer: broker, its number there, and when it is due, in
-            milliseconds since 1970.
+            milliseconds since 1970. A number of -1: an earlier attempt has stored the message, and the broker does not
+            know any more which timer it has.
         topic: the topic that it is delivered in.
         status: always ``"ok"``: a message that was not stored, or may not have been, is an error.
     """

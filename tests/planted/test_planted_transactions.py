@@ -102,4 +102,4 @@ def test_a_count_that_is_in_memory_only_is_caught(monkeypatch: pytest.MonkeyPatc
 async def test_a_begin_that_is_repeated_without_an_answer_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Beginning, "again", a_begin_without_an_answer_is_repeated)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
-        await blocks.test_a_begin_whose_answer_was_lost_is_not_tried_again()
+        await blocks.test_a_begin_whose_answer_was_lost_is_tried_again_if_the_broker_knows_its_messages()

@@ -6,6 +6,7 @@ never early; late within a bound where the broker is there; once; never after a 
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 import trio
 
-from penstock import Message, Producer
+from penstock import DelayedReceipt, Message, Producer
 from penstock.errors import PenstockError, SendManyError, StorageFull, TimerFired, TimerNotFound
 from penstock.protocol.message import encode_message
 from penstock.protocol.requests.request import Done
@@ -195,3 +196,55 @@ class Delays(Workload):
             return  # who knows when it arrived?
         latest_ms = world.latest_ms(one.broker, one.timer.due_ms, stored_ms)
         assert stored_ms <= latest_ms, f"{what} is {stored_ms - latest_ms} ms too late"
+
+
+class Posts(Workload):
+    """Delayed messages of a producer, which sends each again until it has an answer: each comes once."""
+
+    def __init__(self, world: Messaging) -> None:
+        super().__init__(world)
+        self._acknowledged: dict[bytes, DelayedReceipt] = {}
+        self._unknown: set[bytes] = set()
+        self._failed: set[bytes] = set()
+
+    def tasks(self) -> Sequence[Callable[[], Any]]:
+        return [self._post]
+
+    async def _post(self) -> None:
+        rng, clock = self.rng, self.world.sim.clock
+        ends_at = trio.current_time() + self.world.options.load_s
+        rng_of = self.world.sim.rng("posts")
+        async with (
+            Producer(servers=SERVERS, timeout_s=30.0, clock=clock, rng=rng_of) as producer,
+            trio.open_nursery() as nursery,
+        ):
+            for number in itertools.count():
+                body = self.body("post", number)
+                self._unknown.add(body)
+                nursery.start_soon(self._send, producer, body, rng.choice((0.0, 1.0, rng.uniform(0.0, 30.0))))
+                await trio.sleep(rng.uniform(0.0, ends_at / 20))
+                if trio.current_time() >= ends_at:
+                    return
+
+    async def _send(self, producer: Producer, body: bytes, delay_s: float) -> None:
+        try:
+            receipt = await producer.send("late", body, key=body[:10].decode(), delay=delay_s)
+        except PenstockError as error:
+            if not error.unknown:
+                self._failed.add(body)
+        else:
+            self._acknowledged[body] = receipt
+            self.world.moments.tell("stored", int(receipt.broker[-1]))
+
+    def missing(self) -> list[str]:
+        return [str(body[:20]) for body in self._acknowledged if body not in self.world.seen]
+
+    def check(self) -> None:
+        assert not (lost := self.missing()), f"delayed messages never came: {lost[:3]}"
+        for body in self._unknown:
+            found = self.world.stored(body)
+            assert len(found) <= int(body not in self._failed), f"{body[:20]!r} came {len(found)} times"
+            receipt = self._acknowledged.get(body)
+            if receipt is not None:
+                said = f"{receipt.due_ms}:{receipt.timer}"
+                assert found[0].message.properties["TIMER"] == said, f"{body[:20]!r} has another timer than {said}"

@@ -20,6 +20,7 @@ from broker.kernel.fold import fact_record
 from broker.kernel.outcomes import AfterQuorum, AfterSync, Now, Outcome
 from broker.messages import dead_letters
 from broker.messages.marking import marked
+from broker.producers.repeats import Repeats
 from broker.service import BrokerService
 from broker.store_clock import StoreClock
 from broker.timers import fold as timers_fold
@@ -37,12 +38,13 @@ from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.retries import SendBack, SentBack
 from penstock.protocol.requests.timers import CancelTimer, SetTimers
 from penstock.protocol.requests.transactions import BeginHalves, EndHalves
+from penstock.protocol.runs import NOWHERE
 from tests.simulation import delays, halves, retries, tills
 from tests.simulation.messaging import scenario
 from tests.simulation.running import Run
 from tests.simulation.seeds import must_see, simulated
 
-ALL = (delays.Plain, delays.Delays, halves.Halves, tills.Tills, retries.Retries)
+ALL = (delays.Plain, delays.Delays, delays.Posts, halves.Halves, tills.Tills, retries.Retries)
 LONG_S = float(os.environ.get("PENSTOCK_SIMULATED_S", "3600"))
 CATCH_WITHIN = 40
 """A planted bug must be caught by one of so many seeds."""
@@ -274,6 +276,14 @@ def take_an_unknown_outcome_for_a_failure(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WireLink, "_fail_all", fail_all)
 
 
+def set_a_timer_anew_each_time_it_is_asked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Repeats, "position_of_fact", lambda self, topic, unique_id: NOWHERE)
+
+
+def begin_a_half_anew_each_time_it_is_asked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Repeats, "are_stored", lambda self, numbers: False)
+
+
 SLEEP, SELL, WORK = delays.Delays, halves.Halves, retries.Retries
 PLANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None], Any, Sequence[str]]] = [
     ("B1", answer_for_delayed_messages_before_they_are_durable, SLEEP, ("power",)),
@@ -282,6 +292,8 @@ PLANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None], Any, Sequence[str]
     ("B1", answer_for_an_outcome_before_it_is_durable, SELL, ("power",)),
     ("B26", answer_for_a_retry_before_it_is_durable, WORK, ("power",)),
     ("timers", say_that_it_fired_in_another_append, SLEEP, ()),
+    ("resent", set_a_timer_anew_each_time_it_is_asked_for, delays.Posts, ("kill", "cut")),
+    ("resent", begin_a_half_anew_each_time_it_is_asked_for, tills.Tills, ("kill", "cut")),
     ("B46", let_retention_take_what_sleeps, SLEEP, ()),
     ("B46", let_retention_take_halves, SELL, ()),
     ("B28", wait_for_the_end_of_the_minute, SLEEP, ()),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from penstock.protocol.requests.messages import Refused
 from penstock.protocol.requests.request import Bytes, Done, Reply, Request, value
+
+TIMER_FORGOTTEN: Final = -1
+"""The id of a timer that an earlier request has set, where the broker does not know any more which one it is."""
 
 
 class Timer(NamedTuple):
@@ -21,7 +24,8 @@ class Timer(NamedTuple):
 
 
 class TimerSet(NamedTuple):
-    """Which timer a message has: id and due time together name it. Zeros for one that was refused."""
+    """Which timer a message has: id and due time together name it. Zeros for one that was refused. Of a message that is
+    stored already, that of its first request, or ``TIMER_FORGOTTEN``."""
 
     id: int
     due_ms: int

@@ -32,12 +32,21 @@ class BeginHalves(Request):
     body: Bytes
 
 
+class HalfPart(NamedTuple):
+    """The messages from number ``at`` on are in this half, up to the next part."""
+
+    at: int
+    id: int
+
+
 @value
 class HalfBegun(Reply):
-    """The half's id; 0 where nothing was stored, because a message was ``refused``."""
+    """The half's id; 0 where nothing was stored, because a message was ``refused``. ``parts``: where some messages were
+    sent before and are in another half than the others; empty where all are in one."""
 
     id: int
     refused: tuple[Refused, ...] = ()
+    parts: tuple[HalfPart, ...] = ()
 
 
 @value

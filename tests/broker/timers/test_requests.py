@@ -5,8 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.timers.requests import DELAY_MS_MAX, TimerRequests
+from penstock.client.preparation import Preparation
+from penstock.client.sending import append_of
 from penstock.errors import (
     Busy,
+    InvalidMessage,
     InvalidRequest,
     InvalidTopic,
     PenstockError,
@@ -19,6 +22,7 @@ from penstock.protocol.message import ENTRY, Message, decode_batch, encode_messa
 from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.timers import (
+    TIMER_FORGOTTEN,
     CancelTimer,
     ConfirmClock,
     ListTimers,
@@ -28,8 +32,11 @@ from penstock.protocol.requests.timers import (
     TimersSet,
 )
 from penstock.protocol.requests.topics import CreateTopic
+from penstock.protocol.runs import record_of
 from penstock.service.troubles import troubles_of
 from tests.broker.broker_rig import Rig, append
+from tests.penstock.client.at_broker import runs_at_broker
+from topicmap.queues import TopicMap
 
 
 def delayed(rig: Rig, *messages: tuple[Message, int]) -> TimersSet:
@@ -307,3 +314,76 @@ def test_any_mix_of_delays_restarts_and_lost_power_delivers_each_message_once_in
     for _ in range(30):
         pass_s(rig, 1.0)
     assert sorted(rig.bodies("t:0")) == sorted(body for _, _, body in due)
+
+
+def prepared(one: Preparation, *bodies: bytes) -> bytes:
+    """The records of messages as a producer numbers them, each with a key of its own."""
+    messages = [Message("t", body, key=f"k{at}") for at, body in enumerate(bodies)]
+    return b"".join([record_of(each.run) for each in runs_at_broker(one, messages, 5)])
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_what_is_sent_again_has_the_timer_that_it_had_also_after_a_restart(power: bool) -> None:
+    rig, body = rig_with_topic(), prepared(Preparation(7, TopicMap()), b"1", b"2")
+    first = rig.ask(SetTimers((2_000, 3_000), True, body))
+    assert not first.refused
+    rig.clock.now += 0.5  # the delay counts from when it was asked for first
+    assert rig.ask(SetTimers((2_000, 3_000), True, body)) == first
+    if power:
+        rig.disk.lose_power()
+    rig = rig.restarted()
+    assert rig.ask(SetTimers((2_000, 3_000), True, body)) == first
+    pass_s(rig, 5.0)
+    assert rig.bodies("t:0") == [b"1", b"2"]
+    rig = rig.restarted()
+    assert rig.ask(SetTimers((2_000, 3_000), True, body)) == first
+    pass_s(rig, 5.0)
+    assert rig.bodies("t:0") == [b"1", b"2"]
+
+
+def test_what_was_lost_with_the_power_is_set_anew_and_what_is_new_beside_what_is_known() -> None:
+    rig, producer = rig_with_topic(), Preparation(7, TopicMap())
+    one, two = prepared(producer, b"1"), prepared(producer, b"2")
+    rig.submit(SetTimers((1_000,), True, one))  # answered by nobody, and not synced
+    rig.disk.lose_power()
+    rig = rig.restarted()
+    [first] = rig.ask(SetTimers((1_000,), True, one)).timers
+    both = rig.ask(SetTimers((1_000, 1_000), True, one + two))
+    assert (both.timers[0], both.refused) == (first, ())
+    twice = rig.ask(SetTimers((1_000, 1_000), True, prepared(producer, b"3") * 2))
+    assert [(row.at, row.code) for row in twice.refused] == [(1, InvalidMessage.code)]
+    pass_s(rig, 2.0)
+    assert rig.bodies("t:0") == [b"1", b"2", b"3"]
+
+
+def test_a_number_is_of_one_message_delayed_or_not() -> None:
+    rig, producer = rig_with_topic(), Preparation(7, TopicMap())
+    plain = runs_at_broker(producer, [Message("t", b"plain", key="k")], 5)
+    rig.ask(append_of(plain))
+    answer = rig.ask(SetTimers((0,), True, record_of(plain[0].run)))
+    assert [row.code for row in answer.refused] == [InvalidMessage.code]
+    later = runs_at_broker(producer, [Message("t", b"later", key="k")], 5)
+    rig.ask(SetTimers((0,), True, record_of(later[0].run)))
+    [place] = rig.ask(append_of(later)).runs  # it is stored, and is in no queue
+    assert place.offset < 0
+    pass_s(rig, 1.0)
+    assert rig.bodies("t:0") == [b"plain", b"later"]
+
+
+def test_a_timer_whose_record_is_gone_is_known_to_be_set_and_behind_the_window_it_is_looked_up() -> None:
+    rig, producer = rig_with_topic(segment_bytes=1 << 20), Preparation(7, TopicMap())
+    body, unsent = prepared(producer, b"old"), prepared(producer, b"unsent")
+    first = rig.ask(SetTimers((0,), True, body))
+    for _ in range(2):
+        rig.ask(append_of(runs_at_broker(producer, [Message("t", b"x")] * 4096, 5)))
+    rig = rig.restarted()  # what memory has of where messages are is gone
+    assert rig.ask(SetTimers((0,), True, body)) == first
+    assert rig.ask(SetTimers((0,), True, unsent)).timers[0].id > first.timers[0].id
+    rig = rig_with_topic(retention_s=60.0)
+    rig.ask(SetTimers((0,), True, body))
+    start = rig.store.start
+    for _ in range(30):
+        rig.ask(append(Message("t", bytes(8_000))))
+        pass_s(rig, 5.0)
+    assert rig.store.start > start
+    assert rig.ask(SetTimers((0,), True, body)).timers[0].id == TIMER_FORGOTTEN

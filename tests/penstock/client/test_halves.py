@@ -33,7 +33,7 @@ from penstock.errors import (
     TimedOut,
     Unavailable,
 )
-from penstock.protocol.message import Message, encode_message
+from penstock.protocol.message import FLAG_SEQUENCED, Message, encode_message
 from penstock.protocol.requests.messages import Refused
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.transactions import (
@@ -45,6 +45,7 @@ from penstock.protocol.requests.transactions import (
     HalfBegun,
     HalfEnded,
     HalfOutcome,
+    HalfPart,
     HalfRow,
     HalvesBegun,
     HalvesEnded,
@@ -73,6 +74,9 @@ def test_the_messages_of_a_transaction_begin_as_one_half_all_or_none_of_them() -
     assert [run.bodies for run in decode_runs(bytes(request.body))] == [[b"0", b"1"], [b"2"]]
     WAY.settle(many, "a", HalfBegun(7))
     assert begun(many) == ([Half("a", "10.0.0.1:1", 7)], None)
+    many = outgoing()  # a run of two messages, and one
+    WAY.settle(many, "a", HalfBegun(9, (), (HalfPart(0, 9), HalfPart(2, 7))))
+    assert [one.offset for one in many] == [9, 7]
     many = outgoing()
     WAY.settle(many, "a", HalfBegun(0, (Refused(1, Busy.code, "full"),)))
     assert WAY.again(many) == many
@@ -80,9 +84,14 @@ def test_the_messages_of_a_transaction_begin_as_one_half_all_or_none_of_them() -
     assert (halves, type(error)) == ([], Busy)
 
 
-def test_a_half_that_may_have_begun_is_not_begun_again() -> None:
+def test_a_half_that_may_have_begun_is_begun_again_where_the_broker_knows_its_messages() -> None:
+    known = outgoing()
+    WAY.settle(known, "a", TimedOut("no answer"))
+    assert WAY.again(known) == known
     for result, error_of in ((TimedOut("no answer"), TimedOut), (HalvesBegun((7,)), InternalError)):
         many = outgoing(1)
+        for one in many:
+            one.run.flag &= ~FLAG_SEQUENCED
         WAY.settle(many, "a", result)
         assert WAY.again(many) == []
         assert [(type(one.error), one.unknown) for one in many] == [(error_of, True)]

@@ -58,8 +58,9 @@ def asked(broker: SmallBroker) -> list[str]:
     return told
 
 
-async def transact(cluster: SmallCluster, *, fails: bool = False, **given: Any) -> None:
+async def transact(cluster: SmallCluster, *, fails: bool = False, idempotent: bool = True, **given: Any) -> None:
     links: Any = {"servers": SmallCluster.SERVERS, "links": cluster, "timeout_s": 7, "clock": TrioClock()}
+    links["idempotent"] = idempotent
     async with Producer(**links, group="payments") as producer, producer.transaction("orders", b"x", **given):
         if fails:
             raise KeyError("mine")
@@ -71,10 +72,15 @@ async def test_a_begin_that_was_refused_for_certain_is_tried_again_and_a_commit_
     assert asked(cluster.brokers[0]) == ["begin 1"] * 3 + ["commit 7"] * 3
 
 
-async def test_a_begin_whose_answer_was_lost_is_not_tried_again() -> None:
+async def test_a_begin_whose_answer_was_lost_is_tried_again_if_the_broker_knows_its_messages() -> None:
+    cluster = cluster_of([lost()])
+    await transact(cluster)
+    assert asked(cluster.brokers[0]) == ["begin 1", "begin 1", "commit 7"]
+    first, second = [one for one in cluster.brokers[0].asked if isinstance(one, BeginHalf)]
+    assert first.body == second.body
     cluster = cluster_of([lost()])
     with pytest.raises(Unavailable) as caught:
-        await transact(cluster)
+        await transact(cluster, idempotent=False)
     assert caught.value.unknown
     assert asked(cluster.brokers[0]) == ["begin 1"]
 
