@@ -126,13 +126,14 @@ def register() -> None:
     from penstock.cli.share import share
     from penstock.cli.sleeping import dlq, timer, transaction
     from penstock.cli.spark import spark
+    from penstock.cli.sql import sql
     from penstock.cli.status import status
     from penstock.cli.top import top
     from penstock.cli.topic import topic
     from penstock.cli.user import user
 
     stored = (topic, produce, consume, find, message, group, share, timer, transaction, dlq)
-    for command in (*stored, client, broker, config, top, tail, status, user, acl, spark):
+    for command in (*stored, client, broker, config, top, tail, sql, status, user, acl, spark):
         root.add_command(command)
 
 

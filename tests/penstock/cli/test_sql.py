@@ -1,0 +1,39 @@
+"""The command without Spark: formats, and what is told first. Queries run in tests/spark/test_history_in_spark.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli.root import root
+from penstock.cli.sql import format_of
+from penstock.errors import InvalidConfig
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind"),
+    [
+        ((False, False, None), "table"),
+        ((True, False, None), "csv"),
+        ((False, True, None), "json"),
+        ((False, False, Path("a.PARQUET")), "parquet"),
+        ((True, False, Path("a.json")), "json"),
+    ],
+)
+def test_a_file_says_by_its_name_what_it_is(flags: tuple[bool, bool, Path | None], kind: str) -> None:
+    assert format_of(*flags) == kind
+
+
+def test_a_file_of_another_kind_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match=r"a\.xls is no file of a known kind"):
+        format_of(False, False, Path("a.xls"))
+
+
+def test_without_a_name_server_spark_does_not_start(monkeypatch: Any) -> None:
+    result = CliRunner().invoke(root, ["--server", "127.0.0.1:1", "sql", "select 1"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert len(result.stderr.splitlines()) <= 2
