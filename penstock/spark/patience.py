@@ -8,12 +8,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from penstock.errors import PenstockError
-from penstock.spark.options import SourceOptions
 from penstock.world import Clock, RealClock, pause
 
 _log = logging.getLogger(__name__)
+
+
+class Terms(Protocol):
+    """What the options of a query say of waiting."""
+
+    @property
+    def patience_s(self) -> float: ...
+
+    @property
+    def retries(self) -> int: ...
+
+    @property
+    def retry_pause_s(self) -> float: ...
 
 
 class Patience:
@@ -25,7 +38,7 @@ class Patience:
 
     def __init__(
         self,
-        options: SourceOptions,
+        options: Terms,
         patience_s: Callable[[], float] | None = None,
         clock: Clock | None = None,
         wait: Callable[[float], None] = pause,

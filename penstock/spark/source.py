@@ -12,7 +12,7 @@ import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -42,11 +42,12 @@ from penstock.spark.offsets import (
 )
 from penstock.spark.options import Bound, SourceOptions, check, columns_of, parse
 from penstock.spark.planning import Range, Shape, in_these_logs, not_beyond, of_subscription, pack, ranges_between
+from penstock.spark.sink.options import parse as sink_options
+from penstock.spark.sink.writers import BatchWriter, StreamWriter, check_mode, check_schema
 from penstock.spark.tables import asked, chosen, is_creating, keep, kept, spark_types
 from penstock.spark.where import END
 
 PARTITIONS_PER_CORE = 3
-_WRITING: Final = "penstock.blocking.Producer sends, also from foreachPartition"
 
 if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
     gc.collect()  # Spark collects all garbage after every task: what is loaded by now need not be looked at each time
@@ -88,14 +89,19 @@ class PenstockSource(DataSource):  # type: ignore[misc, unused-ignore]
             return RefusedStream(error)
 
     @briefly
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Raises ``InvalidConfig``."""
-        raise InvalidConfig("Spark only reads from Penstock", hint=_WRITING)
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Writer of a frame. Raises ``InvalidConfig`` before anything is written."""
+        check_mode(overwrite)
+        options = sink_options(self.options, stream=False)
+        check_schema(schema, options)
+        return BatchWriter(options)
 
     @briefly
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Raises ``InvalidConfig``."""
-        raise InvalidConfig("Spark only reads from Penstock", hint=_WRITING)
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """Writer of a stream; in mode ``complete`` (``overwrite``) each batch sends all rows, as Kafka's sink does."""
+        options = sink_options(self.options, stream=True)
+        check_schema(schema, options)
+        return StreamWriter(options)
 
     def _parsed(self, schema: StructType | None, *, stream: bool) -> SourceOptions:
         options = parse(kept(schema) | dict(asked(self.options)), stream=stream)

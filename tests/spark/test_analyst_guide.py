@@ -14,6 +14,8 @@ from click.testing import CliRunner
 from penstock.cli.root import root
 from penstock.spark.columns import COLUMNS
 from penstock.spark.options import NAMES
+from penstock.spark.sink.options import COLUMNS as SINK_COLUMNS
+from penstock.spark.sink.options import NAMES as SINK_NAMES
 from penstock.telemetry import command
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "analyst.md").read_text()
@@ -53,4 +55,6 @@ def test_the_commands_of_the_page_exist_with_their_flags() -> None:
 
 def test_every_option_and_column_is_on_the_page() -> None:
     assert [name for name in NAMES if f"`{name}`" not in GUIDE and name not in ALIASES] == []
+    assert [name for name in SINK_NAMES if f"`{name}`" not in GUIDE and name not in ALIASES] == []
+    assert [name for name in SINK_COLUMNS if f"`{name}`" not in GUIDE] == []
     assert [name for name in COLUMNS if f"`{name}`" not in GUIDE] == []

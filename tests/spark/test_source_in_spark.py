@@ -192,7 +192,6 @@ def test_mistakes_that_show_later_are_told_in_one_sentence_too(
             Sink(),
             tmp_path / "offsets",
         ),
-        "Spark only reads from Penstock": lambda: spark.range(1).write.format("penstock").mode("append").save(),
     }
     for said, mistake in mistakes.items():
         with pytest.raises((AnalysisException, StreamingQueryException)) as raised:

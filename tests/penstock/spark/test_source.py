@@ -378,12 +378,6 @@ def test_a_stream_whose_options_are_wrong_says_so_at_its_first_question(queues: 
             ask()
 
 
-@pytest.mark.parametrize("kind", ["writer", "streamWriter"])
-def test_writing_is_refused_with_what_does_write(queues: Any, kind: str) -> None:
-    with pytest.raises(InvalidConfig, match="Producer"):
-        getattr(source(queues), kind)(schema=None, overwrite=False)
-
-
 def test_no_connection_is_pickled_with_a_partition_or_a_batch_reader(queues: Any) -> None:
     queues.put("t", 0, 3)
     reader = batch(queues)

@@ -1,0 +1,58 @@
+"""Which number each written row has, so that a broker stores it once (docs/decisions/0066). Pure.
+
+A row is known by its write, epoch and partition, and by its place among the rows of that partition that go to the same
+topic and broker. To the broker this is a producer whose numbers count without a gap within an epoch.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+SPAN: Final = 1 << 22
+"""Rows of an epoch in one volume of numbers; further rows are another producer's."""
+EPOCHS: Final = 1 << 26
+"""Epochs in one volume: twelve hexadecimal digits hold so many spans."""
+_PRODUCER_BYTES: Final = 8
+
+
+class Task(NamedTuple):
+    """A task that writes. ``write``: the id of a streaming query, or of a batch write."""
+
+    write: str
+    epoch: int
+    partition: int
+
+
+class Numbers:
+    """The numbers of the rows of one task.
+
+    Args:
+        task: whose rows they are.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._used: dict[tuple[str, str, str], tuple[int, int]] = {}  # volume, and rows in it
+        self._prefixes: dict[tuple[tuple[str, str, str], int], bytes] = {}
+
+    def take(self, topic: str, broker: str, layout: str, count: int) -> tuple[bytes, int]:
+        """Numbers for the next ``count`` rows of a topic at a broker: what is before the digits, and the first one.
+
+        ``layout``: the names of all brokers among which rows were dealt. Where it is another than before, a repeated
+        row is stored again rather than taken for one that went elsewhere.
+        """
+        key = (topic, broker, layout)
+        volume, used = self._used.get(key, (0, 0))
+        if used + count > SPAN:
+            volume, used = volume + 1, 0
+        self._used[key] = volume, used + count
+        prefix = self._prefixes.get((key, volume))
+        if prefix is None:
+            prefix = self._prefixes[key, volume] = self._prefix(key, volume)
+        return prefix, self._task.epoch % EPOCHS * SPAN + used
+
+    def _prefix(self, key: tuple[str, str, str], volume: int) -> bytes:
+        task = self._task
+        told = (task.write, task.partition, task.epoch // EPOCHS, *key, volume)
+        return blake2b(repr(told).encode(), digest_size=_PRODUCER_BYTES).hexdigest().encode() + b"-"

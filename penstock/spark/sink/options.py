@@ -1,0 +1,155 @@
+"""The options and columns of a write. Pure.
+
+As with Kafka's sink the option ``topic`` wins over the column, and a write that has neither is refused before a row is
+sent. A column that no message has is refused too: a mistyped name would silently be left out.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.errors import InvalidConfig
+from penstock.protocol.addresses import SERVERS, parse_servers
+from penstock.protocol.topic_names import topic_of
+
+_TEXT: Final = ("string",)
+_BYTES: Final = ("binary", "string")
+_NUMBER: Final = ("tinyint", "smallint", "int")
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "value": _BYTES,
+    "key": _BYTES,
+    "topic": _TEXT,
+    "mqtt_topic": _TEXT,
+    "tags": _TEXT,
+    "properties": ("map<string,string>",),
+    "qos": _NUMBER,
+    "retain": ("boolean",),
+    "queue": _NUMBER,
+    "partition": _NUMBER,
+    "born_timestamp": ("timestamp",),
+}
+"""What a message takes of a row, and the types that it may have in Spark."""
+PASSED_OVER: Final = ("offset", "timestamp", "client_id", "msg_id", "broker", "position")
+"""Columns of read messages that the broker gives anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Where rows go.
+
+    Attributes:
+        servers: addresses of name servers.
+        topic: the topic of all rows; empty: the column says it.
+        write_id, write_batch: name a batch write; another write with the same two adds nothing that is there already.
+        is_sorted: whether the rows of each partition are sorted before they go out, so that they are known again in
+            whatever order they come.
+        patience_s, retries, retry_pause_s: how long a broker that is away is waited for, how often at least it is
+            asked again and how long after.
+        timeout_s: deadline of each request.
+    """
+
+    servers: tuple[str, ...] = (SERVERS,)
+    topic: str = ""
+    write_id: str = ""
+    write_batch: int = 0
+    is_sorted: bool = False
+    patience_s: float = 300.0
+    retries: int = 10
+    retry_pause_s: float = 1.0
+    timeout_s: float = 30.0
+
+
+def _seconds(name: str, text: str) -> float:
+    return _amount(name, text) / 1000
+
+
+def _amount(name: str, text: str) -> int:
+    if not text.strip().isdecimal():
+        raise InvalidConfig(f"{name} is a number from 0 on, not {text!r}")
+    return int(text)
+
+
+def _word(name: str, text: str) -> str:
+    if not text.strip():
+        raise InvalidConfig(f"{name} is empty")
+    return text.strip()
+
+
+def _order(name: str, text: str) -> bool:
+    if text not in ("given", "sorted"):
+        raise InvalidConfig(f"{name} is given or sorted, not {text!r}")
+    return text == "sorted"
+
+
+_TABLE: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
+    "bootstrap.servers": ("servers", lambda name, text: parse_servers(text)),
+    "kafka.bootstrap.servers": ("servers", lambda name, text: parse_servers(text)),
+    "nameServer": ("servers", lambda name, text: parse_servers(text)),
+    "servers": ("servers", lambda name, text: parse_servers(text)),
+    "topic": ("topic", lambda name, text: topic_of(_word(name, text))),
+    "writeId": ("write_id", _word),
+    "writeBatch": ("write_batch", _amount),
+    "rowOrder": ("is_sorted", _order),
+    "brokerPatienceMs": ("patience_s", _seconds),
+    "fetchOffset.numRetries": ("retries", _amount),
+    "fetchOffset.retryIntervalMs": ("retry_pause_s", _seconds),
+    "pollTimeoutMs": ("timeout_s", _seconds),
+}
+NAMES: Final = tuple(_TABLE)
+_BY_LOWER: Final = {name.lower(): name for name in _TABLE}
+_SPARKS: Final = ("checkpointlocation", "queryname")
+"""Options of every streaming sink."""
+
+
+def parse(given: Mapping[str, str], *, stream: bool) -> SinkOptions:
+    """The options of a write. Raises ``InvalidConfig``, which names the option and what would be right."""
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        if name.lower() in _SPARKS:
+            continue
+        known = _known(name)
+        field, read = _TABLE[known]
+        values[field] = read(known, str(text))
+    if stream and ("write_id" in values or "write_batch" in values):
+        raise InvalidConfig("writeId and writeBatch are for batch writes", hint="a stream is known by its checkpoint")
+    if "write_batch" in values and "write_id" not in values:
+        raise InvalidConfig("writeBatch is a number within a writeId, which is missing")
+    return SinkOptions(**values)
+
+
+def check_columns(columns: Mapping[str, str], options: SinkOptions) -> None:
+    """Raises ``InvalidConfig`` where rows with these columns, each with its type in Spark, are no messages."""
+    if "value" not in columns:
+        raise InvalidConfig(
+            "a row to write has a column value", hint='SELECT to_json(struct(*)) AS value, "t" AS topic'
+        )
+    for name, kind in columns.items():
+        if name in PASSED_OVER:
+            continue
+        if name not in COLUMNS:
+            near = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.6)
+            hint = f"did you mean {near[0]}?" if near else f"a message has {', '.join(COLUMNS)}; select these"
+            raise InvalidConfig(f"no message has a column {name!r}", hint=hint)
+        if kind not in COLUMNS[name]:
+            types = " or ".join(one.upper() for one in COLUMNS[name])
+            raise InvalidConfig(f"the column {name} is {types}, not {kind.upper()}", hint=f"CAST({name} AS ...)")
+    if "queue" in columns and "partition" in columns:
+        raise InvalidConfig("queue and partition are the same column; keep one")
+    if not options.topic and "topic" not in columns and "mqtt_topic" not in columns:
+        raise InvalidConfig(
+            "no topic: nothing was written", hint='option("topic", ...), or a column topic or mqtt_topic'
+        )
+
+
+def _known(name: str) -> str:
+    known = _BY_LOWER.get(name.lower())
+    if known is not None:
+        return known
+    if name.lower() == "path":
+        raise InvalidConfig("save() and start() take no path here", hint='name the topic with option("topic", ...)')
+    near = difflib.get_close_matches(name.lower(), _BY_LOWER, n=1, cutoff=0.5)
+    hint = f"did you mean {_BY_LOWER[near[0]]}?" if near else f"a write has {', '.join(NAMES[3:])}"
+    raise InvalidConfig(f"a write has no option {name!r}", hint=hint)
