@@ -17,7 +17,7 @@ from penstock.blocking.exchange import Exchange
 from penstock.blocking.handling import Calls, Handling, Work
 from penstock.blocking.member import Member
 from penstock.blocking.orderly import Orderly
-from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_at, offset_since
+from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_at, offset_since, one_by_one
 from penstock.blocking.repeating import Repeating
 from penstock.blocking.routes import Routes
 from penstock.client.arguments import (
@@ -140,16 +140,8 @@ class Consumer(OnlyBlocking):
         while True:
             self._check_open()
             batch = self._pulls.take(WAIT_S_MAX, self._tend)
-            if batch is None:
-                continue
-            last = batch.messages[-1]
-            for message in batch.messages:
-                if batch.position.waits and not batch.void:
-                    batch.position.rewind()
-                if batch.void:
-                    break
-                batch.position.handed_out = batch.after if message is last else message.offset + 1
-                yield message
+            if batch is not None:
+                yield from one_by_one(batch)
 
     def poll(self, wait_s: float) -> list[ReceivedMessage]:
         """The next batch; an empty list after ``wait_s`` seconds. Raises ``PenstockError`` if retries cannot help."""
@@ -295,9 +287,7 @@ class Consumer(OnlyBlocking):
         not hold."""
         self._check_open()
         for held in [self._find_held(queue)[1] for queue in queues_of(queues)]:
-            if not held.paused:
-                held.paused = True
-                held.rewind()
+            held.pause()
 
     def resume(self, queues: MessageQueue | Iterable[MessageQueue]) -> None:
         """Goes on with queues that are paused. Raises ``QueueNotFound``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from typing import Protocol
@@ -20,7 +20,7 @@ from penstock.client.positions import UNSET, Batch, Position, place_offset
 from penstock.client.retry import BackOff
 from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.protocol.link import OnResult
-from penstock.protocol.received import MessageQueue
+from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.messages import BoundsReply, OffsetReply, QueryBounds, SeekTime
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.topics import Bounds
@@ -174,6 +174,18 @@ class Pulls:
         self._failures[position] = self._failures.get(position, 0) + 1
         wait_s = self._back_off.wait_s(self._failures[position], self._rng)
         self._not_before[position] = self._clock.monotonic() + wait_s
+
+
+def one_by_one(batch: Batch) -> Iterator[ReceivedMessage]:
+    """The messages of a batch, until it is void; each counts as handed out when it is returned."""
+    position, last = batch.position, batch.messages[-1]
+    for message in batch.messages:
+        if position.waits and not batch.void:
+            position.rewind()
+        if batch.void:
+            return
+        position.handed_out = batch.after if message is last else message.offset + 1
+        yield message
 
 
 def bounds_of(link: BlockingLink, queues: Iterable[str]) -> tuple[Bounds, ...]:

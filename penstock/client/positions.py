@@ -115,6 +115,12 @@ class Position:
         self.offset = self.handed_out
         self.version += 1
 
+    def pause(self) -> None:
+        """Nothing is handed out until ``paused`` is False again; what was pulled is pulled again then."""
+        if not self.paused:
+            self.paused = True
+            self.rewind()
+
     def leave_off(self) -> None:
         """The handler works no more: what it has not finished is read again."""
         if self.live and self.unfinished:

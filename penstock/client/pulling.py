@@ -79,8 +79,8 @@ class Held(Position):
     def pause(self) -> None:
         """Nothing is pulled or handed out until ``resume``."""
         if not self.paused:
-            self.paused, self.resumed = True, anyio.Event()
-            self.rewind()
+            self.resumed = anyio.Event()
+            Position.pause(self)
             if self.scope is not None:
                 self.scope.cancel()
 
@@ -171,6 +171,11 @@ class Intake:
         assert held.offset != UNSET
         self._held.add(held)
         self._tasks.start_soon(self._keep_pulling, held)
+
+    def go_on(self, held: Held) -> None:
+        """Reads a queue further that was read to its end and has been sought since."""
+        if held not in self._held and held.live:
+            self.pull(held)
 
     def drop(self, held: Held) -> None:
         """Gives a queue up: nothing of it is handed out from now on."""

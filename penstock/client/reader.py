@@ -1,30 +1,45 @@
-"""Reads the queues of a topic without a group: for tools, tests and programs that keep their positions themselves."""
+"""Reads queues of a topic without a group: for tools, tests and programs that keep their positions themselves.
+
+A queue that is read is known by its name at its broker: one that is deleted and made again is read on, and its numbers
+may be more than before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 
 import anyio
 
-from penstock.client.arguments import OnlyAsync, Place, Start, beginning_of, check_queue, check_seconds
+from penstock.client.arguments import (
+    Beginning,
+    OnlyAsync,
+    Place,
+    Start,
+    beginning_of,
+    check_queue,
+    check_seconds,
+    queues_of,
+)
+from penstock.client.chosen_queues import ChosenQueues, Queues, later_start
 from penstock.client.completeness import brokers_to_read
 from penstock.client.discovery import Discovery
+from penstock.client.holdings import REFRESH_S
 from penstock.client.positions import UNSET, PullLimits, chosen_tags, not_read
 from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_of
 from penstock.client.retry import TIMEOUT_S
 from penstock.client.task_scope import TaskScope
 from penstock.client.terms import check_filter
 from penstock.client.wire_link import WireLinks, ask
-from penstock.errors import InvalidRequest, TimedOut
+from penstock.errors import InvalidRequest, PenstockError, TimedOut
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.link import Link, Links
-from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
+from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.messages import BoundsReply, QueryBounds
 from penstock.protocol.requests.topics import Bounds
 from penstock.protocol.topic_names import topic_of
 from penstock.world import Clock, RealClock, Rng, new_rng
-from topicmap.queues import topic_queue
 
 
 class Reader(OnlyAsync):
@@ -32,7 +47,8 @@ class Reader(OnlyAsync):
 
     Args:
         topic: what to read, named as in ``Message``.
-        queues: numbers of the queues to read, at every broker; all of them if left out.
+        queues: which queues to read: numbers, at every broker; or ``MessageQueue``s; if left out all of them, also
+            those that are made later. ``assign`` changes it.
         servers: name servers, ``"host:port,host:port"`` or a list.
         start: where to begin: at the first message, with new ones, or with what was stored at or after a time.
         until_end: iterate to the end that each queue has now, and stop there.
@@ -46,7 +62,7 @@ class Reader(OnlyAsync):
         self,
         topic: str,
         *,
-        queues: Iterable[int] | None = None,
+        queues: Queues = None,
         servers: str | Sequence[str] = SERVERS,
         start: Start = "earliest",
         until_end: bool = False,
@@ -62,7 +78,7 @@ class Reader(OnlyAsync):
     ) -> None:
         check_seconds("timeout_s", timeout_s)
         self.topic = topic_of(topic)
-        self._queues = None if queues is None else sorted(set(queues))
+        self._chosen = ChosenQueues(queues, self.topic)
         self._servers = servers
         self._start = beginning_of(start)
         self._until_end = until_end
@@ -73,7 +89,9 @@ class Reader(OnlyAsync):
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
         self._tasks = TaskScope()
-        self._held: list[Held] = []
+        self._held: dict[MessageQueue, Held] = {}
+        self._opened_ms = 0
+        self._discovery: Discovery | None = None
         self._intake: Intake | None = None
 
     async def __aenter__(self) -> Reader:
@@ -82,12 +100,13 @@ class Reader(OnlyAsync):
         try:
             links = self._links or WireLinks(self._tasks, clock=self._clock, rng=self._rng)
             intake = Intake(self._tasks, self._limits, self._rng, ends=self._until_end)
-            with anyio.move_on_after(self._timeout_s) as patience:
-                await self._find(Discovery(self._servers, links, clock=self._clock))
-            if patience.cancelled_caught:
-                raise TimedOut(f"nobody said within {self._timeout_s:g} s where the queues of {self.topic} begin")
-            for held in self._held:
+            self._discovery = Discovery(self._servers, links, clock=self._clock, fresh_s=0.0)
+            self._opened_ms = self._clock.wall_ms()
+            self._held.clear()
+            for held in await self._in_time(self._find):
                 intake.pull(held)
+            if not self._until_end:
+                self._tasks.start_soon(self._keep_finding, intake)
         except BaseException:
             await self._tasks.close()
             raise
@@ -97,7 +116,7 @@ class Reader(OnlyAsync):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        self._intake = None
+        self._intake = self._discovery = None
         await self._tasks.close()
 
     def __aiter__(self) -> Reader:
@@ -109,6 +128,15 @@ class Reader(OnlyAsync):
             raise StopAsyncIteration
         return batch.hand_out()
 
+    async def poll(self, wait_s: float) -> list[ReceivedMessage]:
+        """The next batch; an empty list after ``wait_s`` seconds, or where every queue is read to its end."""
+        intake = self._opened()
+        check_seconds("wait_s", wait_s)
+        with anyio.move_on_after(wait_s):
+            batch = await intake.take()
+            return [] if batch is None else batch.hand_out()
+        return []
+
     def messages(self) -> MessageStream:
         """The messages one by one."""
         return MessageStream(self._opened())
@@ -116,51 +144,119 @@ class Reader(OnlyAsync):
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
         """What is read, sorted."""
-        return tuple(sorted(held.queue for held in self._held))
+        return tuple(sorted(self._held))
 
     @property
     def positions(self) -> dict[MessageQueue, int]:
         """The next offset of each queue: behind what was handed out."""
-        return {held.queue: held.handed_out for held in self._held}
+        return {queue: held.handed_out for queue, held in self._held.items()}
 
     async def bounds(self) -> dict[MessageQueue, Bounds]:
         """Where each queue begins and ends now."""
         self._opened()
         found: dict[MessageQueue, Bounds] = {}
-        for held in self._held:
-            found[held.queue] = (await bounds_of(held.link, [held.queue.name]))[0]
+        for queue, held in list(self._held.items()):
+            found[queue] = (await bounds_of(held.link, [queue.name]))[0]
         return found
+
+    async def assign(self, queues: Queues) -> None:
+        """Reads these queues from now on, as the argument ``queues`` names them; ``None`` for all. Those that were read
+        before keep their positions, and stay paused; the others begin as ``start`` says.
+
+        Raises ``QueueNotFound`` with nothing changed, and as entering the block.
+        """
+        intake = self._opened()
+        before, self._chosen = self._chosen, ChosenQueues(queues, self.topic)
+        try:
+            new = await self._in_time(self._find)
+        except BaseException:
+            self._chosen = before
+            raise
+        for queue in [one for one in self._held if one not in self._chosen]:
+            intake.drop(self._held.pop(queue))
+        for held in new:
+            intake.pull(held)
 
     async def seek(self, queue: MessageQueue, place: Place) -> None:
         """Goes on reading a queue at an offset, at either end, or at a time (``datetime``).
 
         Raises ``QueueNotFound`` and ``OffsetOutOfRange``.
         """
-        self._opened()
+        intake = self._opened()
         check_queue(queue)
-        for held in self._held:
-            if held.queue == queue:
-                held.begin(await offset_at(held.link, queue.name, place))
-                return
-        raise not_read(queue)
+        held = self._held_of(queue)
+        held.begin(await offset_at(held.link, queue.name, place))
+        intake.go_on(held)
+
+    def pause(self, queues: MessageQueue | Iterable[MessageQueue]) -> None:
+        """Stops delivery from these queues, and reading ahead, until ``resume``. Raises ``QueueNotFound``."""
+        self._opened()
+        for held in [self._held_of(queue) for queue in queues_of(queues)]:
+            held.pause()
+
+    def resume(self, queues: MessageQueue | Iterable[MessageQueue]) -> None:
+        """Continues with paused queues. Raises ``QueueNotFound``."""
+        self._opened()
+        for held in [self._held_of(queue) for queue in queues_of(queues)]:
+            held.resume()
+
+    @property
+    def paused(self) -> tuple[MessageQueue, ...]:
+        """The queues that are paused, sorted."""
+        return tuple(sorted(queue for queue, held in self._held.items() if held.paused))
+
+    def _held_of(self, queue: MessageQueue) -> Held:
+        if queue not in self._held:
+            raise not_read(queue)
+        return self._held[queue]
 
     def _opened(self) -> Intake:
         if self._intake is None:
             raise InvalidRequest("this reader is not open", hint="use it inside `async with Reader(...) as r:`")
         return self._intake
 
-    async def _find(self, discovery: Discovery) -> None:
-        holders = await discovery.holders(self.topic)
-        for route in brokers_to_read(holders, self.topic, self._allow_incomplete):
-            numbers = range(route.queues) if self._queues is None else self._queues
-            names = [topic_queue(self.topic, number) for number in numbers]
-            link = discovery.link(route.address)
-            reply = await ask(link, QueryBounds(tuple(names)), BoundsReply)
-            for bound in reply.bounds:
-                queue = queue_named(route.broker, bound.queue)
-                self._held.append(await self._begin(queue, link, bound, reply.log_id))
+    # -- queues
 
-    async def _begin(self, queue: MessageQueue, link: Link, bound: Bounds, log_id: str) -> Held:
+    async def _in_time(self, find: Callable[[], Awaitable[list[Held]]]) -> list[Held]:
+        with anyio.move_on_after(self._timeout_s):
+            return await find()
+        raise TimedOut(f"nobody said within {self._timeout_s:g} s where the queues of {self.topic} begin")
+
+    async def _keep_finding(self, intake: Intake) -> None:
+        """Looks for queues that are made later, and for brokers that have moved."""
+        while True:
+            await anyio.sleep(REFRESH_S)
+            with contextlib.suppress(PenstockError):
+                for held in await self._find(is_later=True):
+                    intake.pull(held)
+
+    async def _find(self, *, is_later: bool = False) -> list[Held]:
+        """Begins in the queues that are new to us. ``is_later``: in what there is of them."""
+        assert self._discovery is not None
+        discovery, chosen, new = self._discovery, self._chosen, list[Held]()
+        holders = await discovery.holders(self.topic)
+        routes = brokers_to_read(holders, self.topic, self._allow_incomplete or is_later)
+        if not is_later:
+            chosen.check_found(routes)
+        start = later_start(self._start, self._opened_ms) if is_later else self._start
+        for route in routes:
+            link = discovery.link(route.address)
+            queues = chosen.at(route, self.topic)
+            for known in [self._held[queue] for queue in queues if queue in self._held]:
+                known.link = link
+            names = {queue.name: queue for queue in queues if queue not in self._held}
+            if is_later:
+                names = {name: queue for name, queue in names.items() if queue.number < route.queues}
+            if names:
+                reply = await ask(link, QueryBounds(tuple(names)), BoundsReply)
+                new += [await self._begin(names[one.queue], link, one, reply.log_id, start) for one in reply.bounds]
+        if chosen is not self._chosen:
+            return []  # assigned anew meanwhile
+        new = [held for held in new if held.queue not in self._held]
+        self._held.update({held.queue: held for held in new})
+        return new
+
+    async def _begin(self, queue: MessageQueue, link: Link, bound: Bounds, log_id: str, start: Beginning) -> Held:
         held = Held(queue=queue, link=link, log_id=log_id, stop_at=bound.end if self._until_end else UNSET)
-        held.begin(await offset_of(link, bound, self._start))
+        held.begin(await offset_of(link, bound, start))
         return held

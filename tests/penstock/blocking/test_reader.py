@@ -13,6 +13,7 @@ from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append, Pull
 from penstock.protocol.requests.topics import Bounds
+from penstock.world import RealClock
 from tests.patience import PATIENCE_S
 from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
 
@@ -128,3 +129,79 @@ def test_a_topic_that_is_deleted_and_made_again_is_read_on(real_cluster: Any) ->
 def test_a_wait_that_is_none_is_refused(cluster: SmallCluster, wait_s: Any) -> None:
     with reader(cluster) as r:
         all_refuse([lambda: r.poll(wait_s), lambda: reader(cluster, timeout_s=wait_s)], "wait_s is|timeout_s is")
+
+
+def test_queues_are_assigned_sought_paused_and_resumed_and_positions_follow(cluster: SmallCluster) -> None:
+    first, second = MessageQueue("broker-1", "orders", 2), MessageQueue("broker-0", "orders", 3)
+
+    def bodies(r: Reader, count: int) -> list[bytes]:
+        got: list[bytes] = []
+        while len(got) < count:
+            batch = r.poll(PATIENCE_S)
+            assert batch
+            got += [message.body for message in batch]
+        return sorted(got)
+
+    with reader(cluster, queues=[first], batch_max=1) as r:
+        assert bodies(r, 2) == [b"120", b"121"]
+        r.pause(first)
+        r.assign([first, second])
+        assert (r.queues, r.paused) == ((second, first), (first,))
+        assert bodies(r, 3) == [b"030", b"031", b"032"]
+        assert r.poll(0.01) == []
+        assert r.positions == {first: 2, second: 3}
+        r.seek(first, 1)
+        r.resume(first)
+        assert bodies(r, 2) == [b"121", b"122"]
+        for wrong in ([first, MessageQueue("broker-9", "orders", 0)], [9]):
+            with pytest.raises(QueueNotFound):
+                r.assign(wrong)
+        assert r.queues == (second, first), "nothing has changed"
+        r.assign([second])
+        put(cluster.brokers[1], b"unread", queue=2)
+        put(cluster.brokers[0], b"033", queue=3)
+        assert bodies(r, 1) == [b"033"]
+        for use in (r.pause, r.resume, lambda queue: r.pause([second, queue])):
+            with pytest.raises(QueueNotFound, match="is not read here"):
+                use(first)
+        r.assign(None)
+        assert len(r.queues) == 8
+        assert r.positions[second] == 4
+
+
+def test_one_that_is_to_end_reads_on_where_it_is_sought_also_within_a_batch(cluster: SmallCluster) -> None:
+    queue = MessageQueue("broker-0", "orders", 0)
+    with reader(cluster, queues=[queue], until_end=True) as r:
+        for offset in (0, 2, 1):
+            r.seek(queue, offset)
+            assert [message.offset for message in r.messages()] == list(range(offset, 3))
+        r.seek(queue, 0)
+        got = []
+        for message in r.messages():
+            got.append(message.offset)
+            if len(got) == 1:
+                r.seek(queue, 2)
+        assert got == [0, 2]
+
+
+class SettableClock(RealClock):
+    """A clock that a test sets forward."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+
+def test_a_topic_that_is_made_again_with_more_queues_is_read_whole(real_cluster: Any) -> None:
+    clock = SettableClock()
+    with Admin(real_cluster.servers) as admin, Producer(servers=real_cluster.servers) as producer:
+        admin.create_topic("orders", queues=1)
+        with Reader("orders", servers=real_cluster.servers, start="latest", clock=clock) as r:
+            admin.delete_topic("orders")
+            admin.create_topic("orders", queues=3)
+            producer.send("orders", b"2", queue=r.queues[0]._replace(number=2))
+            clock.ahead = 60.0
+            assert [message.body for message in r.poll(PATIENCE_S)] == [b"2"]
+            assert len(r.queues) == 3

@@ -212,3 +212,71 @@ def test_one_that_is_to_end_says_that_its_topic_was_deleted(run: Run, cluster: S
                 await anext(r)
 
     run(test)
+
+
+def test_queues_are_assigned_sought_paused_and_resumed_and_positions_follow(run: Run, cluster: SmallCluster) -> None:
+    first, second = MessageQueue("broker-1", "orders", 2), MessageQueue("broker-0", "orders", 3)
+
+    async def bodies(r: Reader, count: int) -> list[bytes]:
+        got: list[bytes] = []
+        with anyio.fail_after(PATIENCE_S):
+            while len(got) < count:
+                got += [message.body for message in await r.poll(PATIENCE_S)]
+        return sorted(got)
+
+    async def test() -> None:
+        async with reader(cluster, queues=[first], batch_max=1) as r:
+            assert await bodies(r, 2) == [b"120", b"121"]
+            r.pause(first)
+            await r.assign([first, second])
+            assert (r.queues, r.paused) == ((second, first), (first,))
+            assert await bodies(r, 3) == [b"030", b"031", b"032"]
+            assert await r.poll(0.01) == []
+            assert r.positions == {first: 2, second: 3}
+            await r.seek(first, 1)
+            r.resume(first)
+            assert await bodies(r, 2) == [b"121", b"122"]
+            for wrong in ([first, MessageQueue("broker-9", "orders", 0)], [9]):
+                with pytest.raises(QueueNotFound):
+                    await r.assign(wrong)
+            assert r.queues == (second, first), "nothing has changed"
+            await r.assign([second])
+            put(cluster.brokers[1], b"unread", queue=2)
+            put(cluster.brokers[0], b"033", queue=3)
+            assert await bodies(r, 1) == [b"033"]
+            for use in (r.pause, r.resume, lambda queue: r.pause([second, queue])):
+                with pytest.raises(QueueNotFound, match="is not read here"):
+                    use(first)
+            await r.assign(None)
+            assert len(r.queues) == 8
+            assert r.positions[second] == 4
+
+    run(test)
+
+
+def test_one_that_is_to_end_reads_on_where_it_is_sought(run: Run, cluster: SmallCluster) -> None:
+    async def test() -> None:
+        async with reader(cluster, queues=[QUEUE], until_end=True) as r:
+            for offset in (0, 2, 1):
+                await r.seek(QUEUE, offset)
+                assert [message.offset async for message in r.messages()] == list(range(offset, 3))
+                assert await r.poll(PATIENCE_S) == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+async def test_queues_that_are_made_later_are_read_from_their_beginning(start: Any) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    async with reader(cluster, start=start) as r:
+        assert len(r.queues) == 4
+        broker.queues["orders:4"] = []
+        broker.now_ms = 1 << 45
+        put(broker, b"new", queue=4)
+        broker.route = broker.route._replace(queues=5)
+        assert [message.body for message in await anext(r)] == [b"new"]
+        assert len(r.queues) == 5
+    async with reader(cluster, queues=[0]) as r:
+        assert await r.poll(100) == []
+        assert len(r.queues) == 1
