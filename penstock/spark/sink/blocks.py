@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from penstock.client.preparation import ID_BYTES, Common, Preparation
 from penstock.errors import InvalidMessage, TooLarge
-from penstock.protocol.message import ANY_QUEUE, BODY_AT, BODY_BYTES_MAX, RESERVED_PROPERTIES, Message
-from penstock.protocol.runs import COUNTS, RUN_HEAD, Run, record_of
+from penstock.protocol.message import ANY_QUEUE, BODY_AT, BODY_BYTES_MAX, RESERVED_PROPERTIES, Message, encode_record
+from penstock.protocol.runs import COUNTS, RUN_HEAD
 from penstock.spark.sink.numbers import Numbers
 from topicmap.queues import TopicMap
 
@@ -99,10 +99,14 @@ class Packing:
         topic: of all rows; empty: their column says it.
         numbers: what their messages are known by.
         place: says where messages of a kind go, in the given block.
+        is_runs: whether they go as runs wherever the broker chooses the queue; else as whole records.
     """
 
-    def __init__(self, topic: str, numbers: Numbers, place: Callable[[Common, int], Place]) -> None:
+    def __init__(
+        self, topic: str, numbers: Numbers, place: Callable[[Common, int], Place], *, is_runs: bool = True
+    ) -> None:
         self._topic = topic
+        self._is_runs = is_runs
         self._numbers = numbers
         self._place = place
         self._preparation = Preparation(0, TopicMap())
@@ -126,7 +130,9 @@ class Packing:
         ways: dict[_Way, int] = {}
         of_kinds: list[int] = []
         for kind in kinds:
-            way = _Way(self._place(kind.common, self._block), kind.common.topic, kind.queue == ANY_QUEUE)
+            way = _Way(
+                self._place(kind.common, self._block), kind.common.topic, self._is_runs and kind.queue == ANY_QUEUE
+            )
             of_kinds.append(ways.setdefault(way, len(ways)))
         return _Ways(list(ways), np.array(of_kinds, np.int64))
 
@@ -242,12 +248,13 @@ def _records(kinds: list[Kind], runs: _Runs, prefix: bytes, now_ms: int) -> byte
     records: list[bytes] = []
     for code, size, born_ms, number, count, bodies in runs.all():
         common, queue = kinds[code]
+        topic_end = 2 + int.from_bytes(common.tail[:2], "big")
+        topic, properties = common.tail[2:topic_end], common.tail[topic_end + 2 :]
         for at in range(count):
-            tail = b"".join((common.tail, prefix, b"%012x" % (number + at)))
-            body = bytes(bodies[at * size : (at + 1) * size])
-            run = Run(tail, common.flag, now_ms if born_ms < 0 else born_ms, [body])
-            run.queue_id = queue
-            records.append(record_of(run))
+            own = b"".join((properties, prefix, b"%012x" % (number + at)))
+            body = bodies[at * size : (at + 1) * size]
+            born = now_ms if born_ms < 0 else born_ms
+            records.append(encode_record(topic, body, own, queue_id=queue, flag=common.flag, born_ms=born))
     return b"".join(records)
 
 

@@ -32,7 +32,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "born_timestamp": ("timestamp",),
 }
 """What a message takes of a row, and the types that it may have in Spark."""
-PASSED_OVER: Final = ("offset", "timestamp", "client_id", "msg_id", "broker", "position")
+PASSED_OVER: Final = ("offset", "timestamp", "timestampType", "client_id", "msg_id", "broker", "position")
 """Columns of read messages that the broker gives anew."""
 
 

@@ -23,7 +23,6 @@ from penstock.errors import InternalError, NoRoute, PenstockError, TimedOut, Una
 from penstock.protocol.requests.messages import Append, Appended, AppendRuns
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
-from penstock.protocol.runs import checksum_of
 from penstock.spark.patience import Patience
 from penstock.spark.sink.blocks import Packed, Packing, Place, blocks, in_order
 from penstock.spark.sink.numbers import Numbers, Task
@@ -52,6 +51,17 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: Ta
         raise
 
 
+def checksum() -> Callable[[bytes], int] | None:
+    """What makes the checksum of runs; nothing on executors that lack ``fastcrc``, as they need it for no read. These
+    send whole records, which takes longer."""
+    try:
+        from fastcrc.crc32 import iscsi
+    except ImportError:
+        return None
+    found: Callable[[bytes], int] = iscsi
+    return found
+
+
 class _OnWay(NamedTuple):
     packed: Packed
     request: Request
@@ -66,7 +76,9 @@ class Sending:
         self._routes = routes
         self._options = options
         self._clock = clock or RealClock()
-        self._packing = Packing(options.topic, Numbers(task), self._place)
+        self._checksum = checksum()
+        is_runs = self._checksum is not None
+        self._packing = Packing(options.topic, Numbers(task), self._place, is_runs=is_runs)
         self._brokers: dict[str, tuple[BrokerRoute, ...]] = {}  # of each topic
         self._addresses: dict[str, str] = {}
         self._on_way: dict[str, _OnWay] = {}
@@ -79,7 +91,7 @@ class Sending:
         for block in chain((one for one in (first, second) if one is not None), found):
             for packed in self._packing.requests(block, self._clock.wall_ms(), by_content=second is None):
                 self._finish(packed.broker)
-                self._on_way[packed.broker] = self._sent(packed, _request_of(packed))
+                self._on_way[packed.broker] = self._sent(packed, self._request_of(packed))
                 count += packed.messages
         for broker in list(self._on_way):
             self._finish(broker)
@@ -113,6 +125,12 @@ class Sending:
                 patience.wait_or_raise(error)
 
     # -- requests
+
+    def _request_of(self, packed: Packed) -> Request:
+        if packed.is_runs:
+            assert self._checksum is not None
+            return AppendRuns(packed.messages, self._checksum(packed.body), packed.body)
+        return Append(packed.messages, False, packed.body)
 
     def _sent(self, packed: Packed, request: Request) -> _OnWay:
         """Sends a request; where that fails it is repeated when its answer is wanted."""
@@ -161,12 +179,6 @@ class Sending:
                 self._addresses[route.broker] = route.address
         except PenstockError:
             return  # it is asked for again after the next failure
-
-
-def _request_of(packed: Packed) -> Request:
-    if packed.is_runs:
-        return AppendRuns(packed.messages, checksum_of(packed.body), packed.body)
-    return Append(packed.messages, False, packed.body)
 
 
 def _failure(packed: Packed, result: Result) -> PenstockError | None:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from penstock.blocking.reader import Reader
 from tests.patience import PATIENCE_S
 
 # As Spark does it: the driver ships the class, a process of its own plans with it, workers read.
@@ -51,6 +52,21 @@ for _ in range(2):
     print([row["offset"] for part in partitions for batch in read(part) for row in batch.to_pylist()])
 """
 
+WRITER = f"""{WITHOUT}
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import StringType, StructType
+source = pickle.loads(open(sys.argv[1], "rb").read())
+options = CaseInsensitiveDict({{"servers": sys.argv[2], "topic": "out", "writeId": "w"}})
+writer = source(options).writer(schema=StructType().add("value", StringType()), overwrite=False)
+write = pickle.loads(cloudpickle.dumps(writer)).write
+TaskContext._setTaskContext(TaskContext())
+TaskContext._taskContext._partitionId = 0
+for _ in range(2):
+    print(write(iter([pa.RecordBatch.from_pydict({{"value": ["a", "b"]}})])).rows)
+"""
+
 
 def run(program: str, *arguments: str) -> str:
     command = [sys.executable, "-W", "ignore", "-c", program, *arguments]
@@ -65,3 +81,11 @@ def test_processes_without_penstock_plan_and_read_what_was_shipped_to_them(queue
     run(DRIVER, shipped)
     assert run(PLANNER, shipped, queues.address) == "100\n"  # enough for the 40 cores that the driver knows of
     assert run(WORKER, shipped) == f"{list(range(100))}\n" * 2
+
+
+def test_a_process_without_penstock_writes_what_was_shipped_to_it(real_cluster: Any, tmp_path: Path) -> None:
+    shipped = str(tmp_path / "shipped")
+    run(DRIVER, shipped)
+    assert run(WRITER, shipped, real_cluster.servers) == "2\n2\n"
+    with Reader("out", servers=real_cluster.servers, until_end=True) as reader:
+        assert sorted(message.body for batch in reader for message in batch) == [b"a", b"b"]

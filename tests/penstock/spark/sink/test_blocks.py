@@ -47,8 +47,10 @@ def batches_of(rows: Sequence[Row], sizes: Sequence[int] = ()) -> list[pa.Record
     return made
 
 
-def packed(batches: list[pa.RecordBatch], topic: str = "t", place: Any = None, **how: Any) -> list[Packed]:
-    packing = Packing(topic, Numbers(Task("q", 0, 0)), place or (lambda common, block: HERE))
+def packed(
+    batches: list[pa.RecordBatch], topic: str = "t", place: Any = None, is_runs: bool = True, **how: Any
+) -> list[Packed]:
+    packing = Packing(topic, Numbers(Task("q", 0, 0)), place or (lambda common, block: HERE), is_runs=is_runs)
     return [one for block in blocks(batches) for one in packing.requests(block, 1000, **how)]
 
 
@@ -144,6 +146,15 @@ def test_sorted_rows_are_the_same_in_whatever_order_they_came() -> None:
     shuffled = random.Random(3).sample(rows, len(rows))
     assert packed(list(in_order(batches_of(shuffled)))) == packed(list(in_order(batches_of(rows))))
     assert list(in_order([])) == []
+
+
+@settings(max_examples=20)
+@given(ROWS)
+def test_whole_records_say_what_runs_say(rows: list[Row]) -> None:
+    def known(requests: list[Packed]) -> set[tuple[Any, ...]]:
+        return {told(one) for one in messages_of(requests)}
+
+    assert known(packed(batches_of(rows), "", is_runs=False)) == known(packed(batches_of(rows), ""))
 
 
 def test_rows_without_a_key_become_long_runs() -> None:
