@@ -106,7 +106,7 @@ class BrokerService:
         gateways, questions = Gateways(state.sessions), SessionQuestions(state, self._wakers)
         letters, choose = DeadLetters(self.topics), self._messages.choose
         timers = TimerRequests(state.timers, store, self._acceptance, letters, settings, timer_clock, self._trace)
-        retries = RetryRequests(members, store, state.timers, letters, settings.retry_delays_s, self._trace)
+        retries = RetryRequests(members, store, state, letters, settings.retry_delays_s, self._trace)
         pops = self._pops = PopRequests(state, store, self.topics, members, retries, settings, self._wakers, choose)
         halves = TransactionRequests(state.halves, store, self._acceptance, settings, now, self._wakers, self._trace)
         self._owner = LogOwner(store, state, (timers.carry, halves.carry))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from broker.filters.fold import Filters
 from broker.groups.fold import Offsets
+from broker.groups.given_back import Returns
 from broker.kernel.fold import Fold, FoldRegistry
 from broker.lineage.epochs import Epochs
 from broker.lineage.identity import Identity
@@ -36,6 +37,7 @@ class BrokerState(FoldRegistry):
         self.filters = Filters()
         self.shares = Shares()
         self.offsets = Offsets()
+        self.returns = Returns()
         self.sessions = Sessions()
         self.exchanges = Exchanges()
         self.timers = Timers()
@@ -53,6 +55,7 @@ class BrokerState(FoldRegistry):
                 self.filters,
                 self.shares,
                 self.offsets,
+                self.returns,
                 self.timers,
                 self.halves,
                 self.sessions,

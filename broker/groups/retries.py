@@ -1,26 +1,29 @@
 """Messages that a member gives back: each comes again later, or becomes a dead letter when it was tried often enough.
 
 The message is taken from the broker's own log, so a client cannot change it on the way. One record does it: a sleeping
-message of the group's retry topic, or the dead letter itself. The member passes the message when that is durable.
+message of the group's retry topic, or the dead letter itself. The member passes the message when that is durable. If it
+gives the message back again because the answer was lost, it gets the first answer (``given_back.py``).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from broker.groups.given_back import property_for
 from broker.groups.members import Groups
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Outcome
 from broker.messages.dead_letters import DeadLetters, attempts_of
 from broker.messages.trace import Trace
+from broker.state import BrokerState
 from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
-from broker.timers.fold import TOPIC, Timers
+from broker.timers.fold import TOPIC, GivenBack, Timers
 from broker.timers.requests import DELAY_MS_MAX
 from penstock.errors import InvalidRequest, OffsetOutOfRange, PenstockError, StorageFailed
-from penstock.protocol.message import FRAME_HEAD_BYTES, property_of, record_properties, record_topic
-from penstock.protocol.properties import ORIGIN_TOPIC
+from penstock.protocol.message import FLAG_GIVEN_BACK, FRAME_HEAD_BYTES, property_of, record_properties, record_topic
+from penstock.protocol.properties import GIVEN_BACK, ORIGIN_TOPIC
 from penstock.protocol.requests.pops import Pop, SendPoppedBack
 from penstock.protocol.requests.retries import BY_TABLE, SendAllBack, SendBack, SentAllBack, SentBack, WentBack
 from penstock.protocol.runs import record_of
@@ -38,7 +41,7 @@ class RetryRequests:
         self,
         groups: Groups,
         store: MessageStore,
-        timers: Timers,
+        state: BrokerState,
         letters: DeadLetters,
         delays_s: tuple[float, ...],
         trace: Trace,
@@ -48,16 +51,22 @@ class RetryRequests:
         self._groups = groups
         self._trace = trace
         self._store = store
-        self._timers = timers
+        self._timers = state.timers
         self._letters = letters
         self._delays_ms = [int(delay_s * 1000) for delay_s in delays_s]
+        self._returns = state.returns
         self._retried = 0
+        self._repeated = 0
         self._dead = 0
 
     @handles(SendBack)
     def send_back(self, request: SendBack, now: float, now_ms: int) -> Outcome:
         """Has a message come again later, or stores it as a dead letter."""
         self._groups.check_commit(request.group, request.member, request.generation, [request.queue])
+        known = self._returns.get(request.group, request.queue, request.offset)
+        if known is not None:
+            self._repeated += 1
+            return AfterQuorum(known, self._store.written)
         answer, record = self.given_back(request, 0, now_ms)
         self._store.append([record], now_ms)
         return AfterQuorum(answer, self._store.written)
@@ -72,7 +81,13 @@ class RetryRequests:
         answers: list[WentBack] = []
         records: list[Incoming] = []
         size = 0
+        told: dict[tuple[str, int], SentBack] = {}
         for queue, offset, delay_ms, reason in request.rows:
+            known = told.get((queue, offset)) or self._returns.get(request.group, queue, offset)
+            if known is not None:
+                self._repeated += 1
+                answers.append(WentBack(known.attempt, known.due_ms, 0, ""))
+                continue
             one = SendBack(*who, queue, offset, delay_ms, request.attempts_max, reason)
             try:
                 answer, record = self.given_back(one, 0, now_ms)
@@ -81,6 +96,7 @@ class RetryRequests:
             except PenstockError as error:
                 answers.append(WentBack(0, 0, error.code, error.message))
                 continue
+            told[queue, offset] = answer
             answers.append(WentBack(answer.attempt, answer.due_ms, 0, ""))
             records.append(record)
             size += sum([len(body) for body in record.run.bodies])
@@ -104,26 +120,43 @@ class RetryRequests:
         record = self._store.frame(self._store.position_of(request.queue, request.offset))[FRAME_HEAD_BYTES:]
         attempt = attempts_of(record) + deliveries + 1
         if attempt >= request.attempts_max:
-            return SentBack(attempt, 0), self.letter(request, request.offset, record, request.reason, now_ms)
-        origin = {"ORIGIN_QUEUE": request.queue, "ORIGIN_OFFSET": str(request.offset)}
-        retry = self._letters.retry(request.group, record, request.reason, now_ms, attempt, **origin)
+            letter = self.letter(request, request.offset, record, request.reason, now_ms, attempt)
+            return SentBack(attempt, 0), letter
         self._retried += 1
         delay_ms = self._delay_ms(attempt) if request.delay_ms == BY_TABLE else request.delay_ms
         due_ms = now_ms + delay_ms
         self._tell("retried", request, request.offset, record, request.reason, now_ms, attempt=attempt, due_ms=due_ms)
-        if not delay_ms:
-            return SentBack(attempt, due_ms), retry  # it need not sleep
-        sleeping = fact_record(TOPIC, Timers.sleep(due_ms, record_of(retry.run)))
-        return SentBack(attempt, max(due_ms, self._timers.mark[0])), sleeping
+        origin = {"ORIGIN_QUEUE": request.queue, "ORIGIN_OFFSET": str(request.offset)}
+        given = _given_back(request, request.offset, attempt, due_ms)
+        if not delay_ms and given:
+            origin[GIVEN_BACK] = property_for(given)
+        retry = self._letters.retry(request.group, record, request.reason, now_ms, attempt, **origin)
+        if not delay_ms:  # it need not sleep
+            retry.run.flag |= FLAG_GIVEN_BACK if given else 0
+            return SentBack(attempt, due_ms), retry
+        due_ms = max(due_ms, self._timers.mark[0])
+        given = given and given._replace(due_ms=due_ms)
+        return SentBack(attempt, due_ms), fact_record(TOPIC, Timers.sleep(due_ms, record_of(retry.run), given))
 
     def letter(
-        self, request: SendBack | SendPoppedBack | Pop, offset: int, record: bytes, reason: str, now_ms: int
+        self,
+        request: SendBack | SendPoppedBack | Pop,
+        offset: int,
+        record: bytes,
+        reason: str,
+        now_ms: int,
+        attempt: int = 0,
     ) -> Incoming:
-        """The dead letter of a message of a queue."""
+        """The dead letter of a message of a queue, after its ``attempt``."""
         self._dead += 1
         self._tell("dead", request, offset, record, reason, now_ms)
         origin = {"ORIGIN_QUEUE": request.queue, "ORIGIN_OFFSET": str(offset)}
-        return self._letters.letter(request.group, record, reason, now_ms, **origin)
+        given = _given_back(request, offset, attempt, 0)
+        if given:
+            origin[GIVEN_BACK] = property_for(given)
+        letter = self._letters.letter(request.group, record, reason, now_ms, **origin)
+        letter.run.flag |= FLAG_GIVEN_BACK if given else 0
+        return letter
 
     def _tell(
         self,
@@ -148,4 +181,15 @@ class RetryRequests:
 
     def figures(self) -> dict[str, float]:
         """Counters since start."""
-        return {"penstock_retries_total": self._retried, "penstock_dead_letters_total": self._dead}
+        return {
+            "penstock_retries_total": self._retried,
+            "penstock_dead_letters_total": self._dead,
+            "penstock_given_back_again_total": self._repeated,
+        }
+
+
+def _given_back(request: SendBack | SendPoppedBack | Pop, offset: int, attempt: int, due_ms: int) -> GivenBack | None:
+    """What is to be known of a message that a member gives back, which may repeat it; a taker settles it as well."""
+    if not isinstance(request, SendBack):
+        return None
+    return GivenBack(request.group, request.queue, offset, attempt, due_ms)

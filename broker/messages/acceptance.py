@@ -38,6 +38,7 @@ from penstock.protocol.message import (
     ANY_QUEUE,
     BODY_BYTES_MAX,
     CLIENT_ID,
+    FLAG_GIVEN_BACK,
     FLAG_ONCE,
     FLAG_RETAIN,
     FLAG_SEQUENCED,
@@ -64,8 +65,9 @@ REMEMBERED_BYTES_MAX: Final = 1024
 """Longer tails are not remembered: together with the number it bounds the memory to 8 MiB."""
 
 _ROUND_ROBIN: Final = -1
-_SPECIAL: Final = FLAG_WOKEN | FLAG_ONCE | FLAG_RETAIN | FLAG_SEQUENCED
-_NOT_YOURS: Final = "only the broker says of a message that it was delayed"
+_OF_BROKER: Final = FLAG_WOKEN | FLAG_GIVEN_BACK
+_SPECIAL: Final = _OF_BROKER | FLAG_ONCE | FLAG_RETAIN | FLAG_SEQUENCED
+_NOT_YOURS: Final = "only the broker says of a message that it was delayed or given back"
 _UNIQUE: Final = UNIQUE_KEY.encode() + b"\x01"
 _EXCHANGE: Final = MQTT_ID.encode() + b"\x01"
 
@@ -179,7 +181,7 @@ class Acceptance:
                 if not is_free and run.queue_id >= tail.queues:
                     raise InvalidRequest(f"topic {tail.topic} has {tail.queues} queues, no queue {run.queue_id}")
                 if flag & _SPECIAL:
-                    if flag & FLAG_WOKEN:
+                    if flag & _OF_BROKER:
                         raise InvalidMessage(_NOT_YOURS)
                     if not is_sifted and flag & FLAG_SEQUENCED and not self.repeats.is_ahead(run, tail.producer, ahead):
                         return None

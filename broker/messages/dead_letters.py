@@ -26,7 +26,7 @@ from penstock.protocol.message import (
     record_tail,
     record_topic,
 )
-from penstock.protocol.properties import ORIGIN_NAME, ORIGIN_TOPIC, REASON
+from penstock.protocol.properties import GIVEN_BACK, ORIGIN_NAME, ORIGIN_TOPIC, REASON
 from penstock.protocol.runs import UNUSUAL, Run
 from topicmap.queues import dead_letter_topic, is_own_topic, retry_topic
 
@@ -64,7 +64,7 @@ class DeadLetters:
     ) -> Incoming:
         self._topics.ensure_own(topic, now_ms)
         properties = decode_properties(record_properties(record))
-        for slept in (TIMER, HALF):  # where that message came from, not this one
+        for slept in (TIMER, HALF, GIVEN_BACK):  # where that message came from, not this one
             properties.pop(slept, None)
         name = properties.pop(MQTT_TOPIC, "")
         if name:

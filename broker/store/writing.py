@@ -28,6 +28,7 @@ from broker.store.sealing import Sealing
 from penstock.errors import InvalidMessage, TooLarge
 from penstock.protocol.message import (
     BODY_BYTES_MAX,
+    FLAG_GIVEN_BACK,
     FLAG_ONCE,
     FLAG_RETAIN,
     FLAG_SEQUENCED,
@@ -43,7 +44,7 @@ from penstock.protocol.runs import DIGITS, HEXADECIMAL, Run, check_counts, count
 _TAGS: Final = b"TAGS"
 _UNIQUE: Final = b"UNIQ_KEY"
 _EXCHANGE: Final = b"MQTT_ID"
-_FOLDED: Final = FLAG_RETAIN | FLAG_ONCE | FLAG_WOKEN
+_FOLDED: Final = FLAG_RETAIN | FLAG_ONCE | FLAG_WOKEN | FLAG_GIVEN_BACK
 _REMEMBERED_MAX: Final = 8192
 _PASSED: Final = struct.Struct(">QQ")
 """A seal that makes the log grow behind damage begins with where that begins, and where the log ended."""

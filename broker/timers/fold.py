@@ -45,6 +45,17 @@ class Sleeper(NamedTuple):
     size: int
 
 
+class GivenBack(NamedTuple):
+    """A message of a group's queue that a member gave back after its ``attempt``: it comes again at ``due_ms``, or is a
+    dead letter (0)."""
+
+    group: str
+    queue: str
+    offset: int
+    attempt: int
+    due_ms: int
+
+
 class Bucket:
     """The sleeping messages of one minute. ``is_sorted``: its rows are in the order in which they wake."""
 
@@ -128,9 +139,15 @@ class Timers:
     # ------------------------------------------------------------ facts
 
     @staticmethod
-    def sleep(due_ms: int, record: bytes) -> list[Any]:
-        """Body of the record in which a message sleeps."""
-        return [SLEEP, due_ms, record]
+    def sleep(due_ms: int, record: bytes, given_back: GivenBack | None = None) -> list[Any]:
+        """Body of the record in which a message sleeps. ``given_back``: which message of a group it was."""
+        return [SLEEP, due_ms, record, list(given_back)] if given_back else [SLEEP, due_ms, record]
+
+    @staticmethod
+    def record_in(fact: list[Any]) -> bytes:
+        """The message in the body of such a record."""
+        record: bytes = fact[3] if fact[0] == CARRY else fact[2]
+        return record
 
     @staticmethod
     def cancel(due_ms: int, id: int) -> list[Any]:
@@ -149,6 +166,8 @@ class Timers:
         kind, due_ms, *more = fact_of(record)
         if kind == SLEEP:
             self._add(Sleeper(max(due_ms, self.mark[0]), record.position, record.position, record.size))
+            if len(more) > 1:
+                return Change(events=(GivenBack(*more[1]),))
         elif kind == CANCEL:
             self._cancel(due_ms, more[0])
         elif kind == CARRY and self._remove(due_ms, more[0]):

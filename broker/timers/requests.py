@@ -267,7 +267,7 @@ class TimerRequests:
         that it is gone."""
         if not frame:
             return self._gone(sleeper)
-        record: bytes = fact_in(frame)[-1]
+        record = Timers.record_in(fact_in(frame))
         retry = self._letters.as_stored(record, now_ms)
         if retry is not None:
             return marked(retry, FLAG_WOKEN, TIMER, timer_of(sleeper))
@@ -298,8 +298,7 @@ class TimerRequests:
 
     def _record_of(self, sleeper: Sleeper) -> bytes:
         """The message of a sleeping one. Raises ``Damaged``."""
-        record: bytes = fact_in(self._store.frame(sleeper.position))[-1]
-        return record
+        return Timers.record_in(fact_in(self._store.frame(sleeper.position)))
 
     def carry(self, position: int, now_ms: int, count_max: int = 500, bytes_max: int = 1 << 20) -> bool:
         """Appends sleeping messages whose records are before a position once more, a bounded number at a time; returns

@@ -42,7 +42,16 @@ from topicmap.queues import DEAD_LETTER_PREFIX, dead_letter_topic, readable
 PAGE: Final = 500
 REDRIVE_COUNT: Final = 64
 REDRIVE_BYTES: Final = 1 << 20
-_MARKS: Final = ("ORIGIN_TOPIC", "ORIGIN_NAME", "ORIGIN_QUEUE", "ORIGIN_OFFSET", "REASON", "TIMER", "HALF")
+_MARKS: Final = (
+    "ORIGIN_TOPIC",
+    "ORIGIN_NAME",
+    "ORIGIN_QUEUE",
+    "ORIGIN_OFFSET",
+    "REASON",
+    "GIVEN_BACK",
+    "TIMER",
+    "HALF",
+)
 
 R = TypeVar("R")
 

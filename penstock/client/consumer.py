@@ -368,7 +368,7 @@ class Consumer(OnlyAsync):
         Raises:
             Fenced: the queue moved to another member, which gets the message again.
             InvalidRequest: an argument is illegal.
-            PenstockError: the message is not returned; if ``unknown``, it may be delivered twice.
+            PenstockError: the message is not returned; if ``unknown``, it may be. Repeating the call is safe.
         """
         self._intake()
         check_nack(message, after_s, reason)

@@ -93,6 +93,9 @@ once however often it comes."""
 FLAG_WOKEN: Final = 0b100000
 """The message slept in the broker. Its property ``TIMER`` says which delayed message it was (due time in milliseconds
 and id, with a colon), or ``HALF`` which half of a transaction (its id). Only a broker sets it."""
+FLAG_GIVEN_BACK: Final = 0b1000000
+"""The message is the retry or the dead letter of one that a consumer group's member gave back, which its property
+``GIVEN_BACK`` names. Only a broker sets it."""
 
 NEVER: Final = -1
 LATE_MS: Final = 600_000

@@ -22,6 +22,8 @@ ORIGIN_NAME: Final = "ORIGIN_NAME"
 """The MQTT topic name that it had there."""
 REASON: Final = "REASON"
 """Why it was given back."""
+GIVEN_BACK: Final = "GIVEN_BACK"
+"""Which message of a group's queue it was just before (docs/formats/facts.md)."""
 
 
 def decode_properties(raw: bytes) -> dict[str, str]:

@@ -62,6 +62,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "penstock_popped_owed": "Popped messages whose lease has ended and that wait for redelivery.",
         "penstock_popped_redelivered_total": "Popped messages that were redelivered.",
         "penstock_retries_total": "Messages that consumers returned for a later retry.",
+        "penstock_given_back_again_total": "Messages that consumers returned again after a lost answer; stored once.",
         "penstock_dead_letters_total": "Messages that consumers returned after their last attempt.",
         "penstock_sessions_unreadable": "Durable sessions whose saved bytes cannot be read: their lag is unknown.",
         "penstock_shares_lag_messages": "Messages that shared subscriptions have not settled.",

@@ -23,8 +23,6 @@ from penstock.protocol.requests.messages import Pull, Pulled
 from tests.simulation.messaging import RETRY_DELAYS_S, SERVERS, Messaging, Workload
 
 ATTEMPTS_MAX: Final = 4
-PLACES_MAX: Final = 3 * ATTEMPTS_MAX
-"""A message is stored more often than it is tried only where what became of a give-back was unknown."""
 ALWAYS: Final = 99
 GROUP: Final = "crew"
 
@@ -94,7 +92,7 @@ class Retries(Workload):
         task, attempt = self._tasks[message.body], message.attempts
         what = f"attempt {attempt} of {message.body[:12]!r}: {task}"
         assert attempt < ATTEMPTS_MAX, f"{what} is one too many"
-        assert len(self.world.stored(message.body)) <= PLACES_MAX, f"{what} comes again and again"
+        assert len(self.world.stored(message.body)) <= ATTEMPTS_MAX, f"{what} is stored more often than it is tried"
         if attempt:
             assert attempt - 1 in task.given, f"{what} was not given back before"
             if not self.world.booted_wrong:
@@ -134,7 +132,8 @@ class Retries(Workload):
                 continue
             assert pulled.min <= offset or not offset, f"dead letters {offset} to {pulled.min} of {queue} are gone"
             for _, message in decode_batch(pulled.count, pulled.body, queue):
-                self._letters[message.body] = message
+                before = self._letters.setdefault(message.body, message)
+                assert before.offset == message.offset, f"two dead letters of {message.body[:12]!r}"
                 self.world.events["dead letters"] += 1
             offset = pulled.next
 

@@ -16,6 +16,7 @@ import pytest
 
 from broker.groups import retries as broker_retries
 from broker.groups.fold import Offsets
+from broker.groups.given_back import Returns
 from broker.kernel.fold import fact_record
 from broker.kernel.outcomes import AfterQuorum, AfterSync, Now, Outcome
 from broker.messages import dead_letters
@@ -284,6 +285,15 @@ def begin_a_half_anew_each_time_it_is_asked_for(patch: pytest.MonkeyPatch) -> No
     patch.setattr(Repeats, "are_stored", lambda self, numbers: False)
 
 
+def store_what_is_given_back_again_once_more(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Returns, "get", lambda self, group, queue, offset: None)
+
+
+def know_what_was_given_back_in_memory_only(patch: pytest.MonkeyPatch) -> None:
+    sound = Returns.restore
+    patch.setattr(Returns, "restore", lambda self, snapshot: sound(self, None))
+
+
 SLEEP, SELL, WORK = delays.Delays, halves.Halves, retries.Retries
 PLANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None], Any, Sequence[str]]] = [
     ("B1", answer_for_delayed_messages_before_they_are_durable, SLEEP, ("power",)),
@@ -310,6 +320,8 @@ PLANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None], Any, Sequence[str]
     ("B26", pass_what_was_not_given_back, WORK, ("full",)),
     ("B26", forget_how_often_it_was_tried, WORK, ()),
     ("B26", try_once_more_than_allowed, WORK, ()),
+    ("resent", store_what_is_given_back_again_once_more, WORK, ("kill", "cut")),
+    ("resent", know_what_was_given_back_in_memory_only, WORK, ("kill",)),
     ("B27", swallow_dead_letters, WORK, ("full",)),
     ("B22", commit_what_was_read_ahead, WORK, ("kill",)),
     ("B23", begin_at_the_first_message_after_a_rebalance, delays.Plain, ()),

@@ -66,6 +66,7 @@ def test_a_message_comes_again_by_the_table_and_is_a_dead_letter_at_the_last_att
         "ORIGIN_QUEUE": "orders:0",
         "ORIGIN_OFFSET": "0",
         "REASON": "after 2",
+        "GIVEN_BACK": "4:0:2:Zw==:%RETRY%g:0",
     }
 
 
