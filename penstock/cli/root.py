@@ -123,6 +123,7 @@ def register() -> None:
     from penstock.cli.group import group
     from penstock.cli.message import message
     from penstock.cli.produce import produce
+    from penstock.cli.report import report
     from penstock.cli.share import share
     from penstock.cli.sleeping import dlq, timer, transaction
     from penstock.cli.spark import spark
@@ -133,7 +134,7 @@ def register() -> None:
     from penstock.cli.user import user
 
     stored = (topic, produce, consume, find, message, group, share, timer, transaction, dlq)
-    for command in (*stored, client, broker, config, top, tail, sql, status, user, acl, spark):
+    for command in (*stored, client, broker, config, top, tail, sql, report, status, user, acl, spark):
         root.add_command(command)
 
 

@@ -50,6 +50,7 @@ def sql(server: str, query: str, as_csv: bool, as_json: bool, out: Path | None, 
         topics = tuple(routes.topic_names().topics)
     from penstock.spark import session
     from penstock.telemetry.history import answer
+    from penstock.telemetry.job import plain_errors
     from penstock.telemetry.progress import show
 
     shown = limit or (ROWS_SHOWN if kind == "table" else None)
@@ -58,7 +59,8 @@ def sql(server: str, query: str, as_csv: bool, as_json: bool, out: Path | None, 
         try:
             line.update("reading")
             found = answer(query, spark, server, topics)
-            rows = collected(found if shown is None else found.limit(shown + (limit is None)))
+            with plain_errors():
+                rows = (found if shown is None else found.limit(shown + (limit is None))).toArrow()
         finally:
             spark.stop()
     write(rows, kind, out, shown)
@@ -72,18 +74,6 @@ def format_of(as_csv: bool, as_json: bool, out: Path | None) -> str:
     if kind not in FORMATS:
         raise InvalidConfig(f"{out} is no file of a known kind", hint="its name ends in .csv, .json or .parquet")
     return kind
-
-
-def collected(rows: Any) -> Any:
-    """The rows as an Arrow table. Raises the error of ours that ended the query, else ``InvalidConfig``."""
-    from pyspark.errors import PySparkException
-
-    from penstock.telemetry.job import cause
-
-    try:
-        return rows.toArrow()
-    except PySparkException as error:
-        raise cause(str(error)) from None
 
 
 def write(rows: Any, kind: str, out: Path | None, shown: int | None) -> None:

@@ -189,6 +189,17 @@ def cause(said: str) -> PenstockError:
 
 
 @contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    """Whatever Spark raises within is raised as the error within it (``cause``)."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise cause(str(error)) from None
+
+
+@contextlib.contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
     """Whether somebody asked to stop. A flag, for an exception would come in the middle of a call to Java."""
     seen: list[int] = []
