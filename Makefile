@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: check-gateway check-others test-compiled test-endtoend test-longest test-large test-others test-units test-simulation test-types compile demo test check format bench bench-native bench-large bench-store soak clean install install-test
+.PHONY: check-gateway check-others test-compiled test-endtoend test-longest test-large test-others test-units test-simulation test-types compile demo test check format bench bench-native bench-spark bench-large bench-store soak clean install install-test
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -135,6 +135,9 @@ bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, in
 
 bench-native: compile  ## what programs send and consume, plain and compiled, and beside RocketMQ where there is Java, with goals (about 5 minutes)
 	$(BIN)/python -m loadtest native
+
+bench-spark: compile $(VENV)/.spark  ## what Spark reads and writes on two cores, beside Kafka's source where there is Maven, with goals (about 15 minutes)
+	$(BIN)/python -m loadtest spark
 
 bench-large: compile  ## 1,000,000 messages that wait for 10,000 sessions, their reconnect, 100,000 filters: memory and seconds (about 10 minutes)
 	$(BIN)/python -m loadtest bench --full --scenarios backlog reconnect filters

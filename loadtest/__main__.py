@@ -1,6 +1,6 @@
 """``python -m loadtest COMMAND``: ``bench`` (side by side with mosquitto and amqtt), ``native`` (the native path,
-beside RocketMQ), ``store`` (the store by itself), ``filters`` (the filter index, selectors), ``soak`` (the long
-proofs), ``timers`` (many delayed messages)."""
+beside RocketMQ), ``spark`` (the Spark source, beside Kafka's), ``store`` (the store by itself), ``filters`` (the filter
+index, selectors), ``soak`` (the long proofs), ``timers`` (many delayed messages)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from loadtest.native import report as native_report
 from loadtest.native.scenarios import SCENARIOS as NATIVE_SCENARIOS
 from loadtest.scenarios import SCENARIOS
 from loadtest.servers import SERVERS
+from loadtest.spark import bench as spark
+from loadtest.spark import report as spark_report
+from loadtest.spark.job import SOAK
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     one.add_argument("--scenarios", nargs="+", default=[], choices=[s.name for s in SCENARIOS], metavar="NAME")
     one.add_argument("--json", type=Path, metavar="FILE", help="also write every single run there")
     _add_native(commands.add_parser("native", help="the native path, beside RocketMQ, interleaved (about 5 minutes)"))
+    _add_spark(commands.add_parser("spark", help="what Spark reads and writes, beside Kafka's source (15 minutes)"))
     commands.add_parser("filters", help="what the filter index costs with 100,000 filters, and a selector")
     three = commands.add_parser("store", help="what the store costs by itself, beside plain calls (about a minute)")
     three.add_argument(
@@ -59,6 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if options.command == "native":
         return _native(options, console)
+    if options.command == "spark":
+        return _spark(options, console)
     if options.command == "soak":
         return soak.run(console, options.kills, options.power)
     if options.command == "timers":
@@ -112,6 +118,26 @@ def _native(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         options.json.write_text(json.dumps(measured.as_json(), indent=1) + "\n")
     return 1 if native_report.failures(measured) else 0
+
+
+def _add_spark(six: argparse.ArgumentParser) -> None:
+    plan = spark.Plan()
+    names = [*spark.SCENARIOS, SOAK]
+    six.add_argument("--rounds", type=int, default=plan.rounds, help="how often every source is read")
+    six.add_argument("--count", type=int, default=plan.count, help="so many messages are stored")
+    six.add_argument("--scenarios", nargs="+", default=list(plan.scenarios), choices=names)
+    six.add_argument("--batches", type=int, default=plan.soak_batches, help="of the soak")
+    six.add_argument("--json", type=Path, metavar="FILE", help="also write every single run there")
+
+
+def _spark(options: argparse.Namespace, console: Console) -> int:
+    plan = spark.Plan(options.count, options.rounds, tuple(options.scenarios), soak_batches=options.batches)
+    with Console(stderr=True).status("starting") as status:
+        measured = spark.measure(plan, status.update)
+    spark_report.show(measured, console)
+    if options.json:
+        options.json.write_text(json.dumps(measured.as_json(), indent=1) + "\n")
+    return 1 if spark_report.failures(measured) else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from loadtest import __main__ as command
+from loadtest.servers import Missing, Penstock
+from loadtest.spark import bench
+from loadtest.spark.bench import DEMANDS, Measured, Plan, measure, reached
+from loadtest.spark.job import COUNT, LIVE, WINDOWS, WRITE, Run
+from loadtest.spark.kafka import Kafka
+
+BY_PLACE = {(one.scenario, one.source, one.beside): one for one in DEMANDS}
+
+
+class Absent(Kafka):
+    def command(self) -> list[str]:
+        raise Missing("kafka is not there")
+
+
+def measured(*runs: Run) -> Measured:
+    return Measured(Plan(), runs=list(runs))
+
+
+def test_a_ratio_is_the_median_of_the_rounds_own() -> None:
+    seconds = {"penstock": (1.0, 9.0, 3.0), "kafka": (2.0, 3.0, 3.0)}
+    runs = [Run(COUNT, source, at, one) for source, some in seconds.items() for at, one in enumerate(some)]
+    assert reached(measured(*runs), BY_PLACE[COUNT, "penstock", "kafka"]) == 1.0
+    assert reached(measured(*runs[:3]), BY_PLACE[COUNT, "penstock", "kafka"]) is None
+    runs[-1].error = "lost"
+    assert reached(measured(*runs), BY_PLACE[COUNT, "penstock", "kafka"]) is None
+
+
+def test_a_figure_is_a_field_a_rate_or_what_a_scenario_has_besides() -> None:
+    writing = Run(WRITE, "penstock", 1, 4.0, 1_000_000)
+    assert reached(measured(writing), BY_PLACE[WRITE, "penstock", ""]) == 250_000
+    living = Run(LIVE, "penstock", 1, figures={"p50_s": 0.2})
+    assert reached(measured(living), BY_PLACE[LIVE, "penstock", ""]) == 0.2
+
+
+@pytest.mark.endtoend
+@pytest.mark.slow
+def test_a_small_run_reads_all_that_was_stored_and_names_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setattr(bench, "OURS", (Penstock,))
+    monkeypatch.setattr(bench, "Kafka", Absent)
+    plan = Plan(count=3000, rounds=1, scenarios=(COUNT, WINDOWS))
+    done = measure(plan, lambda word: None)
+    assert {(run.scenario, run.source): run.error for run in done.runs} == {
+        (COUNT, "penstock"): "",
+        (COUNT, "penstock value"): "",
+        (WINDOWS, "penstock"): "",
+        (WINDOWS, "penstock readings"): "",
+        (WINDOWS, "parquet"): "",
+    }
+    assert all(run.seconds > 0 and run.spark_s > 0 for run in done.runs)
+    assert done.missing == {"kafka": "kafka is not there"}
+    monkeypatch.setattr(command.spark, "measure", lambda plan, tell: done)
+    file = tmp_path / "runs.json"
+    assert command.main(["spark", "--scenarios", COUNT, "--json", str(file)]) == 0
+    assert len(json.loads(file.read_text())["runs"]) == len(done.runs)
+    assert "kafka takes no part: kafka is not there" in capsys.readouterr().out
