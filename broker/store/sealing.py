@@ -160,23 +160,25 @@ class Sealing:
             self.step(now_ms)
 
     def step(self, now_ms: int = 0) -> None:
-        """Carries the oldest plan on by a bounded piece; when others wait behind it the whole of it, but for what waits
-        for the log's owner or a sync. Raises ``StorageFull``; the plan is kept then."""
-        if self._work is None:
-            if not self._plans:
-                return
-            self._work = self._carry_out(self._plans[0])
+        """Carries the last plan on by a bounded piece, and those before it as a whole, but for what waits for the log's
+        owner or a sync: however fast the log grows, plans do not pile up. Raises ``StorageFull``; the plan is kept
+        then."""
         self._now_ms = now_ms or self._now_ms
-        try:
-            waits = next(self._work)
-            while len(self._plans) > 1 and not waits:
+        waits = False
+        while self._plans and not waits:
+            is_last = len(self._plans) == 1
+            if self._work is None:
+                self._work = self._carry_out(self._plans[0])
+            try:
                 waits = next(self._work)
-        except StopIteration:
-            self._work = None
-            self._plans.popleft()
-        except StorageFull:
-            self._work = None
-            raise
+            except StopIteration:
+                self._work = None
+                self._plans.popleft()
+            except StorageFull:
+                self._work = None
+                raise
+            if is_last:
+                return
 
     def pass_keyframe(self) -> None:
         """The keyframe that is due is written, or there will be none."""

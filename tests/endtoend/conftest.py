@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.endtoend.lines import end_all
 from tests.endtoend.mqtt_clients import Library, Places, start
 from tests.patience import PATIENCE_S
 
@@ -151,6 +152,13 @@ def _children(parent: int) -> list[int]:
         if int(fields[1]) == parent:
             found.append(int(path.parent.name))
     return found
+
+
+@pytest.fixture(autouse=True)
+def no_open_lines() -> Iterator[None]:
+    """One failure never makes a second: connections end with their test."""
+    yield
+    end_all()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from gateway.mqtt import codec
 from gateway.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Publish, Suback, Subscribe, Subscription
 from tests.endtoend.conftest import System
-from tests.endtoend.test_hostile_devices import WAIT_S, Device
+from tests.endtoend.lines import Device, line
 
 pytestmark = pytest.mark.endtoend
 
@@ -51,13 +50,13 @@ def silently_closed(address: tuple[str, int], data: bytes) -> None:
 
 
 def test_01_thousands_of_half_open_connections(address: tuple[str, int], bystander: Device) -> None:
-    lines = [socket.create_connection(address, WAIT_S) for _ in range(2000)]
-    for line in lines:
-        line.sendall(b"\x10\xff\xfe\x03\x00\x04MQTT")  # a CONNECT of almost 64 KiB, of which this is all
+    lines = [line(address) for _ in range(2000)]
+    for one in lines:
+        one.sendall(b"\x10\xff\xfe\x03\x00\x04MQTT")  # a CONNECT of almost 64 KiB, of which this is all
     bystander.send(Pingreq())
     assert bystander.next() == Pingresp()
-    for line in lines:
-        line.close()
+    for one in lines:
+        one.close()
 
 
 def test_25_a_large_message_for_many_filters_of_one_client_does_not_cost_the_link_to_the_broker(

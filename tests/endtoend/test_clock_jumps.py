@@ -24,7 +24,7 @@ from penstock.blocking.consumer import Consumer
 from penstock.cli.root import root
 from penstock.protocol.addresses import split_address
 from penstock.world import World, real_world
-from tests.endtoend.test_hostile_devices import Device
+from tests.endtoend.lines import Device
 from tests.patience import PATIENCE_S
 from tests.penstock.admin_scene import delay
 from tests.penstock.hand_clock import SetClock

@@ -14,46 +14,13 @@ import pytest
 
 from gateway.mqtt import codec
 from gateway.mqtt.packets import Connack, Connect, Pingreq, Publish, Subscribe, Subscription, Will
-from gateway.mqtt.reader import PacketReader
 from tests.endtoend.conftest import System
+from tests.endtoend.lines import Device, line
 from tests.gateway.mqtt.mutation import corpus, mutated
-from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
 CONNECTIONS = int(os.environ.get("PENSTOCK_HOSTILE_CONNECTIONS", "600"))
-WAIT_S = PATIENCE_S
-
-
-class Device:
-    """A plain socket with a codec."""
-
-    def __init__(self, address: tuple[str, int], level: int) -> None:
-        self.socket = socket.create_connection(address, WAIT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._reader = PacketReader(1 << 20)
-        self.level = self._reader.level = level
-        self._packets: list[object] = []
-
-    def send(self, *packets: object) -> None:
-        self.socket.sendall(b"".join(codec.encode(packet, self.level) for packet in packets))  # type: ignore[arg-type]
-
-    def next(self) -> object:
-        while not self._packets:
-            data = self.socket.recv(65_536)
-            assert data, "the gateway closed"
-            self._packets += self._reader.receive(data)
-        return self._packets.pop(0)
-
-    def rest(self) -> bytes:
-        """Everything until the gateway closes."""
-        received = b""
-        try:
-            while data := self.socket.recv(65_536):
-                received += data
-        except ConnectionError:
-            pass
-        return received
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +55,13 @@ def test_mutated_packets_end_their_own_connection_at_most(address: tuple[str, in
     legal = {level: corpus(level) for level in (3, 4, 5)}
     for number in range(CONNECTIONS):
         level = rng.choice((3, 4, 5))
-        with socket.create_connection(address, WAIT_S) as line:
+        with line(address) as broken:
             damage = b"".join(mutated(rng, legal[level]) for _ in range(rng.randrange(1, 6)))
             connect = codec.encode(Connect(f"hostile{number}", will=Will("hostile", b"")), level)
             try:
-                line.sendall((connect if rng.randrange(4) else b"") + damage)
-                line.shutdown(socket.SHUT_WR)
-                while line.recv(65_536):
+                broken.sendall((connect if rng.randrange(4) else b"") + damage)
+                broken.shutdown(socket.SHUT_WR)
+                while broken.recv(65_536):
                     pass
             except ConnectionError:
                 pass  # closed with our bytes unread
@@ -151,10 +118,10 @@ def test_what_is_no_connect_is_closed_without_a_word(address: tuple[str, int], d
 
 
 def test_hundreds_of_half_packets_cost_the_others_nothing(address: tuple[str, int], bystander: Device) -> None:
-    lines = [socket.create_connection(address, WAIT_S) for _ in range(300)]
-    for number, line in enumerate(lines):
-        line.sendall(codec.encode(Connect(f"half{number}"), 4) + b"\x30\xff\xff\x3f\x00\x01a")
+    lines = [line(address) for _ in range(300)]
+    for number, one in enumerate(lines):
+        one.sendall(codec.encode(Connect(f"half{number}"), 4) + b"\x30\xff\xff\x3f\x00\x01a")
     still_served(bystander, 1)
-    for line in lines:
-        line.close()
+    for one in lines:
+        one.close()
     still_served(bystander, 2)

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from gateway.mqtt.packets import Auth, Connack, Connect, Disconnect, Puback, Publish, Suback, Subscribe, Subscription
 from gateway.mqtt.properties import Properties
 from tests.endtoend.conftest import System
-from tests.endtoend.test_hostile_devices import Device
+from tests.endtoend.lines import Device
 from tests.gateway.scram_client import METHOD, ScramClient
 from tests.patience import PATIENCE_S
 

@@ -24,6 +24,7 @@ from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.servers import Ping, ServerInfo
 from penstock.protocol.requests.topics import CreateTopic, TopicDetail
 from tests.endtoend.conftest import Service
+from tests.endtoend.lines import line
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
@@ -39,7 +40,7 @@ class Peer:
     """A connection, which sends and reads when it is told to."""
 
     def __init__(self, place: tuple[str, int]) -> None:
-        self.socket = socket.create_connection(place, WAIT_S)
+        self.socket = line(place)
         self._reader = wire.FrameReader()
 
     def send(self, *requests: Request) -> None:
@@ -99,7 +100,6 @@ def check_serves(neighbour: Peer) -> None:
 def test_400_connections_with_four_pulls_of_4_mib_that_are_never_read(broker: Service) -> None:
     with ExitStack() as stack:
         neighbour = Peer(broker.place)
-        stack.callback(neighbour.socket.close)
         for topic in ("small", "large"):
             assert isinstance(neighbour.ask(CreateTopic(topic, 1)), TopicDetail)
         record = encode_message(Message("large", bytes(MIB)))

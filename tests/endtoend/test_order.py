@@ -9,7 +9,7 @@ import pytest
 
 from gateway.mqtt.packets import Connack, Connect, Packet, Puback, Publish, Pubrec, Suback, Subscribe, Subscription
 from tests.endtoend.conftest import System
-from tests.endtoend.test_hostile_devices import Device
+from tests.endtoend.lines import Device
 
 pytestmark = pytest.mark.endtoend
 

@@ -15,6 +15,7 @@ from penstock.blocking import Consumer, bootstrap
 from penstock.errors import GroupNotFound
 from penstock.protocol.requests.groups import DescribeGroup, GroupDetail
 from tests.endtoend.conftest import Service
+from tests.endtoend.lines import kept
 from tests.endtoend.paho_ends import end
 from tests.patience import PATIENCE_S
 
@@ -82,7 +83,7 @@ def cluster(system: Any) -> Iterator[tuple[Any, Service]]:
 
 def publish(address: Address, *names: str) -> None:
     """Numbered messages, stored."""
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, "publisher")
+    client = kept(paho.Client(paho.CallbackAPIVersion.VERSION2, "publisher"))
     client.connect(*address)
     client.loop_start()
     for number, name in enumerate(names):

@@ -16,6 +16,7 @@ from paho.mqtt.properties import Properties
 
 from penstock import Consumer, Message, Producer, blocking
 from penstock.errors import TimedOut
+from tests.endtoend.lines import kept
 from tests.endtoend.paho_ends import end
 from tests.patience import PATIENCE_S
 
@@ -36,7 +37,7 @@ class Device:
     def __init__(self, host: str, port: int) -> None:
         self.answers: queue.Queue[paho.MQTTMessage] = queue.Queue()
         self._subscribed: queue.Queue[list[Any]] = queue.Queue()
-        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, "dev", protocol=paho.MQTTv5)
+        self.client = kept(paho.Client(paho.CallbackAPIVersion.VERSION2, "dev", protocol=paho.MQTTv5))
         self.client.on_message = self._on_message
         self.client.on_connect = lambda client, *_: client.subscribe([("dev/#", _options()), ("$reply/#", _options())])
         self.client.on_subscribe = lambda _client, _data, _mid, codes, _properties: self._subscribed.put(codes)

@@ -7,7 +7,6 @@ those with QoS 2 exactly once, and no session is ever gone.
 from __future__ import annotations
 
 import random
-import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import pytest
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connect, Packet
 from gateway.mqtt.reader import PacketReader
+from tests.endtoend.lines import line
 from tests.patience import PATIENCE_S
 from tests.simulation.gateways import TOPICS, Device, check_deliveries
 
@@ -33,7 +33,7 @@ class SocketLine:
     """A connection as the model of a client uses one: packets out, packets in, and whether it is over."""
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self._socket = socket.create_connection(address, timeout=PATIENCE_S)
+        self._socket = line(address)
         self._socket.settimeout(0.002)
         self._reader = PacketReader(1 << 20)
         self._reader.level = 4

@@ -10,7 +10,7 @@ import pytest
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Suback, Subscribe, Subscription
 from gateway.mqtt.properties import Properties
 from tests.endtoend.conftest import System
-from tests.endtoend.test_hostile_devices import Device
+from tests.endtoend.lines import Device
 
 pytestmark = pytest.mark.endtoend
 

@@ -20,6 +20,7 @@ import pytest
 import trio
 
 from penstock import Consumer
+from tests.endtoend.lines import kept
 from tests.endtoend.paho_ends import end
 from tests.patience import PATIENCE_S
 
@@ -39,7 +40,7 @@ class Device:
         self.subscribed = threading.Event()
         self._changed = threading.Condition()
         self._filters = filters
-        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id, clean_session=not filters)
+        self._client = kept(paho.Client(paho.CallbackAPIVersion.VERSION2, client_id, clean_session=not filters))
         self._client.max_inflight_messages_set(100)
         self._client.max_queued_messages_set(0)
         self._client.reconnect_delay_set(0.1, 0.5)

@@ -324,6 +324,20 @@ def test_retention_goes_on_with_a_state_that_no_segment_holds_and_the_log_alone_
     assert len(expected) > 20
 
 
+def test_plans_do_not_pile_up_and_retention_goes_on_where_several_segments_are_filled_in_a_tick() -> None:
+    store = opened(SimDisk(), replace(SMALL, retention_bytes=2 * SMALL.segment_bytes))
+    most, plans = 0, 0
+    for number in range(8_000):
+        store.append([incoming("x" * 100)], 1000)
+        if number % 100 == 99:
+            sync(store)
+            tick(store)
+            plans = max(plans, len(store._sealing._plans))
+            most = max(most, store.written - store.start)
+    assert plans <= 10
+    assert most <= 20 * SMALL.segment_bytes
+
+
 def test_a_segment_that_was_full_before_its_state_was_made_into_bytes_has_a_keyframe_in_the_next() -> None:
     disk = SimDisk()
     store = opened(disk)
