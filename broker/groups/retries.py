@@ -145,7 +145,7 @@ class RetryRequests:
         record: bytes,
         reason: str,
         now_ms: int,
-        attempt: int = 0,
+        attempt: int,
     ) -> Incoming:
         """The dead letter of a message of a queue, after its ``attempt``."""
         self._dead += 1
@@ -154,7 +154,7 @@ class RetryRequests:
         given = _given_back(request, offset, attempt, 0)
         if given:
             origin[GIVEN_BACK] = property_for(given)
-        letter = self._letters.letter(request.group, record, reason, now_ms, **origin)
+        letter = self._letters.letter(request.group, record, reason, now_ms, attempt, **origin)
         letter.run.flag |= FLAG_GIVEN_BACK if given else 0
         return letter
 

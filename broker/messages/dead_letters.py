@@ -40,9 +40,10 @@ class DeadLetters:
     def __init__(self, topics: TopicRequests) -> None:
         self._topics = topics
 
-    def letter(self, group: str, record: bytes, reason: str, now_ms: int, **origin: str) -> Incoming:
-        """The dead letter of a message, ready to append. ``origin``: more that is said of where it comes from."""
-        return self._redirected(dead_letter_topic(group), record, attempts_of(record), reason, now_ms, origin)
+    def letter(self, group: str, record: bytes, reason: str, now_ms: int, attempts: int, **origin: str) -> Incoming:
+        """The dead letter of a message, ready to append, after ``attempts`` attempts. ``origin``: more that is said of
+        where it comes from."""
+        return self._redirected(dead_letter_topic(group), record, attempts, reason, now_ms, origin)
 
     def retry(self, group: str, record: bytes, reason: str, now_ms: int, attempts: int, **origin: str) -> Incoming:
         """The message for another attempt of a group, after ``attempts`` attempts."""

@@ -345,8 +345,9 @@ class PopRequests:
         for offset, _position, size, _tag in ENTRY.iter_unpack(body[:at]):
             record = bytes(body[at + FRAME_HEAD_BYTES : at + size])
             at += size
-            if attempts_of(record) + deliveries >= request.attempts_max:
-                dead.append((offset, self._retries.letter(request, offset, record, LATE, self._now_ms)))
+            attempts = attempts_of(record) + deliveries
+            if attempts >= request.attempts_max:
+                dead.append((offset, self._retries.letter(request, offset, record, LATE, self._now_ms, attempts)))
         return dead
 
     def _expire(self, share: str, leases: PopLeases) -> None:

@@ -18,7 +18,7 @@ from broker.kernel.fold import fact_in, fact_record, in_parts
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome
 from broker.messages.acceptance import Acceptance
-from broker.messages.dead_letters import DeadLetters
+from broker.messages.dead_letters import DeadLetters, attempts_of
 from broker.messages.marking import marked
 from broker.messages.one_by_one import one_by_one
 from broker.messages.trace import Trace
@@ -278,7 +278,7 @@ class TimerRequests:
         except PenstockError as error:
             self._refused += 1
             _log.warning("a delayed message goes to the dead letters of %s: %s", DEAD_LETTERS_OF, error.message)
-            taken = self._letters.letter(DEAD_LETTERS_OF, record, error.message, now_ms)
+            taken = self._letters.letter(DEAD_LETTERS_OF, record, error.message, now_ms, attempts_of(record))
         return marked(taken, FLAG_WOKEN, TIMER, timer_of(sleeper))
 
     def _gone(self, sleeper: Sleeper) -> Incoming:

@@ -94,6 +94,7 @@ class Member:
             self._holdings.drop_leaving()
         self._tell_lost()
         sent = self._lease.now()
+        self._holdings.asking()
         assignment = self.link.ask(
             self.who.join(self._topics, self.held, self.broker, is_first=self._is_new), Assignment
         )
@@ -138,6 +139,7 @@ class Member:
         wait_s = self.who.watch_s if self._change is None else 0.0
         self._watch_late = now + wait_s + self.link.timeout_s
         self._beat_at = now + self.who.watch_s
+        self._holdings.asking()
         watch = WatchGroup(self.who.group, self.who.member, self._holdings.carried_out, wait_s)
         self._exchange.submit(self.link, [(watch, lambda result: self._watched(number, now, result))])
 

@@ -2,7 +2,8 @@
 
 A queue that is taken away with messages handed out and not committed is *lost*: the next commit says so (``Fenced``),
 for its new holder begins at the last commit and gets those messages again. Where an assignment names another committed
-offset than ours, somebody else held the queue meanwhile: reading begins anew at that offset.
+offset than ours, somebody else held the queue meanwhile: reading begins anew at that offset. An assignment may be older
+than our last commits, so that an offset which was ours since it was asked for is ours too.
 
 A member that its broker does not know any more, for the broker was restarted or the session has ended, is *out*: it
 joins again, and keeps what it is assigned again at the committed offset that it knows (docs/decisions/0061).
@@ -115,16 +116,17 @@ class Holdings(Generic[P]):
 
     # -- assignments
 
+    def asking(self) -> None:
+        """An assignment is asked for: it has what is committed now, or later."""
+        for position in self.held.values():
+            position.asked = position.committed
+
     def change(self, assignment: Assignment) -> Change[P]:
         """What an assignment that has just come means. Raises ``LogReplaced`` where the broker has another log than
         before: what we read and committed is gone, and what of the new one is to be read is not ours to say."""
         self._check_log(assignment.log_id)
         committed = {one.queue: one.offset for one in assignment.queues}
-        going = {
-            queue: position
-            for queue, position in self.held.items()
-            if committed.get(queue) not in (position.committed, position.committing)
-        }
+        going = {queue: position for queue, position in self.held.items() if not position.is_ours(committed.get(queue))}
         new = [one for one in assignment.queues if one.queue in going or one.queue not in self.held]
         self.generation = assignment.generation
         return Change(assignment, list(going.values()), new)

@@ -99,6 +99,7 @@ class Member:
                         self._tell_tried()
                         failures = 0
                         while True:
+                            self._holdings.asking()
                             await self._look(self.who.watch_s)
                 except (Fenced, GroupNotFound):
                     self._is_out = True
@@ -126,6 +127,7 @@ class Member:
         await self._tell_lost()
         sent = self._lease.now()
         join = self.who.join(self._topics, self.held, self.broker, is_first=self._is_new)
+        self._holdings.asking()
         async with self._applying:
             assignment = await ask(self._link, join, Assignment)
             was_out, self._is_out = self._is_out, False

@@ -73,6 +73,7 @@ class Position:
         unfinished: what a handler is at work on, if one works.
         committed: what the broker has stored, ``UNSET`` if nothing.
         committing: what was last sent to be stored.
+        asked: what the broker had stored when the assignment that comes next was asked for.
         stop_at: the first offset that is not wanted any more, ``UNSET`` for none.
         filter: the group's, if it has one.
         log_id: the broker's log in which the offsets are; empty where it did not tell.
@@ -91,6 +92,7 @@ class Position:
     handed_out: int = UNSET
     committed: int = UNSET
     committing: int = UNSET
+    asked: int = UNSET
     stop_at: int = UNSET
     filter: str = ""
     log_id: str = ""
@@ -103,6 +105,16 @@ class Position:
     hands: int = 0
     lease: Lease | None = None
     failed: tuple[int, int] = (UNSET, 0)
+
+    def __post_init__(self) -> None:
+        self.asked = self.committed
+
+    def is_ours(self, offset: int | None) -> bool:
+        """Whether an assignment with this committed offset says that nobody else has had the queue: it may have been
+        made before our last commits arrived."""
+        if offset is None:
+            return False
+        return offset in (self.committed, self.committing) or self.asked <= offset < self.committed
 
     def begin(self, offset: int) -> None:
         """Reading goes on from here; what was pulled so far is void."""

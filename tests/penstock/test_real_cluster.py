@@ -283,3 +283,17 @@ def test_what_is_given_back_comes_again_under_its_topic_and_ends_as_a_dead_lette
 
     run(test)
     assert told == [(b"bad", "orders", "orders/7", attempts) for attempts in range(3)]
+
+
+def test_the_first_message_that_a_group_gives_back_comes_again_once(real_cluster: Any) -> None:
+    """The topic of its retries is made by that, and the assignment that names it is older than the commit."""
+    with blocking.Producer(servers=real_cluster.servers) as producer:
+        producer.send("orders", b"bad")
+    seen: list[tuple[str, int]] = []
+    with blocking.Consumer("g", "orders", servers=real_cluster.servers, start="earliest", attempts_max=3) as consumer:
+        while not seen or seen[-1][1] < 2:
+            for message in consumer.poll(1):
+                seen.append((message.queue.topic, message.attempts))
+                consumer.nack(message, 0)
+            consumer.commit()
+    assert seen == [("orders", 0), ("%RETRY%g", 1), ("%RETRY%g", 2)]

@@ -156,6 +156,6 @@ class Retries(Workload):
                 continue
             assert task.fails >= ATTEMPTS_MAX, f"{what} is a dead letter"
             assert len(attempts) == ATTEMPTS_MAX, f"{what} is a dead letter too early"
-            assert letter.attempts == ATTEMPTS_MAX - 1, f"{what}: its letter says {letter.attempts}"
+            assert letter.attempts == ATTEMPTS_MAX, f"{what}: its letter says {letter.attempts}"
             assert letter.properties["REASON"] in task.reasons, f"{what}: its letter says why wrongly"
             assert letter.properties["ORIGIN_TOPIC"] == "work", what

@@ -15,7 +15,7 @@ def test_a_dead_letter_is_the_message_with_its_origin_and_the_reason() -> None:
     record = encode_message(
         Message("orders", b"b", key="k", tag="g", properties={"p": "v"}, mqtt_topic="orders/1", retain=True), born_ms=5
     )
-    letter = DeadLetters(rig.service.topics).letter("billing", record, "no\x01\x02way", 7, ORIGIN_OFFSET="9")
+    letter = DeadLetters(rig.service.topics).letter("billing", record, "no\x01\x02way", 7, 3, ORIGIN_OFFSET="9")
     found = decode_message(record_of(letter))
     assert (found.topic, found.body, found.key, found.tag, found.born_ms) == ("%DLQ%billing", b"b", "k", "g", 5)
     origin = {"ORIGIN_TOPIC": "orders", "ORIGIN_NAME": "orders/1", "ORIGIN_OFFSET": "9"}
@@ -27,8 +27,8 @@ def test_a_dead_letter_is_the_message_with_its_origin_and_the_reason() -> None:
 def test_a_dead_letter_that_dies_again_keeps_its_first_origin_and_a_reason_is_bounded() -> None:
     rig = Rig()
     letters = DeadLetters(rig.service.topics)
-    first = letters.letter("g", encode_message(Message("orders", b"b")), "first", 1)
-    second = decode_message(record_of(letters.letter("h", record_of(first), "é" * 5_000, 1)))
+    first = letters.letter("g", encode_message(Message("orders", b"b")), "first", 1, 0)
+    second = decode_message(record_of(letters.letter("h", record_of(first), "é" * 5_000, 1, 0)))
     assert second.properties["ORIGIN_TOPIC"] == "orders"
     assert len(second.properties["REASON"].encode()) == REASON_BYTES_MAX
 
@@ -45,7 +45,7 @@ def test_devices_see_neither_retries_nor_dead_letters() -> None:
     letters = DeadLetters(rig.service.topics)
     record = encode_message(Message("orders", b"b", mqtt_topic="orders/1"))
     at = rig.store.bounds("~filter:#").min
-    rig.store.append([letters.letter("g", record, "", 1), letters.retry("g", record, "", 1, 1)], 1)
+    rig.store.append([letters.letter("g", record, "", 1, 0), letters.retry("g", record, "", 1, 1)], 1)
     rig.ask(append(Message("orders", b"seen", mqtt_topic="orders/1")))
     assert rig.bodies("~filter:#", at) == [b"seen"]
 
@@ -68,6 +68,6 @@ def test_a_body_stays_compressed_and_says_so() -> None:
     letters = DeadLetters(Rig().service.topics)
     for made in (
         letters.retry("g", runs.record_of(run), "why", 1, 1),
-        letters.letter("g", runs.record_of(run), "why", 1),
+        letters.letter("g", runs.record_of(run), "why", 1, 0),
     ):
         assert decode_message(record_of(made)).body == b"long " * 2000

@@ -56,8 +56,8 @@ def test_dead_letters_are_shown_and_sent_again_once(penstock: Penstock, rows: Ro
     assert rows("dlq", "list") == [{"group": "billing", "broker": "broker-a", "letters": 2, "waiting": 2}]
     shown = rows("dlq", "show", "billing")
     assert [(row["body"], row["origin"], row["attempts"], row["reason"], row["key"]) for row in shown] == [
-        ("1", "orders", 0, "no way", "k"),
-        ("2", "orders", 0, "no way", "k"),
+        ("1", "orders", 1, "no way", "k"),
+        ("2", "orders", 1, "no way", "k"),
     ]
     assert [row["body"] for row in rows("dlq", "show", "billing", "--count", "1")] == ["2"]
     unconfirmed = penstock("dlq", "redrive", "billing", stdin=b"n\n")

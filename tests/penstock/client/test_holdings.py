@@ -73,6 +73,22 @@ def test_our_own_commit_on_its_way_is_nobody_elses() -> None:
     assert dropped == []
 
 
+def test_an_assignment_that_is_older_than_our_last_commits_is_ours_and_one_from_before_it_was_asked_for_is_not() -> (
+    None
+):
+    holdings, dropped = holding(a=1)
+    holdings.asking()
+    for offset in (3, 5):
+        holdings.held["a:0"].handed_out = offset
+        holdings.stored(wanted := holdings.wanted())
+        assert list(wanted.values()) == [offset]
+    for generation, offset in enumerate((1, 3, 5), 2):
+        assert holdings.apply(assigned(generation, a=offset)) == []
+    assert (dropped, holdings.held["a:0"].handed_out) == ([], 5)
+    holdings.asking()
+    assert holdings.apply(assigned(9, a=3)) == [QueueOffset("a:0", 3)], "somebody has set it back"
+
+
 def test_a_commit_stores_what_was_handed_out_once() -> None:
     holdings, _dropped = holding(a=1, b=2)
     holdings.held["a:0"].handed_out = 7
