@@ -14,13 +14,16 @@ from typing import TypeVar
 from penstock.blocking.routes import Routes
 from penstock.client.completeness import Holders, check_whole
 from penstock.errors import BrokerAway, InvalidConfig, NoRoute, PenstockError, TopicNotFound
+from penstock.protocol.requests.groups import CommitOffsets
 from penstock.protocol.requests.messages import OffsetReply, SeekTime
+from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.topics import DescribeTopic, TopicDetail
 from penstock.spark.offsets import Extent, Extents, Places, QueueKey, named, settle
-from penstock.spark.options import Bound, SourceOptions
+from penstock.spark.options import SourceOptions
 from penstock.spark.patience import Patience
 from penstock.spark.planning import in_these_logs
+from penstock.spark.values import Bound
 from topicmap.queues import RETRY_PREFIX, is_system, parse_topic_queue, topic_queue
 
 _T = TypeVar("_T")
@@ -39,6 +42,10 @@ class Cluster:
     def close(self) -> None:
         """Ends the connections."""
         self._routes.close()
+
+    def tell(self, address: str, request: CommitOffsets) -> None:
+        """Sends a group's position to the broker at an address. Raises ``PenstockError``."""
+        self._routes.link(address).ask(request, Done)
 
     def extents(self, *, missing_ok: bool = False, needed: Iterable[QueueKey] = ()) -> dict[QueueKey, Extent]:
         """The queues that the query reads, each with its bounds, its broker's address and log.

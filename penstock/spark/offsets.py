@@ -59,6 +59,9 @@ def to_places(offsets: Mapping[str, Mapping[str, Any]]) -> Places:
     for topic, queues in offsets.items():
         if topic == LOGS:
             continue
+        if topic.startswith("@"):
+            said = f"a newer version of Penstock wrote the checkpoint: it has {topic!r}, which this one does not know"
+            raise InvalidConfig(said, hint="go on with that version, or give the query a checkpointLocation of its own")
         for name, offset in queues.items():
             broker, colon, queue = name.rpartition(":")
             if not colon or not queue.isdecimal():

@@ -8,47 +8,21 @@ default.
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from penstock.errors import InvalidConfig, InvalidFilter
-from penstock.protocol.addresses import SERVERS, parse_servers
-from penstock.protocol.requests.messages import NAMES_MAX
+from penstock.protocol.addresses import SERVERS
 from penstock.protocol.selectors.compiling import selector_of
-from penstock.protocol.topic_names import topic_of
-from penstock.spark.columns import BASE, COLUMNS
-from penstock.spark.offsets import EARLIEST, LATEST, LOGS, Logs
-from penstock.spark.where import ALL, Where, where_of
+from penstock.spark import values as read
+from penstock.spark.columns import BASE
+from penstock.spark.offsets import EARLIEST, LATEST
+from penstock.spark.values import Bound
+from penstock.spark.where import ALL, Where
 from penstock.telemetry.decode import COLUMNS_NEEDED
-from topicmap.names import InvalidName, check_filter, is_share, quoted
 from topicmap.queues import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, TRACE_TOPIC, encode_level
-
-Given = Mapping[str, Mapping[str, int]]
-
-
-class Bound(NamedTuple):
-    """Where reading begins or ends: at offsets or at store times (milliseconds), the same for all queues or each its
-    own. ``logs``: the log that the offsets of each broker are of, as far as that is known."""
-
-    by: Literal["offset", "time"]
-    everywhere: int
-    each: Given | None = None
-    option: str = ""
-    logs: Logs | None = None
-
-    def is_only(self, offset: int) -> bool:
-        """Whether it is this offset for all queues."""
-        return self.by == "offset" and not self.each and self.everywhere == offset
-
-    @property
-    def of_the_moment(self) -> bool:
-        """Whether it would be another place if it were looked for again later (but for retention)."""
-        numbers = [number for queues in (self.each or {}).values() for number in queues.values()] or [self.everywhere]
-        return self.by == "time" or LATEST in numbers
-
 
 _LATEST: Final = Bound("offset", LATEST)
 _NOT_OF_DEVICES: Final = "|".join((DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, TRACE_TOPIC, encode_level("$")))
@@ -66,6 +40,8 @@ class SourceOptions:
         starting, ending: where reading begins, and for a batch ends.
         late_start: what a queue without a message at or after the starting time does: ``error`` or ``latest``.
         rows_per_trigger: most rows of one micro-batch.
+        rows_awaited, delay_s: a micro-batch waits until it has that number of rows, but at most so long.
+        group: the consumer group under which brokers are told how far the query has come; empty for none.
         partitions_min, partitions_max, target_rows: how partitions are cut (``planning``).
         fail_on_data_loss: whether messages that are lost end the query: retention removed them, they are damaged, or
             their log was replaced. A broker that is away has lost nothing.
@@ -91,6 +67,9 @@ class SourceOptions:
     ending: Bound = _LATEST
     late_start: str = "error"
     rows_per_trigger: int | None = None
+    rows_awaited: int = 0
+    delay_s: float = 900.0
+    group: str = ""
     partitions_min: int = 1
     partitions_max: int = 0
     target_rows: int = 50_000
@@ -111,154 +90,6 @@ class SourceOptions:
     is_stream: bool = False
 
 
-# ---------------------------------------------------------------- values
-
-
-def _count(name: str, text: str) -> int:
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise InvalidConfig(f"{name} is a number from 1 on, not {text!r}")
-    return int(text)
-
-
-def _amount(name: str, text: str) -> int:
-    if not text.strip().isdecimal():
-        raise InvalidConfig(f"{name} is a number from 0 on, not {text!r}")
-    return int(text)
-
-
-def _milliseconds(name: str, text: str) -> float:
-    return _amount(name, text) / 1000
-
-
-def _flag(name: str, text: str) -> bool:
-    if text.strip().lower() not in ("true", "false"):
-        raise InvalidConfig(f"{name} is true or false, not {text!r}")
-    return text.strip().lower() == "true"
-
-
-def _names(name: str, text: str) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not found:
-        raise InvalidConfig(f"{name} is empty")
-    return found
-
-
-def _servers(name: str, text: str) -> tuple[str, ...]:
-    return parse_servers(text)
-
-
-def _pattern(name: str, text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise InvalidConfig(f"{name} is no regular expression: {error}") from None
-    return text
-
-
-def _columns(name: str, text: str) -> tuple[str, ...]:
-    found = _names(name, text)
-    for column in found:
-        if column not in COLUMNS:
-            raise InvalidConfig(f"{name}: there is no column {column!r}", hint=f"there are {', '.join(COLUMNS)}")
-    return found
-
-
-def _mqtt_filters(name: str, text: str) -> tuple[str, ...]:
-    found = _json_list(name, text) if text.lstrip().startswith("[") else _names(name, text)
-    for one in found:
-        if is_share(one):
-            raise InvalidConfig(f"{name}: {one} is a share, and a query reads all of a filter", hint="leave $share out")
-        try:
-            check_filter(one)
-        except InvalidName as error:
-            raise InvalidConfig(f"{name}: {quoted(one)}: {error}") from None
-    if len(found) > NAMES_MAX:
-        raise InvalidConfig(f"{name} has {len(found)} filters; a query has at most {NAMES_MAX}")
-    return found
-
-
-def _json_list(name: str, text: str) -> tuple[str, ...]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise InvalidConfig(f"{name} is no JSON: {error}") from None
-    if not value or not all(isinstance(one, str) for one in value):
-        raise InvalidConfig(f'{name} is a,b or JSON like ["a", "b"], not {text!r}')
-    return tuple(dict.fromkeys(value))
-
-
-def _selector(name: str, text: str) -> str:
-    try:
-        return selector_of(text).text
-    except InvalidFilter as error:
-        raise InvalidConfig(f"{name}: {error.message}", hint=error.hint) from None
-
-
-def _where(name: str, text: str) -> Where:
-    return where_of(text)
-
-
-def _topics(name: str, text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(map(topic_of, _names(name, text))))
-
-
-def _one_of(*words: str) -> Callable[[str, str], str]:
-    def read(name: str, text: str) -> str:
-        if text not in words:
-            raise InvalidConfig(f"{name} is {' or '.join(words)}, not {text!r}")
-        return text
-
-    return read
-
-
-def _json(name: str, text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise InvalidConfig(f"{name} is no JSON: {error}") from None
-    if not isinstance(value, dict) or not value:
-        raise InvalidConfig(f'{name} is JSON like {{"topic": ...}}, not {text!r}')
-    return value
-
-
-def _assigned(name: str, text: str) -> dict[str, tuple[str, ...]]:
-    value = _json(name, text)
-    for queues in value.values():
-        if not isinstance(queues, list) or not queues or not all(isinstance(one, int | str) for one in queues):
-            raise InvalidConfig(f'{name} is JSON like {{"topic": [0, 1]}}, not {text!r}')
-    return {topic_of(topic): tuple(str(one) for one in queues) for topic, queues in value.items()}
-
-
-def _each(name: str, value: Mapping[str, Any], text: str, least: int) -> Given:
-    for queues in value.values():
-        numbers = queues.values() if isinstance(queues, dict) else [None]
-        if not all(type(one) is int and one >= least for one in numbers):
-            raise InvalidConfig(f'{name} is JSON like {{"topic": {{"0": 23, "1": -2}}}}, not {text!r}')
-    return {topic_of(topic): dict(queues) for topic, queues in value.items()}
-
-
-def _offsets(name: str, text: str) -> Bound:
-    words = {"earliest": EARLIEST, "latest": LATEST}
-    if text.strip().lower() in words:
-        return Bound("offset", words[text.strip().lower()], option=name)
-    if not text.lstrip().startswith("{"):
-        hint = 'or JSON like {"topic": {"0": 23, "1": -2}}'
-        raise InvalidConfig(f"{name} is earliest or latest, not {text!r}", hint=hint)
-    given = _json(name, text)
-    logs = given.pop(LOGS, {})
-    if not isinstance(logs, dict) or not all(isinstance(one, str) for one in logs.values()):
-        raise InvalidConfig(f"{name}: {LOGS} names the log of each broker, as in a checkpoint")
-    return Bound("offset", LATEST, _each(name, given, text, EARLIEST), name, logs)
-
-
-def _timestamp(name: str, text: str) -> Bound:
-    return Bound("time", _amount(name, text), option=name)
-
-
-def _timestamps(name: str, text: str) -> Bound:
-    return Bound("time", 0, _each(name, _json(name, text), text, 0), name)
-
-
 # ---------------------------------------------------------------- the table
 
 
@@ -269,44 +100,51 @@ class _Option(NamedTuple):
 
 # A later one of the same field wins over an earlier one: a time over times per queue over offsets, as in Kafka.
 _TABLE: Final[Mapping[str, _Option]] = {
-    "bootstrap.servers": _Option("servers", _servers),
-    "kafka.bootstrap.servers": _Option("servers", _servers),
-    "nameServer": _Option("servers", _servers),
-    "servers": _Option("servers", _servers),
-    "subscribe": _Option("topics", _topics),
-    "subscribePattern": _Option("pattern", _pattern),
-    "assign": _Option("assigned", _assigned),
-    "startingOffsets": _Option("starting", _offsets),
-    "startingOffsetsByTimestamp": _Option("starting", _timestamps),
-    "startingTimestamp": _Option("starting", _timestamp),
-    "startingOffsetsByTimestampStrategy": _Option("late_start", _one_of("error", "latest")),
-    "endingOffsets": _Option("ending", _offsets),
-    "endingOffsetsByTimestamp": _Option("ending", _timestamps),
-    "endingTimestamp": _Option("ending", _timestamp),
-    "maxOffsetsPerTrigger": _Option("rows_per_trigger", _count),
-    "minPartitions": _Option("partitions_min", _count),
-    "maxPartitions": _Option("partitions_max", _count),
-    "partitionTargetRows": _Option("target_rows", _count),
-    "failOnDataLoss": _Option("fail_on_data_loss", _flag),
-    "allowIncomplete": _Option("allow_incomplete", _flag),
-    "brokerPatienceMs": _Option("patience_s", _milliseconds),
-    "columns": _Option("columns", _columns),
-    "includeHeaders": _Option("headers", _flag),
-    "payload": _Option("payload", _one_of("raw", "readings")),
-    "mqttFilter": _Option("names", _mqtt_filters),
-    "filter": _Option("selector", _selector),
-    "where": _Option("where", _where),
-    "tags": _Option("tags", _names),
-    "fetchOffset.numRetries": _Option("retries", _amount),
-    "fetchOffset.retryIntervalMs": _Option("retry_pause_s", _milliseconds),
-    "pollTimeoutMs": _Option("timeout_s", _milliseconds),
-    "maxBytesPerFetch": _Option("pull_bytes", _count),
-    "batchRows": _Option("batch_rows", _count),
+    "bootstrap.servers": _Option("servers", read.servers),
+    "kafka.bootstrap.servers": _Option("servers", read.servers),
+    "nameServer": _Option("servers", read.servers),
+    "servers": _Option("servers", read.servers),
+    "subscribe": _Option("topics", read.topics),
+    "subscribePattern": _Option("pattern", read.pattern),
+    "assign": _Option("assigned", read.assigned),
+    "startingOffsets": _Option("starting", read.offsets),
+    "startingOffsetsByTimestamp": _Option("starting", read.timestamps),
+    "startingTimestamp": _Option("starting", read.timestamp),
+    "startingOffsetsByTimestampStrategy": _Option("late_start", read.one_of("error", "latest")),
+    "endingOffsets": _Option("ending", read.offsets),
+    "endingOffsetsByTimestamp": _Option("ending", read.timestamps),
+    "endingTimestamp": _Option("ending", read.timestamp),
+    "maxOffsetsPerTrigger": _Option("rows_per_trigger", read.count),
+    "minOffsetsPerTrigger": _Option("rows_awaited", read.count),
+    "maxTriggerDelay": _Option("delay_s", read.duration),
+    "kafka.group.id": _Option("group", read.group),
+    "group": _Option("group", read.group),
+    "minPartitions": _Option("partitions_min", read.count),
+    "maxPartitions": _Option("partitions_max", read.count),
+    "partitionTargetRows": _Option("target_rows", read.count),
+    "failOnDataLoss": _Option("fail_on_data_loss", read.flag),
+    "allowIncomplete": _Option("allow_incomplete", read.flag),
+    "brokerPatienceMs": _Option("patience_s", read.milliseconds),
+    "columns": _Option("columns", read.columns),
+    "includeHeaders": _Option("headers", read.flag),
+    "payload": _Option("payload", read.one_of("raw", "readings")),
+    "mqttFilter": _Option("names", read.mqtt_filters),
+    "filter": _Option("selector", read.selector),
+    "where": _Option("where", read.where),
+    "tags": _Option("tags", read.names),
+    "fetchOffset.numRetries": _Option("retries", read.amount),
+    "fetchOffset.retryIntervalMs": _Option("retry_pause_s", read.milliseconds),
+    "pollTimeoutMs": _Option("timeout_s", read.milliseconds),
+    "maxBytesPerFetch": _Option("pull_bytes", read.count),
+    "batchRows": _Option("batch_rows", read.count),
 }
 NAMES: Final = tuple(_TABLE)
 _BY_LOWER: Final = {name.lower(): name for name in _TABLE}
 _WHAT_TO_READ: Final = ("subscribe", "subscribePattern", "assign")
 _FILTER: Final = "mqttFilter"
+_STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "group", "kafka.group.id")
+_LOGINS: Final = ("user", "password", "token", "tls.ca", "tls.certificate", "tls.key", "tls.password")
+"""Options that native ports will have; their values are told in no error."""
 _BATCH_ONLY: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 
@@ -339,6 +177,8 @@ def parse(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
 
 
 def _check_chosen(options: SourceOptions) -> None:
+    if options.rows_per_trigger is not None and options.rows_awaited > options.rows_per_trigger:
+        raise InvalidConfig("minOffsetsPerTrigger is above maxOffsetsPerTrigger: no batch would be large enough")
     if options.is_stream and options.where.has_ends:
         raise InvalidConfig("where: offset and timestamp bound a batch", hint="startingTimestamp begins a stream")
     retries = [one for one in (*options.topics, *options.assigned) if one.startswith(RETRY_PREFIX)]
@@ -373,8 +213,8 @@ def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
     named = {_known(name): str(value) for name, value in given.items()}
     if named.get("payload") == "readings":
         return COLUMNS_NEEDED
-    columns = _columns("columns", named["columns"]) if "columns" in named else BASE
-    headers = _flag("includeHeaders", named.get("includeHeaders", "false"))
+    columns = read.columns("columns", named["columns"]) if "columns" in named else BASE
+    headers = read.flag("includeHeaders", named.get("includeHeaders", "false"))
     return columns + ("properties",) * (headers and "properties" not in columns)
 
 
@@ -382,6 +222,11 @@ def _known(name: str) -> str:
     known = _BY_LOWER.get(name.lower())
     if known is not None:
         return known
+    if name.lower() in _LOGINS or name.lower().startswith(("kafka.sasl.", "kafka.ssl.", "kafka.security.")):
+        hint = "leave it out; docs/decisions/0030-native-ports-trust-their-network.md says who is let in"
+        raise InvalidConfig(
+            f"the native ports know no logins and no TLS yet, so option {name} would do nothing", hint=hint
+        )
     if name.lower() == "path":
         raise InvalidConfig("load() takes no path here", hint='name the topic with option("subscribe", ...)')
     near = difflib.get_close_matches(name.lower(), _BY_LOWER, n=1, cutoff=0.5)
@@ -402,5 +247,6 @@ def _check_together(named: Mapping[str, str], stream: bool) -> None:
     for name in _BATCH_ONLY:
         if stream and name in named:
             raise InvalidConfig(f"{name} is for batch reads; a stream has no end")
-    if not stream and "maxOffsetsPerTrigger" in named:
-        raise InvalidConfig("maxOffsetsPerTrigger is for streams", hint="endingOffsets bounds a batch")
+    for name in _STREAM_ONLY:
+        if not stream and name in named:
+            raise InvalidConfig(f"{name} is for streams", hint="endingOffsets bounds a batch")

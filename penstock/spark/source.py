@@ -28,6 +28,7 @@ from penstock.errors import InvalidConfig, PenstockError
 from penstock.spark.briefly import briefly, hide_traceback
 from penstock.spark.cluster import Cluster
 from penstock.spark.fetch import read_ranges
+from penstock.spark.group import GroupPosition
 from penstock.spark.offsets import (
     Extent,
     Extents,
@@ -40,12 +41,14 @@ from penstock.spark.offsets import (
     to_offsets,
     to_places,
 )
-from penstock.spark.options import Bound, SourceOptions, check, columns_of, parse
+from penstock.spark.options import SourceOptions, check, columns_of, parse
 from penstock.spark.planning import Range, Shape, in_these_logs, not_beyond, of_subscription, pack, ranges_between
 from penstock.spark.sink.options import parse as sink_options
 from penstock.spark.sink.writers import BatchWriter, StreamWriter, check_mode, check_schema
 from penstock.spark.tables import asked, chosen, is_creating, keep, kept, spark_types
+from penstock.spark.values import Bound
 from penstock.spark.where import END
+from penstock.world import Clock, RealClock
 
 PARTITIONS_PER_CORE = 3
 
@@ -180,9 +183,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     the *ends* of batches. So the first batch of such a query is empty: its end is the start, and is checkpointed.
     """
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, clock: Clock | None = None) -> None:
         self._options = options
+        self._clock = clock or RealClock()
         self._cluster: Cluster | None = None
+        self._position: GroupPosition | None = None
+        self._batch_due = 0.0  # from when on a batch need not have the rows that it awaits
         self._target: dict[QueueKey, Extent] | None = None  # of a run that reads what is there now, and ends
         self._start_unlogged = False
         self._initial: Offsets | None = None
@@ -219,9 +225,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         extents = self._seen(() if self._options.allow_incomplete else places)
         begin = in_these_logs(places, logs, extents, fail_on_data_loss=loss)
         begin = not_beyond(begin, extents, fail_on_data_loss=loss)
+        if self._options.group:
+            self._told().reached(begin, extents)
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        logs = {**logs, **logs_of(extents)}
-        self._latest = to_offsets(advance(begin, extents), logs)
+        logs, ends = {**logs, **logs_of(extents)}, advance(begin, extents)
+        self._latest = to_offsets(ends, logs)
+        if self._awaits_more(begin, ends):
+            return start
         return to_offsets(advance(begin, extents, rows_max), logs)
 
     def reportLatestOffset(self) -> Offsets | None:
@@ -254,6 +264,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """Closes the connections; Spark does not always call this."""
         if self._cluster is not None:
             self._cluster.close()
+
+    def _awaits_more(self, begin: Places, ends: Places) -> bool:
+        """Whether a batch waits for more rows; a run that ends does not."""
+        waiting = sum(end - begin.get(key, end) for key, end in ends.items())
+        now = self._clock.monotonic()
+        if not self._options.rows_awaited or self._target is not None:
+            return False
+        if waiting < self._options.rows_awaited and now < self._batch_due:
+            return True
+        self._batch_due = now + self._options.delay_s if waiting else self._batch_due
+        return False
+
+    def _told(self) -> GroupPosition:
+        if self._position is None:
+            self._position = GroupPosition(self._options.group, self._asked().tell, self._clock)
+        return self._position
 
     def _asked(self) -> Cluster:
         if self._cluster is None:

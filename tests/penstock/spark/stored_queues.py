@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.errors import LogReplaced, NoRoute, OffsetOutOfRange, PenstockError, TopicNotFound, UnknownRequest
+from penstock.errors import Fenced, LogReplaced, NoRoute, OffsetOutOfRange, PenstockError, TopicNotFound, UnknownRequest
 from penstock.protocol.link import OnResult
 from penstock.protocol.message import (
     ENTRY,
@@ -23,8 +23,9 @@ from penstock.protocol.message import (
     Message,
     encode_message,
 )
+from penstock.protocol.requests.groups import CommitOffsets
 from penstock.protocol.requests.messages import BoundsReply, OffsetReply, Pull, Pulled, QueryBounds, SeekTime
-from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.request import Done, Request, Result
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
 from penstock.protocol.requests.topics import Bounds, DescribeTopic, TopicDetail
 from penstock.service.frame_server import Peer, Session
@@ -62,6 +63,8 @@ class StoredQueues:
         self.address = ""
         self.log_id = "log-1"
         self.is_registered = True
+        self.members = False  # whether groups have members
+        self.committed: dict[tuple[str, str], int] = {}
         self.away: tuple[str, ...] = ()  # other brokers that the name server misses
         self.on_asked: Callable[[Request], None] = lambda request: None
         self.topics: dict[str, list[StoredQueue]] = {}
@@ -140,6 +143,11 @@ class StoredQueues:
                 return TopicDetail(topic, len(names), "disk", tuple(map(self._bounds, names)), self.log_id)
             case QueryBounds(names):
                 return BoundsReply(tuple(map(self._bounds, names)))
+            case CommitOffsets():
+                if self.members:
+                    return Fenced(f"group {request.group} has members; its offsets are theirs")
+                self.committed |= {(request.group, one.queue): one.offset for one in request.offsets}
+                return Done()
             case SeekTime(name, stored_ms):
                 return OffsetReply(self._seek(name, stored_ms))
             case Pull():

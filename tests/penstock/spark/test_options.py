@@ -147,3 +147,24 @@ def test_readings_have_columns_of_their_own() -> None:
     assert parse(TOPIC | {"payload": "readings"}, stream=True).payload == "readings"
     with pytest.raises(InvalidConfig, match="rows are readings"):
         parse(TOPIC | {"payload": "readings", "columns": "key"}, stream=True)
+
+
+@pytest.mark.parametrize("name", ["user", "password", "TOKEN", "tls.ca", "kafka.sasl.jaas.config"])
+def test_a_login_is_refused_and_not_told(name: str) -> None:
+    with pytest.raises(InvalidConfig, match="no logins and no TLS yet") as raised:
+        parse(TOPIC | {name: "geheim"}, stream=True)
+    assert "geheim" not in str(raised.value)
+    with pytest.raises(InvalidConfig, match="no option") as raised:
+        parse(TOPIC | {"pasword": "geheim"}, stream=True)
+    assert "geheim" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay", "group"])
+def test_what_is_for_streams_is_refused_for_a_batch(name: str) -> None:
+    with pytest.raises(InvalidConfig, match=f"{name} is for streams"):
+        parse(TOPIC | {name: "5"}, stream=False)
+
+
+def test_the_least_rows_of_a_batch_are_not_above_the_most() -> None:
+    with pytest.raises(InvalidConfig, match="is above maxOffsetsPerTrigger"):
+        parse(TOPIC | {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, stream=True)

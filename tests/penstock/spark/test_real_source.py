@@ -15,7 +15,9 @@ from stored_queues import rows_of
 
 from penstock import Message
 from penstock.blocking import Producer
+from penstock.blocking.routes import Routes
 from penstock.errors import InvalidConfig
+from penstock.protocol.requests.groups import DescribeGroup, GroupDetail
 from penstock.spark.source import PenstockSource
 
 Row = dict[str, Any]
@@ -127,6 +129,24 @@ def test_a_stream_of_a_mqtt_filter_reads_what_matches_and_topics_that_come(real_
         assert read() == []
         send(real_cluster, [Message("late", b"7", tag="x", mqtt_topic="late/a"), Message("late", b"8")])
         assert values(read()) == {7}
+
+
+def lag(cluster: Any, group: str) -> int:
+    with Routes(cluster.servers) as routes:
+        (broker,) = routes.holders("site").brokers
+        detail = routes.link(broker.address).ask(DescribeGroup(group), GroupDetail)
+    return sum(one.end - one.offset for one in detail.lags)
+
+
+def test_a_broker_shows_how_far_the_group_of_a_query_is_behind(real_cluster: Any) -> None:
+    send(real_cluster, made(0, 100))
+    with streaming(real_cluster, startingOffsets="earliest", group="nightly") as read:
+        assert len(read()) == 100
+        assert lag(real_cluster, "nightly") == 100, "the batch is not finished as far as the source knows"
+        assert read() == []
+        assert lag(real_cluster, "nightly") == 0
+        send(real_cluster, made(100, 7))
+        assert lag(real_cluster, "nightly") == 7
 
 
 @pytest.mark.parametrize(

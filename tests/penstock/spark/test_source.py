@@ -13,6 +13,7 @@ from stored_queues import STORED_MS, rows_of
 
 from penstock.errors import BrokerAway, InvalidConfig, LogReplaced, NoRoute, OffsetOutOfRange
 from penstock.spark.source import BatchReader, PenstockSource, StreamReader
+from penstock.world import Clock
 
 ALL = ReadAllAvailable()
 
@@ -307,6 +308,77 @@ def test_a_limit_is_honoured_and_everything_is_read_in_the_end(queues: Any, stre
         at = end
     assert sorted(seen) == [(0, at) for at in range(7)] + [(1, at) for at in range(3)]
     assert reader.reportLatestOffset() == of(7, 3)
+
+
+class HandClock(Clock):
+    """A clock that a test moves."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return STORED_MS
+
+
+def test_a_batch_awaits_its_least_rows_but_not_for_ever(queues: Any) -> None:
+    queues.put("t", 0, 1)
+    clock = HandClock()
+    given = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "4", "maxTriggerDelay": "30s"}
+    made = source(queues, **given, maxOffsetsPerTrigger="5").streamReader(schema=None)
+    assert isinstance(made, StreamReader)
+    reader = StreamReader(made._options, clock)
+    limit = reader.getDefaultReadLimit()
+    first = reader.latestOffset(reader.initialOffset(), limit)
+    assert first == of(1), "the first batch is not awaited"
+    queues.put("t", 0, 3)
+    assert reader.latestOffset(first, limit) == first
+    assert reader.reportLatestOffset() == of(4)
+    queues.put("t", 0, 1)
+    second = reader.latestOffset(first, limit)
+    assert second == of(5)
+    queues.put("t", 0, 1)
+    clock.now += 29.0
+    assert reader.latestOffset(second, limit) == second
+    clock.now += 1.0
+    third = reader.latestOffset(second, limit)
+    assert third == of(6)
+    queues.put("t", 0, 9)
+    assert reader.latestOffset(third, limit) == of(11)
+    reader.stop()
+
+
+def test_a_run_that_ends_awaits_nothing(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 3)
+    reader = stream(queues, startingOffsets="earliest", minOffsetsPerTrigger="2")
+    reader.prepareForTriggerAvailableNow()
+    first = reader.latestOffset(reader.initialOffset(), ReadMaxRows(2))
+    assert reader.latestOffset(first, ReadMaxRows(2)) == of(3)
+
+
+def test_the_brokers_are_told_what_is_finished_under_the_name_of_a_group(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 5)
+    reader = stream(queues, startingOffsets="earliest", group="nightly")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    assert queues.committed == {("nightly", "t:0"): 0}
+    assert reader.latestOffset(end, ALL) == end
+    assert queues.committed == {("nightly", "t:0"): 5}
+
+
+def test_a_group_that_has_members_is_no_querys(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 5)
+    queues.members = True
+    reader = stream(queues, startingOffsets="earliest", group="workers")
+    with pytest.raises(InvalidConfig, match="group 'workers' takes no position of a query: group workers has members"):
+        reader.latestOffset(reader.initialOffset(), ALL)
+
+
+def test_a_checkpoint_of_a_newer_version_is_refused(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 5)
+    with pytest.raises(InvalidConfig, match="a newer version of Penstock wrote the checkpoint"):
+        stream(queues).latestOffset(of(2) | {"@epochs": {}}, ALL)
 
 
 def test_available_now_reads_nothing_that_came_after_it_began(queues: Any, stream: Any) -> None:

@@ -1,0 +1,125 @@
+"""How far streams are behind: lag per queue, out of the progress that Spark tells of a query.
+
+Spark has no room for a Python source's own metrics, but its progress has where a batch ended and what was there then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from penstock.errors import InvalidConfig
+from penstock.spark.offsets import QueueKey, to_places
+
+
+class QueueLag(NamedTuple):
+    """How far a query is behind in one queue: ``offset`` is the next one that it reads, ``end`` the queue's end."""
+
+    topic: str
+    broker: str
+    queue: int
+    offset: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        """Offsets that are not read yet; with filters fewer may be rows."""
+        return max(0, self.end - self.offset)
+
+
+class QueryLag(NamedTuple):
+    """One word on a running query: after each batch, and while it waits for one.
+
+    Attributes:
+        query, name: its id and name.
+        batch: the number of the batch.
+        rows: rows of the batch, of all its sources.
+        rows_per_s: rows that it processes in a second.
+        queues: each queue of its Penstock sources.
+    """
+
+    query: str
+    name: str
+    batch: int
+    rows: int
+    rows_per_s: float
+    queues: tuple[QueueLag, ...]
+
+    @property
+    def lag(self) -> int:
+        """That of all queues."""
+        return sum(one.lag for one in self.queues)
+
+
+def lag_of(progress: Any) -> QueryLag:
+    """What ``query.lastProgress``, or a listener's ``event.progress``, says of a query's lag.
+
+    Args:
+        progress: pyspark's object, or the dictionary of its JSON.
+    """
+    told = progress if isinstance(progress, Mapping) else json.loads(progress.json)
+    queues = [lag for source in told.get("sources", ()) for lag in _queues_of(source)]
+    return QueryLag(
+        str(told.get("id", "")),
+        str(told.get("name") or ""),
+        int(told.get("batchId", -1)),
+        int(told.get("numInputRows", 0) or sum(int(one.get("numInputRows", 0)) for one in told.get("sources", ()))),
+        float(told.get("processedRowsPerSecond") or 0.0),
+        tuple(sorted(queues)),
+    )
+
+
+def _queues_of(source: Mapping[str, Any]) -> list[QueueLag]:
+    """Those of a source; none where it is not ours."""
+    try:
+        reached, ends = _places(source.get("endOffset")), _places(source.get("latestOffset"))
+    except (ValueError, TypeError, AttributeError, InvalidConfig):
+        return []
+    return [
+        QueueLag(key.topic, key.broker, key.queue, at, max(at, ends.get(key, at)))
+        for key, at in sorted(reached.items())
+    ]
+
+
+def _places(told: Any) -> dict[QueueKey, int]:
+    return to_places(json.loads(told) if isinstance(told, str) else told or {})
+
+
+class LagListener(StreamingQueryListener):
+    """Keeps the last word of each query of a session: ``spark.streams.addListener(LagListener(print))``.
+
+    Args:
+        on_lag: is called with each word, in a thread of Spark's; it does not wait.
+    """
+
+    def __init__(self, on_lag: Callable[[QueryLag], object] | None = None) -> None:
+        super().__init__()
+        self._on_lag = on_lag
+        self.queries: dict[str, QueryLag] = {}
+        """The last word of each running query, by its id."""
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing is known yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """A batch is done."""
+        found = lag_of(event.progress)
+        self.queries[found.query] = found
+        if self._on_lag is not None:
+            self._on_lag(found)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """There was nothing to read."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """It runs no more."""
+        self.queries.pop(str(event.id), None)
