@@ -16,10 +16,30 @@ from typing import Any, Final, NamedTuple
 from penstock.errors import InvalidConfig, InvalidFilter
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.selectors.compiling import selector_of
-from penstock.spark import values as read
 from penstock.spark.columns import BASE
 from penstock.spark.offsets import EARLIEST, LATEST
-from penstock.spark.values import Bound
+from penstock.spark.values import (
+    Bound,
+    read_amount,
+    read_assigned,
+    read_columns,
+    read_count,
+    read_duration,
+    read_flag,
+    read_group,
+    read_milliseconds,
+    read_mqtt_filters,
+    read_names,
+    read_offsets,
+    read_one_of,
+    read_pattern,
+    read_selector,
+    read_servers,
+    read_timestamp,
+    read_timestamps,
+    read_topics,
+    read_where,
+)
 from penstock.spark.where import ALL, Where
 from penstock.telemetry.decode import COLUMNS_NEEDED
 from topicmap.queues import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, TRACE_TOPIC, encode_level
@@ -100,43 +120,43 @@ class _Option(NamedTuple):
 
 # A later one of the same field wins over an earlier one: a time over times per queue over offsets, as in Kafka.
 _TABLE: Final[Mapping[str, _Option]] = {
-    "bootstrap.servers": _Option("servers", read.servers),
-    "kafka.bootstrap.servers": _Option("servers", read.servers),
-    "nameServer": _Option("servers", read.servers),
-    "servers": _Option("servers", read.servers),
-    "subscribe": _Option("topics", read.topics),
-    "subscribePattern": _Option("pattern", read.pattern),
-    "assign": _Option("assigned", read.assigned),
-    "startingOffsets": _Option("starting", read.offsets),
-    "startingOffsetsByTimestamp": _Option("starting", read.timestamps),
-    "startingTimestamp": _Option("starting", read.timestamp),
-    "startingOffsetsByTimestampStrategy": _Option("late_start", read.one_of("error", "latest")),
-    "endingOffsets": _Option("ending", read.offsets),
-    "endingOffsetsByTimestamp": _Option("ending", read.timestamps),
-    "endingTimestamp": _Option("ending", read.timestamp),
-    "maxOffsetsPerTrigger": _Option("rows_per_trigger", read.count),
-    "minOffsetsPerTrigger": _Option("rows_awaited", read.count),
-    "maxTriggerDelay": _Option("delay_s", read.duration),
-    "kafka.group.id": _Option("group", read.group),
-    "group": _Option("group", read.group),
-    "minPartitions": _Option("partitions_min", read.count),
-    "maxPartitions": _Option("partitions_max", read.count),
-    "partitionTargetRows": _Option("target_rows", read.count),
-    "failOnDataLoss": _Option("fail_on_data_loss", read.flag),
-    "allowIncomplete": _Option("allow_incomplete", read.flag),
-    "brokerPatienceMs": _Option("patience_s", read.milliseconds),
-    "columns": _Option("columns", read.columns),
-    "includeHeaders": _Option("headers", read.flag),
-    "payload": _Option("payload", read.one_of("raw", "readings")),
-    "mqttFilter": _Option("names", read.mqtt_filters),
-    "filter": _Option("selector", read.selector),
-    "where": _Option("where", read.where),
-    "tags": _Option("tags", read.names),
-    "fetchOffset.numRetries": _Option("retries", read.amount),
-    "fetchOffset.retryIntervalMs": _Option("retry_pause_s", read.milliseconds),
-    "pollTimeoutMs": _Option("timeout_s", read.milliseconds),
-    "maxBytesPerFetch": _Option("pull_bytes", read.count),
-    "batchRows": _Option("batch_rows", read.count),
+    "bootstrap.servers": _Option("servers", read_servers),
+    "kafka.bootstrap.servers": _Option("servers", read_servers),
+    "nameServer": _Option("servers", read_servers),
+    "servers": _Option("servers", read_servers),
+    "subscribe": _Option("topics", read_topics),
+    "subscribePattern": _Option("pattern", read_pattern),
+    "assign": _Option("assigned", read_assigned),
+    "startingOffsets": _Option("starting", read_offsets),
+    "startingOffsetsByTimestamp": _Option("starting", read_timestamps),
+    "startingTimestamp": _Option("starting", read_timestamp),
+    "startingOffsetsByTimestampStrategy": _Option("late_start", read_one_of("error", "latest")),
+    "endingOffsets": _Option("ending", read_offsets),
+    "endingOffsetsByTimestamp": _Option("ending", read_timestamps),
+    "endingTimestamp": _Option("ending", read_timestamp),
+    "maxOffsetsPerTrigger": _Option("rows_per_trigger", read_count),
+    "minOffsetsPerTrigger": _Option("rows_awaited", read_count),
+    "maxTriggerDelay": _Option("delay_s", read_duration),
+    "kafka.group.id": _Option("group", read_group),
+    "group": _Option("group", read_group),
+    "minPartitions": _Option("partitions_min", read_count),
+    "maxPartitions": _Option("partitions_max", read_count),
+    "partitionTargetRows": _Option("target_rows", read_count),
+    "failOnDataLoss": _Option("fail_on_data_loss", read_flag),
+    "allowIncomplete": _Option("allow_incomplete", read_flag),
+    "brokerPatienceMs": _Option("patience_s", read_milliseconds),
+    "columns": _Option("columns", read_columns),
+    "includeHeaders": _Option("headers", read_flag),
+    "payload": _Option("payload", read_one_of("raw", "readings")),
+    "mqttFilter": _Option("names", read_mqtt_filters),
+    "filter": _Option("selector", read_selector),
+    "where": _Option("where", read_where),
+    "tags": _Option("tags", read_names),
+    "fetchOffset.numRetries": _Option("retries", read_amount),
+    "fetchOffset.retryIntervalMs": _Option("retry_pause_s", read_milliseconds),
+    "pollTimeoutMs": _Option("timeout_s", read_milliseconds),
+    "maxBytesPerFetch": _Option("pull_bytes", read_count),
+    "batchRows": _Option("batch_rows", read_count),
 }
 NAMES: Final = tuple(_TABLE)
 _BY_LOWER: Final = {name.lower(): name for name in _TABLE}
@@ -213,8 +233,8 @@ def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
     named = {_known(name): str(value) for name, value in given.items()}
     if named.get("payload") == "readings":
         return COLUMNS_NEEDED
-    columns = read.columns("columns", named["columns"]) if "columns" in named else BASE
-    headers = read.flag("includeHeaders", named.get("includeHeaders", "false"))
+    columns = read_columns("columns", named["columns"]) if "columns" in named else BASE
+    headers = read_flag("includeHeaders", named.get("includeHeaders", "false"))
     return columns + ("properties",) * (headers and "properties" not in columns)
 
 

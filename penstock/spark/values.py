@@ -49,26 +49,26 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "
 _GROUP_BYTES_MAX: Final = 255
 
 
-def count(name: str, text: str) -> int:
+def read_count(name: str, text: str) -> int:
     """A number from 1 on."""
     if not text.strip().isdecimal() or int(text) < 1:
         raise InvalidConfig(f"{name} is a number from 1 on, not {text!r}")
     return int(text)
 
 
-def amount(name: str, text: str) -> int:
+def read_amount(name: str, text: str) -> int:
     """A number from 0 on."""
     if not text.strip().isdecimal():
         raise InvalidConfig(f"{name} is a number from 0 on, not {text!r}")
     return int(text)
 
 
-def milliseconds(name: str, text: str) -> float:
+def read_milliseconds(name: str, text: str) -> float:
     """Milliseconds, as seconds."""
-    return amount(name, text) / 1000
+    return read_amount(name, text) / 1000
 
 
-def duration(name: str, text: str) -> float:
+def read_duration(name: str, text: str) -> float:
     """A time with its unit, in seconds."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
@@ -76,21 +76,21 @@ def duration(name: str, text: str) -> float:
     return int(found[1]) * _SECONDS[found[2]]
 
 
-def group(name: str, text: str) -> str:
+def read_group(name: str, text: str) -> str:
     """The name of a consumer group."""
     if not 0 < len(text.encode("utf-8", "replace")) <= _GROUP_BYTES_MAX:
         raise InvalidConfig(f"{name} has 1 to {_GROUP_BYTES_MAX} bytes")
     return text
 
 
-def flag(name: str, text: str) -> bool:
+def read_flag(name: str, text: str) -> bool:
     """``true`` or ``false``."""
     if text.strip().lower() not in ("true", "false"):
         raise InvalidConfig(f"{name} is true or false, not {text!r}")
     return text.strip().lower() == "true"
 
 
-def names(name: str, text: str) -> tuple[str, ...]:
+def read_names(name: str, text: str) -> tuple[str, ...]:
     """Names with commas between them, each once."""
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not found:
@@ -98,12 +98,12 @@ def names(name: str, text: str) -> tuple[str, ...]:
     return found
 
 
-def servers(name: str, text: str) -> tuple[str, ...]:
+def read_servers(name: str, text: str) -> tuple[str, ...]:
     """Addresses of name servers."""
     return parse_servers(text)
 
 
-def pattern(name: str, text: str) -> str:
+def read_pattern(name: str, text: str) -> str:
     """A regular expression."""
     try:
         re.compile(text)
@@ -112,18 +112,18 @@ def pattern(name: str, text: str) -> str:
     return text
 
 
-def columns(name: str, text: str) -> tuple[str, ...]:
+def read_columns(name: str, text: str) -> tuple[str, ...]:
     """Columns of messages."""
-    found = names(name, text)
+    found = read_names(name, text)
     for column in found:
         if column not in COLUMNS:
             raise InvalidConfig(f"{name}: there is no column {column!r}", hint=f"there are {', '.join(COLUMNS)}")
     return found
 
 
-def mqtt_filters(name: str, text: str) -> tuple[str, ...]:
+def read_mqtt_filters(name: str, text: str) -> tuple[str, ...]:
     """MQTT filters with commas between them, or a JSON list of them."""
-    found = json_list(name, text) if text.lstrip().startswith("[") else names(name, text)
+    found = read_json_list(name, text) if text.lstrip().startswith("[") else read_names(name, text)
     for one in found:
         if is_share(one):
             raise InvalidConfig(f"{name}: {one} is a share, and a query reads all of a filter", hint="leave $share out")
@@ -136,7 +136,7 @@ def mqtt_filters(name: str, text: str) -> tuple[str, ...]:
     return found
 
 
-def json_list(name: str, text: str) -> tuple[str, ...]:
+def read_json_list(name: str, text: str) -> tuple[str, ...]:
     """A JSON list of strings."""
     try:
         value = json.loads(text)
@@ -147,7 +147,7 @@ def json_list(name: str, text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
-def selector(name: str, text: str) -> str:
+def read_selector(name: str, text: str) -> str:
     """A selector over properties."""
     try:
         return selector_of(text).text
@@ -155,17 +155,17 @@ def selector(name: str, text: str) -> str:
         raise InvalidConfig(f"{name}: {error.message}", hint=error.hint) from None
 
 
-def where(name: str, text: str) -> Where:
+def read_where(name: str, text: str) -> Where:
     """Conditions."""
     return where_of(text)
 
 
-def topics(name: str, text: str) -> tuple[str, ...]:
+def read_topics(name: str, text: str) -> tuple[str, ...]:
     """Topics with commas between them."""
-    return tuple(dict.fromkeys(map(topic_of, names(name, text))))
+    return tuple(dict.fromkeys(map(topic_of, read_names(name, text))))
 
 
-def one_of(*words: str) -> Callable[[str, str], str]:
+def read_one_of(*words: str) -> Callable[[str, str], str]:
     """The reader of an option that is one of these words."""
 
     def read(name: str, text: str) -> str:
@@ -176,7 +176,7 @@ def one_of(*words: str) -> Callable[[str, str], str]:
     return read
 
 
-def json_object(name: str, text: str) -> Any:
+def read_json_object(name: str, text: str) -> Any:
     """A JSON object that is not empty."""
     try:
         value = json.loads(text)
@@ -187,16 +187,16 @@ def json_object(name: str, text: str) -> Any:
     return value
 
 
-def assigned(name: str, text: str) -> dict[str, tuple[str, ...]]:
+def read_assigned(name: str, text: str) -> dict[str, tuple[str, ...]]:
     """Topics with the names of their queues."""
-    value = json_object(name, text)
+    value = read_json_object(name, text)
     for queues in value.values():
         if not isinstance(queues, list) or not queues or not all(isinstance(one, int | str) for one in queues):
             raise InvalidConfig(f'{name} is JSON like {{"topic": [0, 1]}}, not {text!r}')
     return {topic_of(topic): tuple(str(one) for one in queues) for topic, queues in value.items()}
 
 
-def each(name: str, value: Mapping[str, Any], text: str, least: int) -> Given:
+def read_each(name: str, value: Mapping[str, Any], text: str, least: int) -> Given:
     """A number for each queue of each topic."""
     for queues in value.values():
         numbers = queues.values() if isinstance(queues, dict) else [None]
@@ -205,7 +205,7 @@ def each(name: str, value: Mapping[str, Any], text: str, least: int) -> Given:
     return {topic_of(topic): dict(queues) for topic, queues in value.items()}
 
 
-def offsets(name: str, text: str) -> Bound:
+def read_offsets(name: str, text: str) -> Bound:
     """A word for one end of all queues, or offsets of each."""
     words = {"earliest": EARLIEST, "latest": LATEST}
     if text.strip().lower() in words:
@@ -213,18 +213,18 @@ def offsets(name: str, text: str) -> Bound:
     if not text.lstrip().startswith("{"):
         hint = 'or JSON like {"topic": {"0": 23, "1": -2}}'
         raise InvalidConfig(f"{name} is earliest or latest, not {text!r}", hint=hint)
-    given = json_object(name, text)
+    given = read_json_object(name, text)
     logs = given.pop(LOGS, {})
     if not isinstance(logs, dict) or not all(isinstance(one, str) for one in logs.values()):
         raise InvalidConfig(f"{name}: {LOGS} names the log of each broker, as in a checkpoint")
-    return Bound("offset", LATEST, each(name, given, text, EARLIEST), name, logs)
+    return Bound("offset", LATEST, read_each(name, given, text, EARLIEST), name, logs)
 
 
-def timestamp(name: str, text: str) -> Bound:
+def read_timestamp(name: str, text: str) -> Bound:
     """A store time."""
-    return Bound("time", amount(name, text), option=name)
+    return Bound("time", read_amount(name, text), option=name)
 
 
-def timestamps(name: str, text: str) -> Bound:
+def read_timestamps(name: str, text: str) -> Bound:
     """Store times of each queue."""
-    return Bound("time", 0, each(name, json_object(name, text), text, 0), name)
+    return Bound("time", 0, read_each(name, read_json_object(name, text), text, 0), name)
