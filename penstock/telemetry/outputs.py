@@ -1,8 +1,8 @@
 """Where a job's rows go: Parquet, a database, Delta Lake, Iceberg, a topic, devices.
 
 Spark repeats a batch that it has not committed. So a batch that is written again replaces what it has written before,
-in folders by the batch's number, in a database by the rows' keys, in Delta Lake by its transaction id. Messages and
-Iceberg have no such place: there a repeated batch adds its rows again (alerts have the same ``id`` then).
+in folders by the batch's number, in a database by the rows' keys; Delta Lake and brokers know a batch that they have.
+Iceberg does not: there a repeated batch adds its rows again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.errors import InvalidConfig
+from penstock.telemetry.jobs.messages import messages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,8 +54,6 @@ def output_of(text: str, name: str, keys: Sequence[str], servers: str, partition
     if kind == "iceberg" and colon:
         return IcebergTable(rest)
     if kind in ("topic", "mqtt") and colon:
-        from penstock.telemetry.sending import Messages
-
         return Messages(rest, servers, to_devices=kind == "mqtt")
     return ParquetFolder(f"{text.rstrip('/')}/{name}", partition)
 
@@ -147,6 +146,42 @@ class IcebergTable:
             rows.writeTo(self._table).append()
         else:
             rows.writeTo(self._table).using("iceberg").create()
+
+
+class Messages:
+    """Each row as a JSON message: of a topic, with its device as key, or under an MQTT topic name.
+
+    Args:
+        to: topic, or pattern of MQTT topic names (``jobs.messages``).
+        servers: name servers.
+        to_devices: which of both ``to`` is.
+    """
+
+    def __init__(self, to: str, servers: str, *, to_devices: bool) -> None:
+        topic = to.split("/", 1)[0]
+        if to_devices and ("{" in topic or not topic):
+            raise InvalidConfig(f"mqtt:{to}: the first level is the broker's topic, and the same for all rows")
+        self._to = to
+        self._servers = servers
+        self._to_devices = to_devices
+        self.topic = topic
+        """The broker's topic of the messages."""
+
+    def check(self, spark: SparkSession) -> None:
+        """Any session can."""
+
+    def write(self, rows: DataFrame, batch: int) -> None:
+        """Sends a batch; what the broker has of it already is not sent again. Raises what Spark says of the errors of
+        a producer."""
+        given = {"servers": self._servers, "rowOrder": "sorted"}
+        query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        if query:
+            given |= {"writeId": f"{query} {self._to}", "writeBatch": str(batch)}
+        found = messages(rows, self._to)
+        if not self._to_devices:
+            found = found.drop("mqtt_topic")
+            given["topic"] = self._to
+        found.coalesce(1).write.format("penstock").options(**given).mode("append").save()
 
 
 def needs_format(spark: Any, name: str, package: str) -> None:

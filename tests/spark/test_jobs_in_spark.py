@@ -14,7 +14,7 @@ from penstock.blocking import Producer, Reader
 from penstock.errors import InternalError, InvalidConfig
 from penstock.telemetry import running
 from penstock.telemetry.catalog import job_of
-from penstock.telemetry.outputs import ParquetFolder
+from penstock.telemetry.outputs import Messages, Output, ParquetFolder
 from penstock.telemetry.running import RunOptions
 from tests.penstock.telemetry.jobs.conftest import made_of
 from tests.penstock.telemetry.jobs.test_gaps import Model, in_order
@@ -78,17 +78,17 @@ def test_each_job_gives_as_a_stream_what_it_gives_as_a_batch(spark: Any, cluster
 
 
 class FailsOnce:
-    """A folder whose first write of a batch is done, and then dies."""
+    """An output whose first write of a batch is done, and then dies."""
 
-    def __init__(self, folder: str, batch: int) -> None:
-        self._folder = ParquetFolder(folder)
+    def __init__(self, output: Output, batch: int) -> None:
+        self._output = output
         self._batch = batch
 
     def check(self, spark: Any) -> None:
-        self._folder.check(spark)
+        self._output.check(spark)
 
     def write(self, rows: Any, batch: int) -> None:
-        self._folder.write(rows, batch)
+        self._output.write(rows, batch)
         if batch == self._batch:
             self._batch = -1
             raise RuntimeError("the machine is gone")
@@ -102,7 +102,7 @@ def test_gaps_are_told_once_though_the_job_is_restarted_and_a_batch_repeated(
     options = RunOptions(
         cluster.servers, "silent", once=True, out=(str(tmp_path),), given={"times": 4.0}, rows_per_batch=10_000
     )
-    output = FailsOnce(f"{tmp_path}/gaps", 1)
+    output = FailsOnce(ParquetFolder(f"{tmp_path}/gaps"), 1)
     monkeypatch.setattr(running, "outputs_of", lambda job, options: [output])
     model, expected = Model(), []
     for at, part in enumerate(parts):
@@ -117,8 +117,8 @@ def test_gaps_are_told_once_though_the_job_is_restarted_and_a_batch_repeated(
     assert len({row[3] is None for row in expected}) == 2
 
 
-def test_an_alert_reaches_its_device_and_a_job_never_reads_what_it_writes(
-    spark: Any, cluster: Any, tmp_path: Path
+def test_an_alert_reaches_its_device_once_and_a_job_never_reads_what_it_writes(
+    spark: Any, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = {"device": "boiler", "metric": "temp", "error": None}
     values = (20.0, 91.0, 95.0, 20.0, 92.0)
@@ -126,6 +126,11 @@ def test_an_alert_reaches_its_device_and_a_job_never_reads_what_it_writes(
     send(cluster.servers, "hot", rows)
     own = {"given": {"rule": ("temp > 90",)}, "once": True}
     options = RunOptions(cluster.servers, "hot", out=("mqtt:alarm/{device}/{metric}",), checkpoint=str(tmp_path), **own)
+    output = FailsOnce(Messages("alarm/{device}/{metric}", cluster.servers, to_devices=True), 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "outputs_of", lambda job, options: [output])
+        with pytest.raises(InternalError):
+            running.run(job_of("alerts"), options, spark, lambda batch: None)
     running.run(job_of("alerts"), options, spark, lambda batch: None)
     with Reader("alarm", servers=cluster.servers, until_end=True) as reader:
         received = list(reader.messages())

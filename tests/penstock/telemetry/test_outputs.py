@@ -6,7 +6,6 @@ import pytest
 
 from penstock.errors import InvalidConfig
 from penstock.telemetry import outputs
-from penstock.telemetry.sending import Messages
 
 
 @pytest.mark.parametrize(
@@ -17,8 +16,8 @@ from penstock.telemetry.sending import Messages
         ("jdbc:postgresql://h/db?user=me#site.gaps", outputs.JdbcTable),
         ("delta:/data/gaps", outputs.DeltaTable),
         ("iceberg:lake.site.gaps", outputs.IcebergTable),
-        ("topic:found", Messages),
-        ("mqtt:alerts/{device}", Messages),
+        ("topic:found", outputs.Messages),
+        ("mqtt:alerts/{device}", outputs.Messages),
     ],
 )
 def test_a_text_names_an_output(text: str, kind: type) -> None:
