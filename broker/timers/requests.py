@@ -145,7 +145,10 @@ class TimerRequests:
 
     def _set(self, record: bytes, due_ms: int, now_ms: int, setting: _Setting) -> TimerSet:
         if not now_ms - DELAY_MS_MAX <= due_ms <= now_ms + DELAY_MS_MAX:
-            raise InvalidRequest(f"a message is delivered at most {DELAY_MS_MAX // 86_400_000} days later")
+            days = DELAY_MS_MAX // 86_400_000
+            if due_ms < now_ms:
+                raise InvalidRequest(f"the time of delivery is more than {days} days ago: it is probably wrong")
+            raise InvalidRequest(f"a message is delivered at most {days} days later")
         if len(record) > BODY_BYTES_MAX - _FACT_BYTES:
             raise TooLarge(f"a delayed message has at most {BODY_BYTES_MAX - _FACT_BYTES} bytes, not {len(record)}")
         taken = self._acceptance.take_record(record, now_ms)

@@ -18,7 +18,7 @@ from penstock.blocking.link import BlockingLink
 from penstock.client.arguments import Beginning, Place, time_ms
 from penstock.client.positions import UNSET, Batch, Position, place_offset
 from penstock.client.retry import BackOff
-from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound
+from penstock.errors import NotAllowed, OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.protocol.link import OnResult
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.messages import BoundsReply, OffsetReply, QueryBounds, SeekTime
@@ -171,6 +171,8 @@ class Pulls:
         if not (error.retryable or (position.stop_at == UNSET and isinstance(error, QueueNotFound))):
             self._failure = self._failure or error
             return
+        if isinstance(error, NotAllowed) and position not in self._failures:
+            _log.warning("%s waits: %s", position.queue, error)
         self._failures[position] = self._failures.get(position, 0) + 1
         wait_s = self._back_off.wait_s(self._failures[position], self._rng)
         self._not_before[position] = self._clock.monotonic() + wait_s

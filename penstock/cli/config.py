@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from penstock.blocking.admin import Admin
-from penstock.cli.display import confirm, json_option, print_json, print_rows
+from penstock.cli.display import confirm, json_option, print_json, print_rows, shown
+from penstock.errors import InvalidConfig
+from penstock.protocol.requests.routes import ORDERED_TOPICS
 
 
 @click.group()
@@ -47,7 +49,22 @@ def set_entry(server: str, namespace: str, key: str, value: str, as_json: bool) 
       penstock config set ORDER_TOPIC_CONFIG orders "broker-a;broker-b"
       penstock config set my-service limit 20
     """
+    if not value:
+        raise InvalidConfig("an entry has a value", hint="`penstock config delete` deletes it")
+    _warn_of_brokers(server, namespace, value)
     _put(server, namespace, key, value, as_json)
+
+
+def _warn_of_brokers(server: str, namespace: str, value: str) -> None:
+    """Says which of an ordered topic's brokers are not there: messages with their keys wait for them."""
+    if namespace != ORDERED_TOPICS:
+        return
+    with Admin(server) as admin:
+        live = {one.broker for one in admin.brokers()}
+    absent = [one for one in (part.partition(":")[0] for part in value.split(";")) if one not in live]
+    if absent:
+        who = shown(", ".join(absent))
+        click.echo(f"warning: no live broker is called {who}: messages with a key of theirs wait for it", err=True)
 
 
 @config.command()

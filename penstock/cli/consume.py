@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from penstock.blocking import Consumer, Reader
-from penstock.cli.display import body_text, incomplete_option, json_option, line_text, print_json, shown
+from penstock.cli.display import body_text, incomplete_option, json_option, line_text, named, print_json, shown
 from penstock.cli.durations import start_of
 from penstock.client.arguments import Start
 from penstock.client.message_tasks import offset_id
@@ -22,7 +22,9 @@ TAIL_S: Final = 0.2
 
 @click.command()
 @click.argument("topic")
-@click.option("-g", "--group", default="", help="Read as a member of this group and commit what was printed.")
+@click.option(
+    "-g", "--group", default="", callback=named, help="Read as a member of this group and commit what was printed."
+)
 @click.option(
     "-o",
     "--offset",

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from penstock.client.completeness import ALLOW, Holders
 from penstock.errors import InvalidConfig
@@ -43,6 +44,14 @@ incomplete_option = click.option(
 )
 
 
+def named(_context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """A callback of options that name something and may be left out: an empty text, such as a shell's variable that is
+    not set, is refused."""
+    if value == "" and _context.get_parameter_source(parameter.name or "") is not ParameterSource.DEFAULT:
+        raise click.BadParameter("the name is empty; leave the option out")
+    return value
+
+
 def to_list(found: Holders, what: str, allow_incomplete: bool) -> tuple[BrokerRoute, ...]:
     """The brokers that a command asks. Raises ``BrokerAway``, or says what is left out if that was allowed."""
     if found.away and allow_incomplete:
@@ -56,6 +65,7 @@ def confirm(question: str, otherwise: str) -> None:
     try:
         is_meant = click.confirm(question, err=True)
     except click.Abort:
+        click.echo(err=True)  # nobody has ended the question's line
         is_meant = False
     if not is_meant:
         raise InvalidConfig(otherwise, hint="answer y, or add --yes")

@@ -37,22 +37,25 @@ def shown_duration(seconds: int) -> str:
     return f"{seconds}s"
 
 
-def time_of(text: str, option: str) -> datetime:
-    """The time that an option gives; without a time zone it is local."""
+_TIME: Final = "2026-12-01T08:00, or with a time zone 2026-12-01T08:00+01:00"
+
+
+def time_of(text: str, option: str, instead: str = "") -> datetime:
+    """The time that an option gives; without a time zone it is local. ``instead``: what else it might have been."""
     try:
         return datetime.fromisoformat(text).astimezone()
-    except ValueError:
-        hint = "write 2026-12-01T08:00, or with a time zone 2026-12-01T08:00+01:00"
-        raise click.BadParameter(f"{text!r} is no time: {hint}", param_hint=option) from None
+    except (ValueError, OverflowError):
+        what = f"neither {instead} nor a time" if instead else "no time"
+        raise click.BadParameter(f"{text!r} is {what}: write {_TIME}", param_hint=option) from None
 
 
-def start_of(text: str, option: str) -> Start:
+def start_of(text: str, option: str, instead: str = "earliest, latest") -> Start:
     """The start that an option gives: ``earliest``, ``latest`` or a time."""
     if text == "earliest" or text == "latest":
         return "earliest" if text == "earliest" else "latest"
-    return time_of(text, option)
+    return time_of(text, option, instead)
 
 
 def place_of(text: str, option: str) -> Place:
     """The place in a queue that an option gives: ``earliest``, ``latest``, an offset or a time."""
-    return int(text) if text.isascii() and text.isdigit() else start_of(text, option)
+    return int(text) if text.isascii() and text.isdigit() else start_of(text, option, "earliest, latest, an offset")

@@ -46,13 +46,17 @@ def find(
       penstock find plant d7 --json | jq .offset
       penstock find plant d7 --since 2026-12-01T08:00 --until 2026-12-01T09:00
     """
+    first = None if since is None else time_of(since, "--since")
+    last = None if until is None else time_of(until, "--until")
+    if first is not None and last is not None and last < first:
+        raise click.BadParameter(f"{until} is before --since", param_hint="--until")
     any_found = False
     found = find_messages(
         topic,
         key,
         servers=server,
-        since=0 if since is None else time_of(since, "--since"),
-        until=None if until is None else time_of(until, "--until"),
+        since=0 if first is None else first,
+        until=last,
         allow_incomplete=allow_incomplete,
     )
     for message in islice(found, count):

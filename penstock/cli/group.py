@@ -10,7 +10,7 @@ import click
 from penstock.blocking import bootstrap
 from penstock.blocking.admin import Admin
 from penstock.blocking.link import BlockingLink
-from penstock.cli.display import confirm, incomplete_option, json_option, print_json, print_rows, to_list
+from penstock.cli.display import confirm, incomplete_option, json_option, named, print_json, print_rows, to_list
 from penstock.cli.durations import place_of
 from penstock.client.group_tasks import Moved
 from penstock.errors import GroupNotFound, ResetIncomplete
@@ -97,7 +97,9 @@ def show(server: str, name: str, allow_incomplete: bool, as_json: bool) -> None:
 @click.argument("topic", default="")
 @click.option("--to", metavar="PLACE", help="earliest, latest, an offset, or a time: 2026-12-01T08:00.")
 @click.option("--by", type=int, help="Number of messages to skip; if negative, to go back.")
-@click.option("--broker", default="", metavar="NAME", help="Only on this broker; on all of them if left out.")
+@click.option(
+    "--broker", default="", metavar="NAME", callback=named, help="Only on this broker; on all of them if left out."
+)
 @click.option("--dry-run", is_flag=True, help="Only show the new offsets; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option

@@ -8,8 +8,10 @@ command uses the blocking client, so that ``--help`` and short commands load no 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
@@ -17,14 +19,20 @@ import click
 from penstock.cli.display import ERROR_STATUS, JSON_WANTED
 from penstock.errors import (
     GroupNotFound,
+    HalfNotFound,
     InvalidConfig,
+    InvalidFilter,
+    InvalidMessage,
     InvalidRequest,
     InvalidTopic,
     NoRoute,
+    OffsetOutOfRange,
     PenstockError,
     QueueNotFound,
     SessionNotFound,
     TimedOut,
+    TimerNotFound,
+    TooLarge,
     TopicNotFound,
 )
 from penstock.protocol.addresses import SERVERS
@@ -38,8 +46,20 @@ STATUS_TIMED_OUT: Final = 5
 STATUS_INTERRUPTED: Final = 130
 
 _STATUS: Final = (
-    ((TopicNotFound, GroupNotFound, QueueNotFound, SessionNotFound, NoRoute), STATUS_NOT_FOUND),
-    ((InvalidConfig, InvalidRequest, InvalidTopic), STATUS_USAGE),
+    (
+        (
+            TopicNotFound,
+            GroupNotFound,
+            QueueNotFound,
+            SessionNotFound,
+            HalfNotFound,
+            TimerNotFound,
+            OffsetOutOfRange,
+            NoRoute,
+        ),
+        STATUS_NOT_FOUND,
+    ),
+    ((InvalidConfig, InvalidRequest, InvalidTopic, InvalidMessage, InvalidFilter, TooLarge), STATUS_USAGE),
     ((TimedOut,), STATUS_TIMED_OUT),
 )
 
@@ -68,10 +88,16 @@ def _failed_to_write(error: OSError) -> PenstockError:
     return PenstockError(f"{error.filename}: {reason}" if error.filename else f"input or output failed: {reason}")
 
 
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether a command that cannot be understood was to print JSON."""
+    return "--json" in itertools.takewhile(lambda one: one != "--", arguments)
+
+
 class ReportingGroup(click.Group):
     """A group whose commands end with one clear report instead of a traceback."""
 
     def invoke(self, context: click.Context) -> Any:
+        wanted = [*context._protected_args, *context.args]
         try:
             result = super().invoke(context)
             sys.stdout.flush()
@@ -79,6 +105,11 @@ class ReportingGroup(click.Group):
         except PenstockError as error:
             report(error, as_json=context.meta.get(JSON_WANTED, False))
             context.exit(context.meta.get(ERROR_STATUS, status_of(error)))
+        except click.UsageError as error:
+            if not _wants_json(wanted):
+                raise
+            report(InvalidConfig(error.format_message()), as_json=True)
+            context.exit(error.exit_code)
         except (KeyboardInterrupt, click.Abort):
             context.exit(STATUS_INTERRUPTED)
         except BrokenPipeError:  # `penstock consume ... | head`: whoever read has enough

@@ -9,12 +9,14 @@ from typing import Any, Final
 import click
 
 from penstock.blocking.admin import Admin
-from penstock.cli.display import body_text, confirm, json_option, line_text, print_rows
+from penstock.cli.display import body_text, confirm, json_option, line_text, named, print_rows
 from penstock.client.administration import DeadLetter, FrozenClock, Transaction
-from penstock.errors import InvalidRequest, PenstockError
+from penstock.errors import InvalidRequest, NoRoute, PenstockError, TopicNotFound
 
 _SHOWN: Final = 80
-broker_option = click.option("--broker", default="", help="The broker that has it; needed where there are several.")
+broker_option = click.option(
+    "--broker", default="", callback=named, help="The broker that has it; needed where there are several."
+)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
@@ -65,9 +67,10 @@ def _frozen(one: FrozenClock) -> str:
 @timer.command()
 @click.argument("timer")
 @broker_option
+@yes_option
 @click.pass_obj
-def cancel(server: str, timer: str, broker: str) -> None:
-    """Take a delayed message back. TIMER is what `penstock timer list` shows.
+def cancel(server: str, timer: str, broker: str, yes: bool) -> None:
+    """Take a delayed message back: it is never delivered. TIMER is what `penstock timer list` shows.
 
     \b
     Examples:
@@ -76,13 +79,20 @@ def cancel(server: str, timer: str, broker: str) -> None:
     id, _, due_ms = timer.partition("@")
     if not id.isdigit() or not due_ms.isdigit():
         raise InvalidRequest(f"{timer!r} is no timer", hint="copy it from `penstock timer list`: 40213@1795860000000")
+    if not yes:
+        confirm(f"The message of timer {timer} will be gone. Cancel it?", f"timer {timer} stays")
     with Admin(server) as admin:
         admin.cancel(broker, int(id), int(due_ms))
     click.echo(f"cancelled {timer}")
 
 
 @timer.command("confirm-clock")
-@click.option("--broker", default="", help="The broker whose clock is right; if left out, all whose clocks jumped.")
+@click.option(
+    "--broker",
+    default="",
+    callback=named,
+    help="The broker whose clock is right; if left out, all whose clocks jumped.",
+)
 @yes_option
 @click.pass_obj
 def confirm_clock(server: str, broker: str, yes: bool) -> None:
@@ -103,6 +113,10 @@ def confirm_clock(server: str, broker: str, yes: bool) -> None:
                 confirm(f"{told}. Is that the right time?", f"the clock of {one.broker} is not confirmed")
             if admin.confirm_clock(one):
                 click.echo(f"confirmed the clock of {one.broker}")
+        if not frozen and broker:
+            known = [one.broker for one in admin.brokers()]
+            if broker not in known:
+                raise NoRoute(f"there is no broker {broker!r}; there are {', '.join(known)}")
         if not frozen:
             click.echo("no clock has jumped forward: delayed messages are delivered", err=True)
 
@@ -258,10 +272,14 @@ def redrive(server: str, group: str, to: str, again: bool, yes: bool, as_json: b
       penstock dlq redrive billing
       penstock dlq redrive billing --to billing-test --yes
     """
-    if not yes:
-        where = f"to {to!r}" if to else "to the topics that they came from"
-        confirm(f"Dead letters of {group!r} will be sent {where}. Go on?", "no dead letter is sent")
     with Admin(server) as admin:
+        if not yes:
+            known = [one for one in admin.dead_letters() if one.group == group]
+            if not known:
+                raise TopicNotFound(f"group {group!r} has no dead letters", hint="`penstock dlq list` shows who has")
+            count = sum([one.letters if again else one.waiting for one in known])
+            where = f"to {to!r}" if to else "to the topics that they came from"
+            confirm(f"{count:,} dead letters of {group!r} will be sent {where}. Go on?", "no dead letter is sent")
         done = admin.redrive(group, to, again=again)
     rows = [
         {

@@ -33,6 +33,8 @@ def top(server: str, every: float, rows: int, count: int | None, as_json: bool) 
       penstock top
       penstock top --every 10s -n 1 --rows 1000 --json | jq 'select(.lag > 1000)'
     """
+    if not every:
+        raise click.BadParameter("the time between updates is more than 0", param_hint="--every")
     clock = RealClock()
     with Admin(server) as admin:
         before, before_s = _look(admin), clock.monotonic()

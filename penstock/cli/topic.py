@@ -8,9 +8,10 @@ import click
 
 from penstock.blocking import Routes, bootstrap
 from penstock.blocking.admin import Admin
-from penstock.cli.display import confirm, incomplete_option, json_option, print_json, print_rows, to_list
+from penstock.cli.display import confirm, incomplete_option, json_option, named, print_json, print_rows, to_list
 from penstock.cli.durations import DURATION, shown_duration
 from penstock.client import topic_tasks
+from penstock.client.arguments import check_integer
 from penstock.client.completeness import Holders
 from penstock.client.topic_tasks import TopicAt, topic_at
 from penstock.errors import InvalidRequest, NoRoute, TopicNotFound
@@ -55,7 +56,9 @@ def topic() -> None:
 @_retention_option
 @_access_option
 @_trace_option
-@click.option("--broker", default="", metavar="NAME", help="Only on this broker; on all of them if left out.")
+@click.option(
+    "--broker", default="", metavar="NAME", callback=named, help="Only on this broker; on all of them if left out."
+)
 @json_option
 @click.pass_obj
 def create(
@@ -79,6 +82,8 @@ def create(
     """
     topic = topic_of(name)
     kept = int(retention) if retention else UNCHANGED
+    check_integer("--retention in seconds", kept)
+    check_integer("--trace-every", trace_every or 0)
     wanted = CreateTopic(topic, queues or 0, level or "", kept, access or "", trace_every or UNCHANGED)
     with bootstrap(server) as routes:
         for route in _brokers(routes, broker):
@@ -92,7 +97,9 @@ def create(
 @_retention_option
 @_access_option
 @_trace_option
-@click.option("--broker", default="", metavar="NAME", help="Only on this broker; on all that have it if left out.")
+@click.option(
+    "--broker", default="", metavar="NAME", callback=named, help="Only on this broker; on all that have it if left out."
+)
 @json_option
 @click.pass_obj
 def change(

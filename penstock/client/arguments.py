@@ -91,8 +91,11 @@ def check_count(name: str, given: object) -> None:
 
 def check_integer(name: str, given: object) -> None:
     """Raises ``InvalidRequest`` unless a program gave a whole number that travels."""
-    if isinstance(given, bool) or not isinstance(given, int) or not -WHOLE_MAX <= given <= WHOLE_MAX:
+    if isinstance(given, bool) or not isinstance(given, int):
         raise InvalidRequest(f"{name} is a whole number, not {given!r:.100}")
+    if not -WHOLE_MAX <= given <= WHOLE_MAX:
+        bound = f"at most {WHOLE_MAX}" if given > 0 else f"at least {-WHOLE_MAX}"
+        raise InvalidRequest(f"{name} is {bound}, not {given!r:.100}")
 
 
 def check_flag(name: str, given: object) -> None:
@@ -120,6 +123,15 @@ def check_name(what: str, given: object, signs: Sequence[str], hint: str = "") -
 def check_group_name(given: object, hint: str = "") -> None:
     """Raises ``InvalidRequest`` unless a program gave the name of a group. ``GROUP@CLIENT`` is a broadcast client's."""
     check_name("group", given, _NOT_IN_GROUPS, hint)
+
+
+def check_group(given: object) -> None:
+    """Raises ``InvalidRequest`` unless a program named a group as it is stored, also a broadcast client's."""
+    check_text("group", given)
+    group, _, client = cast(str, given).partition("@")
+    check_group_name(group)
+    if client:
+        check_name("client", client, "/@")
 
 
 def check_handler(given: object) -> None:

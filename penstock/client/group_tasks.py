@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.client.administration import ALL_BROKERS, Ask, Task, broker_named
-from penstock.client.arguments import Place, time_ms
+from penstock.client.arguments import Place, check_group, check_text, time_ms
 from penstock.errors import (
     Fenced,
     GroupNotFound,
@@ -90,6 +90,7 @@ def broker_readers(broker: str) -> Task[list[BrokerReader]]:
     """What still reads a broker: the groups with messages to read or members, and the topics that were read without a
     group in the last ten minutes. A broker does not know how far readers without a group have read, nor of those that
     are stopped or wait for their next batch. Raises ``NoRoute`` if the broker is not live."""
+    check_text("broker", broker)
     route = yield from broker_named(broker, NoRoute)
     found: list[BrokerReader] = []
     for row in (yield from groups_at(route)):
@@ -129,6 +130,7 @@ def groups_at(route: BrokerRoute) -> Task[list[GroupRow]]:
 
 def group(name: str) -> Task[list[GroupAt]]:
     """A group at each broker that knows it. Raises ``GroupNotFound``."""
+    check_text("group", name)
     found: list[GroupAt] = []
     for route in (yield ALL_BROKERS):
         try:
@@ -193,6 +195,7 @@ def reset_group(
         GroupNotFound, TopicNotFound, NoRoute: there is no such group, topic or broker.
         InvalidRequest: neither or both of ``to`` and ``by`` are given, or one is illegal.
     """
+    check_group(name)
     if (to is None) == (by is None):
         raise InvalidRequest("give either `to`, a place, or `by`, a number of messages")
     if by is not None and (isinstance(by, bool) or not isinstance(by, int)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.client.administration import ALL_BROKERS, Ask, Task, broker_named
-from penstock.client.arguments import check_text
+from penstock.client.arguments import check_integer, check_text
 from penstock.client.search import found_in
 from penstock.errors import InvalidRequest, NoRoute, TopicNotFound
 from penstock.protocol.received import ReceivedMessage
@@ -50,6 +50,7 @@ def message(id: str) -> Task[ReceivedMessage]:
     broker, colon, position = id.rpartition(":")
     if not colon or not broker or not position.isascii() or not position.isdigit():
         raise InvalidRequest(f"{id!r} is no offset id", hint="it is BROKER:POSITION, as broker-a:40213")
+    check_integer("a log position", int(position))
     route = yield from broker_named(broker, NoRoute)
     page: Pulled = yield Ask(route.address, ReadAt(int(position)), Pulled)
     return found_in(page, route.broker)[0]

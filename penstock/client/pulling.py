@@ -21,7 +21,7 @@ from penstock.client.positions import UNSET, Batch, Position, PullLimits, place_
 from penstock.client.retry import BackOff
 from penstock.client.task_scope import TaskScope
 from penstock.client.wire_link import ask
-from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound
+from penstock.errors import NotAllowed, OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.protocol.link import Link
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.messages import BoundsReply, OffsetReply, Pulled, QueryBounds, SeekTime
@@ -206,6 +206,8 @@ class Intake:
                     if not (error.retryable or (not self._ends and isinstance(error, QueueNotFound))):
                         self.fail(error)
                         break
+                    if isinstance(error, NotAllowed) and not failures:
+                        _log.warning("%s waits: %s", held.queue, error)
                     failures += 1
                     await anyio.sleep(self._back_off.wait_s(failures, self._rng))
         self._held.discard(held)

@@ -287,7 +287,10 @@ def _fixed(key: str | bytes, brokers: Sequence[BrokerRoute]) -> BrokerRoute:
     for one in brokers:
         if one.place == place and one.writable:
             return one
-    raise NoRoute("the broker that has the messages of this key is away, and the topic is ordered")
+    raise NoRoute(
+        "the broker that has the messages of this key is away, and the topic is ordered",
+        hint="`penstock config list ORDER_TOPIC_CONFIG` shows its brokers",
+    )
 
 
 def fits(batch_bytes: int, batch_count: int, one: Outgoing) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.client.administration import ALL_BROKERS, Ask, Task
+from penstock.client.arguments import check_text
 from penstock.errors import NoRoute, SessionNotFound, TopicNotFound
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.sessions import (
@@ -78,6 +79,7 @@ def _connected(row: SessionRow, terms: SessionTerms | None) -> ConnectedClient:
 def disconnect(client: str) -> Task[None]:
     """Cuts the connection of an MQTT client. Its session stays, so that it may come back; to keep it out use access
     rules. Raises ``SessionNotFound`` where it is not connected."""
+    check_text("client", client)
     home = yield from _home()
     request = AskSubscriptions((client,), False, ANSWER_S, disconnects=True)
     told: Subscriptions = yield Ask(home.address, request, Subscriptions)

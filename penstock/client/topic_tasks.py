@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.client.administration import ALL_BROKERS, Ask, Task, broker_named
-from penstock.client.arguments import check_flag, check_integer
+from penstock.client.arguments import check_flag, check_integer, check_text
 from penstock.errors import InvalidRequest, NoRoute, TopicNotFound
 from penstock.protocol.requests.request import Done, Request
 from penstock.protocol.requests.routes import BrokerRoute
@@ -199,6 +199,7 @@ def allow_broker(broker: str, *, read: bool | None = None, write: bool | None = 
     live, and ``InvalidRequest`` if both are left out."""
     if read is None and write is None:
         raise InvalidRequest("give read, write or both")
+    check_text("broker", broker)
     route = yield from broker_named(broker, NoRoute)
     now: BrokerAllows = yield Ask(route.address, QueryAllowed(), BrokerAllows)
     wanted = AllowBroker(now.read if read is None else read, now.write if write is None else write)

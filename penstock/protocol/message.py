@@ -237,8 +237,8 @@ def encode_message(message: Message, *, queue_id: int = ANY_QUEUE, born_ms: int 
     if message.qos not in (0, 1, 2):
         raise InvalidMessage(f"qos is 0, 1 or 2, not {message.qos!r}")
     if not RESERVED_PROPERTIES.isdisjoint(message.properties):
-        reserved = sorted(RESERVED_PROPERTIES.intersection(message.properties))
-        raise InvalidProperty(f"reserved property names: {reserved}")
+        reserved = ", ".join(sorted(RESERVED_PROPERTIES.intersection(message.properties)))
+        raise InvalidProperty(f"these property names are reserved: {reserved}", hint="choose other names")
     named = _own_properties(message) | dict(message.properties)
     if message.id:
         named[UNIQUE_KEY] = message.id  # always last: ids that count are looked for there

@@ -32,6 +32,7 @@ def test_a_broker_is_taken_out_of_service_and_given_back(penstock: Penstock, row
     assert (row["read"], row["write"]) == (True, True)
     assert penstock("produce", "orders", "2").exit_code == 0
     assert penstock("broker", "allow", "broker-b", "--no-read", "--yes").exit_code == 3
+    assert "broker is empty" in penstock("broker", "allow", "", "--no-read", "--yes").stderr
     assert "give read, write or both" in penstock("broker", "allow", "broker-a").stderr
 
 

@@ -25,6 +25,13 @@ def test_entries_are_set_listed_and_removed(penstock: Penstock, rows: Rows) -> N
     assert "names no brokers" in penstock("config", "set", "ORDER_TOPIC_CONFIG", "orders", ";").stderr
 
 
+def test_an_empty_value_deletes_nothing_and_brokers_that_are_not_there_are_named(penstock: Penstock) -> None:
+    empty = penstock("config", "set", "n", "k", "")
+    assert (empty.exit_code, "`penstock config delete` deletes it" in empty.stderr) == (2, True)
+    absent = penstock("config", "set", "ORDER_TOPIC_CONFIG", "orders", "broker-a;nope:4")
+    assert absent.stderr.startswith("warning: no live broker is called nope:")
+
+
 def test_a_key_of_an_ordered_topic_waits_for_its_broker(rows: Rows, real_cluster: Any) -> None:
     rows("topic", "create", "orders")
     rows("config", "set", "ORDER_TOPIC_CONFIG", "orders", "broker-a;broker-b")

@@ -32,5 +32,5 @@ def test_a_place_is_an_offset_an_end_or_a_time() -> None:
     assert [place_of(text, "--to") for text in ("earliest", "latest", "17")] == ["earliest", "latest", 17]
     assert place_of("2026-12-01T08:00+01:00", "--to") == datetime(2026, 12, 1, 7, tzinfo=UTC)
     assert time_of("2026-12-01T08:00", "--at").tzinfo is not None, "it is local"
-    with pytest.raises(click.BadParameter, match="'-3' is no time"):
+    with pytest.raises(click.BadParameter, match="'-3' is neither earliest, latest, an offset nor a time"):
         place_of("-3", "--to")

@@ -50,3 +50,8 @@ def test_an_unknown_topic_and_an_empty_key_are_errors(penstock: Penstock) -> Non
     result = penstock("find", "nowhere", "")
     assert result.exit_code == 2
     assert "at least one character" in result.stderr
+
+
+def test_a_time_that_ends_before_it_begins_is_refused(penstock: Penstock) -> None:
+    told = penstock("find", "orders", "k", "--since", "2026-01-02", "--until", "2026-01-01")
+    assert (told.exit_code, "2026-01-01 is before --since" in told.stderr) == (2, True)

@@ -76,6 +76,9 @@ def test_a_group_is_moved_by_place_time_and_number_with_a_table_of_both(
     refused = penstock("group", "reset", "billing", "--to", "0", stdin=b"n\n")
     assert (refused.exit_code, "Move group billing in 1 of 1 queues?" in refused.stderr) == (2, True)
     assert "give either `to`" in penstock("group", "reset", "billing").stderr
+    for name in ("a#b", "", "%DLQ%x", "a@b/c"):
+        assert penstock("group", "reset", name, "orders", "--to", "0", "--yes").exit_code == 2
+    assert rows("group", "reset", "cache@host-1", "orders", "--to", "0", "--yes")[0]["after"] == 0
     assert penstock("group", "reset", "nope", "--to", "0", "--yes").exit_code == 3
     assert penstock("group", "reset", "billing", "nope", "--to", "0", "--yes").exit_code == 3
     with Consumer("billing", "orders", servers=real_cluster.servers):

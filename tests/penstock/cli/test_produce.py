@@ -114,7 +114,7 @@ def test_a_delayed_message_is_shown_with_its_timer_which_cancels_it(penstock: Pe
     assert [datetime.fromisoformat(line.rpartition(" due ")[2]) for line in shown] == [
         datetime.fromisoformat(tomorrow)
     ] * 2
-    assert penstock("timer", "cancel", receipt["timer"]).exit_code == 0
+    assert penstock("timer", "cancel", receipt["timer"], "--yes").exit_code == 0
     assert len(rows("timer", "list")) == 2
     assert stored(rows, "orders") == []
 

@@ -152,3 +152,22 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
         talking.stdout.close()
         said = talking.stderr.read()
     assert (talking.returncode, said) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("topic", "show", "--json"), ("top", "--every", "0", "--json"), ("consume", "orders", "--json", "-g", "")],
+)
+def test_with_json_a_command_that_cannot_be_understood_is_told_in_json(arguments: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(root, ["--server", nobody(), *arguments])
+    assert (result.exit_code, json.loads(result.stderr)["error"]) == (2, "InvalidConfig")
+    assert "Usage: " in CliRunner().invoke(root, [one for one in arguments if one != "--json"]).stderr
+
+
+def test_a_question_without_an_answer_has_its_line_to_itself() -> None:
+    result = CliRunner().invoke(root, ["client", "disconnect", "d7"])
+    assert result.stderr.splitlines() == [
+        "Disconnect d7? [y/N]: ",
+        "error: d7 stays connected",
+        result.stderr.splitlines()[-1],
+    ]

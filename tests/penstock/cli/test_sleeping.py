@@ -21,10 +21,13 @@ def test_delayed_messages_are_listed_and_taken_back(penstock: Penstock, rows: Ro
     assert [(row["topic"], row["key"], row["broker"], row["damaged"]) for row in listed] == [
         ("orders", "k", "broker-a", False)
     ] * 2
-    assert penstock("timer", "cancel", listed[0]["timer"]).exit_code == 0
+    unconfirmed = penstock("timer", "cancel", listed[0]["timer"], stdin=b"n\n")
+    assert (unconfirmed.exit_code, len(rows("timer", "list"))) == (2, 2)
+    assert penstock("timer", "cancel", listed[0]["timer"], "--yes").exit_code == 0
     assert [row["timer"] for row in rows("timer", "list")] == [listed[1]["timer"]]
-    gone = penstock("timer", "cancel", listed[0]["timer"])
-    assert (gone.exit_code, "there is no timer" in gone.stderr) == (1, True)
+    gone = penstock("timer", "cancel", listed[0]["timer"], "--yes")
+    assert (gone.exit_code, "there is no timer" in gone.stderr) == (3, True)
+    assert penstock("timer", "confirm-clock", "--broker", "nope").exit_code == 3
     assert "is no timer" in penstock("timer", "cancel", "x").stderr
 
 
@@ -62,6 +65,8 @@ def test_dead_letters_are_shown_and_sent_again_once(penstock: Penstock, rows: Ro
     assert [row["body"] for row in rows("dlq", "show", "billing", "--count", "1")] == ["2"]
     unconfirmed = penstock("dlq", "redrive", "billing", stdin=b"n\n")
     assert (unconfirmed.exit_code, "no dead letter is sent" in unconfirmed.stderr) == (2, True)
+    assert "2 dead letters of 'billing' will be sent" in unconfirmed.stderr
+    assert penstock("dlq", "redrive", "nope").exit_code == 3
     done = rows("dlq", "redrive", "billing", "--yes")
     assert [(row["topic"], row["result"]) for row in done] == [("orders", "sent")] * 2
     again = rows("consume", "orders", "-n", "4")

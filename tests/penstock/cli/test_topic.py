@@ -118,6 +118,9 @@ def test_a_topic_is_changed_and_what_is_not_given_stays(penstock: Penstock, rows
     assert said.endswith(" on broker-a, level disk\n")
     assert penstock("produce", "orders", "hello").exit_code == 0
     assert penstock("topic", "change", "nope", "--queues", "1").exit_code == 3
+    for option in ("--trace-every", "--retention"):
+        assert f"is at most {2**63 - 1}" in penstock("topic", "create", "x", option, "9" * 30).stderr
+    assert "the name is empty" in penstock("topic", "change", "orders", "--access", "r", "--broker", "").stderr
     assert "no change is given" in penstock("topic", "change", "orders").stderr
     assert "is no duration" in penstock("topic", "change", "orders", "--retention", "soon").stderr
 
