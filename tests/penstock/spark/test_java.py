@@ -40,11 +40,17 @@ def test_java_home_comes_first(tmp_path: Path) -> None:
     assert find_java(environ, tmp_path)[:2] == (tmp_path / "home", 21)
 
 
-def test_a_java_home_that_is_too_old_gives_way_to_path(tmp_path: Path) -> None:
+def test_a_java_home_that_is_too_old_gives_way_to_path_with_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     fake_java(tmp_path / "home", "11.0.1")
     fake_java(tmp_path / "path", "17.0.1")
     environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(tmp_path / "path" / "bin")}
     assert find_java(environ, tmp_path)[:2] == (tmp_path / "path", 17)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith(
+        f"JAVA_HOME {tmp_path / 'home'} has Java 11; Spark needs 17 or newer and runs on that of PATH"
+    )
 
 
 def test_java_on_path_is_followed_to_its_home(tmp_path: Path) -> None:

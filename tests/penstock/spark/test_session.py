@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 import penstock.spark
 from penstock.errors import InvalidConfig
 from penstock.spark.session import cache_folder, prepare, session, shadow_home, submitted
+from tests.patience import PATIENCE_S
 
 
 def test_the_package_gives_the_function_and_not_the_module() -> None:
@@ -41,6 +44,23 @@ def test_workers_get_this_python_and_what_a_person_set_stays(tmp_path: Path) -> 
     environ["PYSPARK_PYTHON"] = "/mine"
     prepare(environ, tmp_path)
     assert environ["PYSPARK_PYTHON"] == "/mine"
+
+
+def test_a_java_that_says_it_is_right_and_does_not_start_is_one_sentence(tmp_path: Path) -> None:
+    java = tmp_path / "jvm" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text('#!/bin/sh\n[ "$1" = -version ] || exit 1\necho \'version "17"\' >&2\n')
+    java.chmod(0o755)
+    environ = os.environ | {"JAVA_HOME": str(tmp_path / "jvm"), "XDG_CACHE_HOME": str(tmp_path)}
+    environ = {name: value for name, value in environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    program = "from penstock.spark import session; session()"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    last = ran.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"penstock.errors.InvalidConfig: Java at {tmp_path / 'jvm'} does not start Spark"), (
+        ran.stderr
+    )
 
 
 def test_workers_elsewhere_get_the_path_of_this_python(tmp_path: Path) -> None:
