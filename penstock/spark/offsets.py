@@ -154,6 +154,7 @@ def check_not_lost(key: QueueKey, start: int, end: int, extent: Extent | None) -
     if start < extent.first and start < end:
         raise OffsetOutOfRange(f"{where} was deleted at offset {extent.first}; offset {start} is wanted", hint=GUIDE)
     if start < extent.min and start < end:
-        raise OffsetOutOfRange(f"{where} begins at {extent.min} now; offset {start} is wanted", hint=hint)
+        gone = f"{start} to {min(end, extent.min) - 1} are gone"
+        raise OffsetOutOfRange(f"{where} begins at {extent.min} now; offset {start} is wanted: {gone}", hint=hint)
     if end > extent.end or start > end:
         raise OffsetOutOfRange(f"{where} ends at {extent.end} now; offsets {start} to {end} are wanted", hint=hint)

@@ -135,7 +135,8 @@ def test_batches_under_a_limit_reach_every_end_without_passing_it(bounds: list[t
 @pytest.mark.parametrize(
     ("start", "end", "now", "complaint"),
     [
-        (2, 9, extent(3, 9), "begins at 3 now; offset 2 is wanted"),
+        (2, 9, extent(3, 9), "begins at 3 now; offset 2 is wanted: 2 to 2 are gone"),
+        (2, 5, extent(7, 9), "begins at 7 now; offset 2 is wanted: 2 to 4 are gone"),
         (2, 9, extent(0, 8), "ends at 8 now"),
         (9, 8, extent(0, 9), "offsets 9 to 8"),
         (2, 9, None, "broker says that queue 1 of topic 't' at broker 'a' is gone"),

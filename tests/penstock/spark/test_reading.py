@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from penstock.spark.options import NAMES, parse
+from penstock.spark.reading import Options, describe
+
+ARGUMENTS = {"subscribe", "servers", "columns", "mqttFilter", "where"}
+RARE = {"nameServer"}  # another name of an argument
+
+
+def test_an_editor_knows_every_option_that_is_no_argument() -> None:
+    names = {name for name in NAMES if "." not in name}
+    assert set(Options.__annotations__) == names - ARGUMENTS - RARE
+
+
+def test_what_a_query_reads_is_told_in_lines() -> None:
+    given = {
+        "servers": "h:1",
+        "mqttFilter": "site/+/temp",
+        "where": "queue IN (0, 1) AND offset >= 5 AND timestamp < '2026-01-01' "
+        "AND tags NOT IN ('a') AND topic IS NOT NULL",
+        "filter": "level > 5",
+        "columns": "value",
+    }
+    assert describe(parse(given, stream=False)) == [
+        "penstock batch of topics site at h:1",
+        "  names, at the broker: site/+/temp",
+        "  queues, when it is planned: queue IN 0, 1 AND topic NOT IS NULL",
+        "  offsets, when it is planned: from 5",
+        "  store times in ms, when it is planned: from 0 and below 1767225600000",
+        "  messages, at the broker: (level > 5) AND TAGS NOT IN ('a')",
+        "  columns: value",
+    ]
+    assert describe(parse({"subscribePattern": "a.*"}, stream=True))[0].startswith("penstock stream of pattern a.* at ")
