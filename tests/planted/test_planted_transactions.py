@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.transactions import requests
 from broker.transactions.fold import COMMITTED, Half, Halves
 from broker.transactions.requests import TransactionRequests
 from penstock.client.halves import Beginning
@@ -42,6 +43,10 @@ def nobody_finishes_a_commit_that_was_cut_off(self: TransactionRequests, id: int
 def a_half_that_got_no_outcome_is_dropped(self: TransactionRequests, id: int, reason: str) -> None:
     self._halves._end(id, "rollback")
     self._schedule.drop(id)
+
+
+def any_number_is_checked_at_once(self: TransactionRequests, group: str) -> int:
+    return 64
 
 
 def a_begin_without_an_answer_is_repeated(self: Beginning, outgoing: Any) -> Any:
@@ -97,6 +102,17 @@ def test_a_count_that_is_in_memory_only_is_caught(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Halves, "restore", what_a_commit_has_stored_is_counted_in_memory_only)
     with pytest.raises(AssertionError):
         test_fold.test_a_half_of_several_messages_ends_with_the_last_one_and_a_snapshot_knows_how_many_there_are()
+
+
+def test_a_storm_of_checks_after_a_failover_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "RAMP_S", 0.0)
+    with pytest.raises(AssertionError, match="a storm"):
+        halves.test_after_a_failover_producers_are_asked_little_by_little_however_many_of_them_wait()
+    monkeypatch.setattr(TransactionRequests, "_allowed", any_number_is_checked_at_once)
+    with pytest.raises(AssertionError, match="a storm"):
+        halves.test_after_a_failover_producers_are_asked_little_by_little_however_many_of_them_wait()
+    with pytest.raises(AssertionError):
+        halves.test_a_group_is_asked_about_so_many_halves_in_a_second_and_the_others_lose_no_round()
 
 
 async def test_a_begin_that_is_repeated_without_an_answer_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from broker.messages.whole_records import records_of
 from broker.transactions.requests import CHECKS_PER_S, GRACE_S, NOT_ANSWERED, NOT_ASKED, TransactionRequests
+from broker.transactions.schedule import RAMP_S
 from penstock.client.preparation import Preparation
 from penstock.client.sending import append_of
 from penstock.errors import HalfNotFound, InvalidTopic, OutcomeStands, from_wire
@@ -151,6 +152,37 @@ def test_a_group_is_asked_about_so_many_halves_in_a_second_and_the_others_lose_n
     waits = rig.submit(WatchHalves("g", 30.0))
     pass_s(rig, 1.0)
     assert len(waits) == 1, "who waits is woken when more are allowed"
+
+
+def asked_after_a_failover(count: int, producers: int) -> list[int]:
+    """How many halves producers were asked about in each second after a kill -9, by a broker that had all of them."""
+    rig = Rig(half_check_after_s=1.0)
+    rig.ask(CreateTopic("t", 1, "disk"))
+    for first in range(0, count, 300):
+        begin(rig, *[b"%d" % at for at in range(first, first + 300)])
+    rig = rig.restarted()
+    seconds: list[int] = []
+    while sum(seconds) < count:
+        assert len(seconds) < 90, f"nobody is asked any more: {seconds}"
+        waiting = [rig.submit(WatchHalves("g", 30.0)) for _ in range(producers)]
+        asked = 0
+        for _ in range(10):
+            rig.clock.now += 0.1
+            rig.dispatch.tick()
+            rig.sync()
+            for at, answers in enumerate(waiting):
+                if answers:
+                    asked += len(answers.pop().halves)
+                    waiting[at] = rig.submit(WatchHalves("g", 30.0))
+        seconds.append(asked)
+    return seconds
+
+
+def test_after_a_failover_producers_are_asked_little_by_little_however_many_of_them_wait() -> None:
+    """One that was away, or a database behind it, is not to be brought down by the broker's return."""
+    seconds = asked_after_a_failover(600, producers=5)
+    assert max(seconds) <= CHECKS_PER_S / 2, f"a storm: {seconds}"
+    assert len(seconds) > RAMP_S / 2, f"a storm: {seconds}"
 
 
 def test_a_half_without_an_outcome_is_parked_after_so_many_checks_and_an_operator_commits_it() -> None:
