@@ -21,17 +21,28 @@ from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
 from broker.timers.fold import TOPIC, GivenBack, Timers
 from broker.timers.requests import DELAY_MS_MAX
-from penstock.errors import InvalidRequest, OffsetOutOfRange, PenstockError, StorageFailed
+from penstock.errors import InvalidRequest, PenstockError, StorageFailed
 from penstock.protocol.message import FLAG_GIVEN_BACK, FRAME_HEAD_BYTES, property_of, record_properties, record_topic
-from penstock.protocol.properties import GIVEN_BACK, ORIGIN_TOPIC
+from penstock.protocol.properties import GIVEN_BACK, ORIGIN_TOPIC, REASON
 from penstock.protocol.requests.pops import Pop, SendPoppedBack
-from penstock.protocol.requests.retries import BY_TABLE, SendAllBack, SendBack, SentAllBack, SentBack, WentBack
+from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.retries import (
+    BY_TABLE,
+    SendAllBack,
+    SendBack,
+    SendLetterAgain,
+    SentAllBack,
+    SentBack,
+    WentBack,
+)
 from penstock.protocol.runs import record_of
+from topicmap.queues import dead_letter_topic
 
 ATTEMPTS_MAX: Final = 1_000
 ROWS_MAX: Final = 1_000
 BYTES_AT_ONCE: Final = 4 << 20
 _ORIGIN_TOPIC: Final = ORIGIN_TOPIC.encode()
+_REASON: Final = REASON.encode()
 
 
 class RetryRequests:
@@ -107,6 +118,15 @@ class RetryRequests:
             self._store.append_facts(records, now_ms)
         return AfterQuorum(SentAllBack(tuple(answers)), self._store.written)
 
+    @handles(SendLetterAgain)
+    def send_letter_again(self, request: SendLetterAgain, now: float, now_ms: int) -> Outcome:
+        """Stores a dead letter in the group's retry topic, to be tried from the first attempt on."""
+        frame = self._store.frame_at(f"{dead_letter_topic(request.group)}:0", request.offset)
+        record = frame[FRAME_HEAD_BYTES:]
+        reason = property_of(record_properties(record), _REASON).decode("utf-8", "replace")
+        self._store.append([self._letters.retry(request.group, record, reason, now_ms, 0)], now_ms)
+        return AfterQuorum(Done(), self._store.written)
+
     def given_back(self, request: SendBack | SendPoppedBack, deliveries: int, now_ms: int) -> tuple[SentBack, Incoming]:
         """What becomes of a message, and the record that does it. ``deliveries``: attempts that its record does not
         know of."""
@@ -114,10 +134,7 @@ class RetryRequests:
             raise InvalidRequest(f"a message is tried 1 to {ATTEMPTS_MAX} times")
         if request.delay_ms != BY_TABLE and not 0 <= request.delay_ms <= DELAY_MS_MAX:
             raise InvalidRequest(f"a message comes again after 0 to {DELAY_MS_MAX} ms")
-        bounds = self._store.bounds(request.queue)
-        if not bounds.min <= request.offset < bounds.end:
-            raise OffsetOutOfRange(f"{request.queue} has offsets {bounds.min} to {bounds.end}, not {request.offset}")
-        record = self._store.frame(self._store.position_of(request.queue, request.offset))[FRAME_HEAD_BYTES:]
+        record = self._store.frame_at(request.queue, request.offset)[FRAME_HEAD_BYTES:]
         attempt = attempts_of(record) + deliveries + 1
         if attempt >= request.attempts_max:
             letter = self.letter(request, request.offset, record, request.reason, now_ms, attempt)

@@ -351,6 +351,11 @@ class MessageStore:
         needs. Raises ``QueueNotFound``; an offset before the first one counts as the first."""
         return self._reading.position_of(queue, offset)
 
+    def frame_at(self, queue: str, offset: int) -> bytes:
+        """The frame of a readable message of a queue, or of the next one where there is none. Raises ``QueueNotFound``,
+        ``OffsetOutOfRange`` or ``Damaged``."""
+        return self._reading.frame_at(queue, offset)
+
     def stored_ms(self, position: int) -> int:
         """When the record at a log position was stored. Raises ``Damaged``."""
         return stored_ms_of(self._reading.frame(position))

@@ -212,6 +212,16 @@ class Reading:
         _, position = self._first_real(queue, max(offset, queue.min), queue.next)
         return self._log.end if position is None else position
 
+    def frame_at(self, key: str, offset: int) -> bytes:
+        """See ``MessageStore.frame_at``."""
+        queue = self._index.get(key)
+        if not queue.min <= offset < queue.readable:
+            raise OffsetOutOfRange(f"{key} has offsets {queue.min} to {queue.readable}, not {offset}")
+        offset, _ = self._first_real(queue, offset, queue.next)
+        position, size, _ = ENTRY20.unpack_from(self._entries(queue, offset, 1))
+        [frame] = self._frames_in(position, position + size, [(position, size)])
+        return frame or self.frame(position)  # which says what is wrong
+
     def last_position(self, queue: Queue) -> int:
         """Log position of a queue's last entry, -1 if there is none, or none that can be read."""
         if queue.next == queue.begin:

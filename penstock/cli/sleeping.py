@@ -259,17 +259,20 @@ def _letter(one: DeadLetter, as_json: bool) -> dict[str, Any]:
 
 @dlq.command()
 @click.argument("group")
-@click.option("--to", default="", metavar="TOPIC", help="Send all to this topic, not to those that they came from.")
+@click.option("--to", default="", metavar="TOPIC", help="Send all to this topic, where all groups get them.")
+@click.option("--all-groups", is_flag=True, help="Send each to the topic that it came from, where all groups get it.")
 @click.option("--again", is_flag=True, help="Also those that were sent again before.")
 @yes_option
 @json_option
 @click.pass_obj
-def redrive(server: str, group: str, to: str, again: bool, yes: bool, as_json: bool) -> None:
-    """Send the dead letters of a group again, each at least once, with a result for each.
+def redrive(server: str, group: str, to: str, all_groups: bool, again: bool, yes: bool, as_json: bool) -> None:
+    """Send the dead letters of a group to it again, and to no other group: each at least once, with all its attempts
+    before it, and with a result for each.
 
     \b
     Examples:
       penstock dlq redrive billing
+      penstock dlq redrive billing --all-groups
       penstock dlq redrive billing --to billing-test --yes
     """
     with Admin(server) as admin:
@@ -278,9 +281,10 @@ def redrive(server: str, group: str, to: str, again: bool, yes: bool, as_json: b
             if not known:
                 raise TopicNotFound(f"group {group!r} has no dead letters", hint="`penstock dlq list` shows who has")
             count = sum([one.letters if again else one.waiting for one in known])
-            where = f"to {to!r}" if to else "to the topics that they came from"
+            origins = "to the topics that they came from" if all_groups else "to this group again"
+            where = f"to {to!r}" if to else origins
             confirm(f"{count:,} dead letters of {group!r} will be sent {where}. Go on?", "no dead letter is sent")
-        done = admin.redrive(group, to, again=again)
+        done = admin.redrive(group, to, again=again, all_groups=all_groups)
     rows = [
         {
             "offset": one.letter.message.offset,

@@ -24,6 +24,7 @@ from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.groups import CommitOffsets, FetchOffsets, GroupOffsets, QueueOffset
 from penstock.protocol.requests.messages import Append, Appended, BoundsReply, Pull, Pulled, QueryBounds
 from penstock.protocol.requests.request import Done, Reply, Request
+from penstock.protocol.requests.retries import SendLetterAgain
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.timers import CancelTimer, ClockConfirmed, ConfirmClock, ListTimers, TimersPage
 from penstock.protocol.requests.topics import ListTopics, TopicList
@@ -37,7 +38,7 @@ from penstock.protocol.requests.transactions import (
     HalvesPage,
     ListHalves,
 )
-from topicmap.queues import DEAD_LETTER_PREFIX, dead_letter_topic, readable
+from topicmap.queues import DEAD_LETTER_PREFIX, dead_letter_topic, readable, retry_topic
 
 PAGE: Final = 500
 REDRIVE_COUNT: Final = 64
@@ -348,10 +349,16 @@ def letters_of(group: str, count_max: int = 100) -> Task[list[DeadLetter]]:
     return sorted(found, key=lambda one: (one.message.stored_ms, one.message.queue, one.message.offset))
 
 
-def redrive(group: str, to: str = "", *, again: bool = False) -> Task[list[Redriven]]:
-    """Sends dead letters of a group again, each to the topic that it came from, or all to one topic. Each is sent at
-    least once; those that were sent before are not, but with ``again``. One result for each: at a broker that refuses
-    one the rest waits for the next call. Raises ``TopicNotFound``."""
+def redrive(group: str, to: str = "", *, again: bool = False, all_groups: bool = False) -> Task[list[Redriven]]:
+    """Sends dead letters of a group to it again, as messages that were never tried: by its retry topic, so no other
+    group gets them. With ``all_groups`` each goes to the topic that it came from, where all groups get it; with ``to``
+    all go to that topic. A delayed message that was refused has no group: it goes to its topic.
+
+    Each is sent at least once; those that were sent before are not, but with ``again``. One result for each: at a
+    broker that refuses one the rest waits for the next call. Raises ``TopicNotFound``, and ``InvalidRequest`` for
+    ``to`` with ``all_groups``."""
+    if to and all_groups:
+        raise InvalidRequest("to and all_groups exclude each other", hint="all groups that read the topic get it")
     topic, found, is_there = dead_letter_topic(group), list[Redriven](), False
     for route in (yield ALL_BROKERS):
         if not (yield from _has(route, topic)):
@@ -362,7 +369,7 @@ def redrive(group: str, to: str = "", *, again: bool = False) -> Task[list[Redri
         while offset < end:
             pulled: Pulled = yield Ask(route.address, Pull(f"{topic}:0", offset, REDRIVE_BYTES, REDRIVE_COUNT), Pulled)
             letters = list(_letters(route.broker, topic, pulled))
-            done = yield from _send_again(route, letters, to)
+            done = yield from _send_again(route, letters, to, "" if all_groups else group)
             found += done
             failed = next((one for one in done if one.error), None)
             offset = failed.letter.message.offset if failed else pulled.next
@@ -375,14 +382,18 @@ def redrive(group: str, to: str = "", *, again: bool = False) -> Task[list[Redri
     return found
 
 
-def _send_again(route: BrokerRoute, letters: Sequence[DeadLetter], to: str) -> Task[list[Redriven]]:
-    """Sends messages one after the other until one is refused."""
+def _send_again(route: BrokerRoute, letters: Sequence[DeadLetter], to: str, group: str) -> Task[list[Redriven]]:
+    """Sends messages one after the other until one is refused. ``group``: to which alone, where it gave them back."""
     done: list[Redriven] = []
     for letter in letters:
-        topic = to or letter.origin
+        topic, refused = to or letter.origin, list[PenstockError]()
         try:
-            answer: Appended = yield Ask(route.address, Append(1, True, _as_before(letter, topic)), Appended)
-            refused = [from_wire(one.code, one.message) for one in answer.refused]
+            if group and not to and "ORIGIN_QUEUE" in letter.message.properties:
+                topic = retry_topic(group)
+                yield Ask(route.address, SendLetterAgain(group, letter.message.offset), Done)
+            else:
+                answer: Appended = yield Ask(route.address, Append(1, True, _as_before(letter, topic)), Appended)
+                refused = [from_wire(one.code, one.message) for one in answer.refused]
         except PenstockError as error:
             refused = [error]
         done.append(Redriven(letter, topic, refused[0] if refused else None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, NamedTuple
 
-from penstock.protocol.requests.request import Reply, Request, value
+from penstock.protocol.requests.request import Done, Reply, Request, value
 
 BY_TABLE: Final = -1
 """The delay of the attempt's place in the broker's table."""
@@ -73,3 +73,14 @@ class SendAllBack(Request):
     generation: int
     rows: tuple[Back, ...]
     attempts_max: int = 16
+
+
+@value
+class SendLetterAgain(Request):
+    """Has a group's members get a dead letter of theirs once more, as a message that was never tried: by the group's
+    retry topic, so no other group gets it. Answered when that is durable; repeated, it is sent twice."""
+
+    code: ClassVar[int] = 162
+    reply: ClassVar[type[Reply]] = Done
+    group: str
+    offset: int

@@ -4,11 +4,21 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import Damaged, Fenced, InvalidRequest, OffsetOutOfRange, from_wire
+from penstock.errors import Damaged, Fenced, InvalidRequest, OffsetOutOfRange, QueueNotFound, from_wire
 from penstock.protocol.message import Message, decode_batch
+from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.groups import Assignment, JoinGroup
 from penstock.protocol.requests.messages import Pull
-from penstock.protocol.requests.retries import Back, SendAllBack, SendBack, SentAllBack, SentBack, WentBack
+from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.retries import (
+    Back,
+    SendAllBack,
+    SendBack,
+    SendLetterAgain,
+    SentAllBack,
+    SentBack,
+    WentBack,
+)
 from penstock.protocol.requests.topics import CreateTopic, DeleteTopic
 from tests.broker.broker_rig import Rig, append
 
@@ -163,3 +173,20 @@ def test_a_message_that_is_to_come_again_at_once_does_not_sleep() -> None:
     rig, now = joined()
     assert rig.ask(SendBack("g", "m", now, "orders:0", 0, delay_ms=0)) == SentBack(1, rig.times.wall_ms())
     assert [(one.body, one.topic) for one in messages(rig, "%RETRY%g:0")] == [(b"b", "orders")]
+
+
+def test_a_dead_letter_comes_to_its_group_again_as_a_message_that_was_never_tried() -> None:
+    rig, now = joined()
+    rig.ask(SendBack("g", "m", now, "orders:0", 0, attempts_max=1, reason="why"))
+    assert rig.ask(SendLetterAgain("g", 0)) == Done()
+    rig.disk.lose_power()
+    rig = rig.restarted()
+    pulled = rig.ask(Pull("%RETRY%g:0", 0))
+    [(_, retry)] = decode_batch(pulled.count, pulled.body, MessageQueue("a", "%RETRY%g", 0))
+    assert (retry.body, retry.topic, retry.key, retry.attempts) == (b"b", "orders", "k", 0)
+    assert (retry.properties["REASON"], retry.properties["ORIGIN_OFFSET"]) == ("why", "0")
+    assert "GIVEN_BACK" not in retry.properties
+    again = rig.ask(SendBack("g", "m", generation(rig), "%RETRY%g:0", 0, attempts_max=3))
+    assert again.attempt == 1
+    assert isinstance(rig.ask(SendLetterAgain("g", 1)), OffsetOutOfRange)
+    assert isinstance(rig.ask(SendLetterAgain("h", 0)), QueueNotFound)

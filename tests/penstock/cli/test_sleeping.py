@@ -68,7 +68,13 @@ def test_dead_letters_are_shown_and_sent_again_once(penstock: Penstock, rows: Ro
     assert "2 dead letters of 'billing' will be sent" in unconfirmed.stderr
     assert penstock("dlq", "redrive", "nope").exit_code == 3
     done = rows("dlq", "redrive", "billing", "--yes")
+    assert [(row["topic"], row["result"]) for row in done] == [("%RETRY%billing", "sent")] * 2
+    own = rows("consume", "orders", "--group", "billing", "-n", "2")
+    assert [(row["body"], row["topic"]) for row in own] == [("1", "orders"), ("2", "orders")]
+    assert [row["body"] for row in rows("consume", "orders", "-n", "2")] == ["1", "2"]  # no other group gets it again
+    done = rows("dlq", "redrive", "billing", "--again", "--all-groups", "--yes")
     assert [(row["topic"], row["result"]) for row in done] == [("orders", "sent")] * 2
+    assert penstock("dlq", "redrive", "billing", "--all-groups", "--to", "x", "--yes").exit_code == 2
     again = rows("consume", "orders", "-n", "4")
     assert [row["body"] for row in again] == ["1", "2", "1", "2"]
     assert [(row["properties"], row["mqtt_topic"]) for row in again[2:]] == [({"p": "v"}, "orders/1")] * 2

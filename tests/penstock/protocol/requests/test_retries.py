@@ -8,7 +8,7 @@ from tests.penstock.protocol.requests.first_frames import answered, asked, codes
 
 
 def test_codes_never_change() -> None:
-    assert codes(retries) == {160: "SendBack", 161: "SendAllBack"}
+    assert codes(retries) == {160: "SendBack", 161: "SendAllBack", 162: "SendLetterAgain"}
 
 
 def test_a_message_comes_again_by_the_table_unless_asked() -> None:
