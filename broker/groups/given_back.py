@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from broker.groups import fold as offsets
@@ -125,8 +126,7 @@ class Returns:
 
 def property_for(given: GivenBack) -> str:
     """The property that says what a stored message is."""
-    group = urlsafe_b64encode(given.group.encode("utf-8", "surrogatepass")).decode()
-    return f"{given.attempt}:{given.due_ms}:{given.offset}:{group}:{given.queue}"
+    return f"{given.attempt}:{given.due_ms}:{given.offset}:{_encoded(given.group)}:{given.queue}"
 
 
 def given_back_of(properties: bytes) -> GivenBack | None:
@@ -134,8 +134,17 @@ def given_back_of(properties: bytes) -> GivenBack | None:
     attempt, due_ms, offset, group, queue = (property_of(properties, _GIVEN_BACK).split(b":", 4) + [b""] * 5)[:5]
     if not (attempt.isdigit() and due_ms.isdigit() and offset.isdigit() and queue):
         return None
-    name = urlsafe_b64decode(group).decode("utf-8", "surrogatepass")
-    return GivenBack(name, queue.decode(), int(offset), int(attempt), int(due_ms))
+    return GivenBack(_name_in(group), queue.decode(), int(offset), int(attempt), int(due_ms))
+
+
+@lru_cache(maxsize=256)
+def _name_in(encoded: bytes) -> str:
+    return urlsafe_b64decode(encoded).decode("utf-8", "surrogatepass")
+
+
+@lru_cache(maxsize=256)
+def _encoded(name: str) -> str:
+    return urlsafe_b64encode(name.encode("utf-8", "surrogatepass")).decode()
 
 
 def _copied(known: dict[str, _Answers]) -> dict[str, _Answers]:

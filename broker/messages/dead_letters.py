@@ -18,6 +18,7 @@ from penstock.protocol.message import (
     FLAG_QOS,
     HALF,
     MQTT_TOPIC,
+    PROPERTIES_BYTES_MAX,
     TIMER,
     decode_properties,
     encode_properties,
@@ -32,6 +33,7 @@ from topicmap.queues import dead_letter_topic, is_own_topic, retry_topic
 
 REASON_BYTES_MAX: Final = 1_024
 _NO_HOST: Final = bytes(8)
+_MARKS: Final = tuple([name.encode() for name in (TIMER, HALF, GIVEN_BACK, MQTT_TOPIC, "ORIGIN_", REASON)])
 
 
 class DeadLetters:
@@ -64,23 +66,35 @@ class DeadLetters:
         self, topic: str, record: bytes, attempts: int, reason: str, now_ms: int, origin: dict[str, str]
     ) -> Incoming:
         self._topics.ensure_own(topic, now_ms)
-        properties = decode_properties(record_properties(record))
-        for slept in (TIMER, HALF, GIVEN_BACK):  # where that message came from, not this one
-            properties.pop(slept, None)
-        name = properties.pop(MQTT_TOPIC, "")
-        if name:
-            properties.setdefault(ORIGIN_NAME, name)
-        properties.setdefault(ORIGIN_TOPIC, record_topic(record).decode("utf-8", "replace"))
-        for key, value in origin.items():
-            properties.setdefault(key, value)
-        properties[REASON] = _short(reason)
-        raw = encode_properties(properties)
+        raw = self._said(record, origin | {REASON: _short(reason)})
         flag = int.from_bytes(record[FLAG_AT : FLAG_AT + 4], "big") & FLAG_QOS  # neither retained nor of an exchange
         born_ms = int.from_bytes(record[BORN_AT : BORN_AT + 8], "big")
         run = Run(record_tail(topic.encode(), raw), flag, born_ms, [record_body(record)])
         system_flag = int.from_bytes(record[SYSTEM_FLAG_AT : SYSTEM_FLAG_AT + 4], "big")  # how the body is compressed
         run.queue_id, run.unusual = 0, UNUSUAL.pack(system_flag, _NO_HOST, attempts, 0)
         return Incoming(run, Destination(topic, raw, self._topics.level_of(topic)))
+
+    def _said(self, record: bytes, more: dict[str, str]) -> bytes:
+        """The properties of a record, without what they say of where it slept, and with what they do not say."""
+        given = record_properties(record)
+        topic = record_topic(record).decode("utf-8", "replace")
+        if not any([mark in given for mark in _MARKS]):  # it is in its first topic, and was seen by no device
+            pairs = [f"{name}\x01{value}".encode() for name, value in ((ORIGIN_TOPIC, topic), *more.items())]
+            raw = b"\x02".join([given.rstrip(b"\x02"), *pairs] if given else pairs)
+            if len(raw) <= PROPERTIES_BYTES_MAX:
+                return raw
+        properties = decode_properties(given)
+        for slept in (TIMER, HALF, GIVEN_BACK):  # where that message came from, not this one
+            properties.pop(slept, None)
+        name = properties.pop(MQTT_TOPIC, "")
+        if name:
+            properties.setdefault(ORIGIN_NAME, name)
+        properties.setdefault(ORIGIN_TOPIC, topic)
+        reason = more.pop(REASON)
+        for key, value in more.items():
+            properties.setdefault(key, value)
+        properties[REASON] = reason
+        return encode_properties(properties)
 
 
 def attempts_of(record: bytes) -> int:

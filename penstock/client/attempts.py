@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from penstock.client.arguments import check_count, check_seconds
 from penstock.errors import InvalidRequest
 from penstock.protocol.received import ReceivedMessage
-from penstock.protocol.requests.retries import BY_TABLE, SendBack
+from penstock.protocol.requests.retries import BY_TABLE, Back, SendBack
 
 ATTEMPTS_MAX: Final = 16
 HOLD_UP_S: Final = 1.0
@@ -95,11 +95,17 @@ class Attempts:
     ) -> SendBack:
         """The request that returns a message. ``who``: group, member and generation. ``is_last``: it becomes a
         dead letter, whatever its number of attempts."""
+        queue, offset, delay_ms, reason = self.back(message, after_s, reason)
+        return SendBack(*who, queue, offset, delay_ms, 1 if is_last else self.max, reason)
+
+    def back(self, message: ReceivedMessage, after_s: float | None, reason: str) -> Back:
+        """The row of a request that returns several messages."""
         if after_s is None and self.delays_s:
             after_s = self.delays_s[min(message.attempts, len(self.delays_s) - 1)]
         delay_ms = BY_TABLE if after_s is None else round(after_s * 1000)
-        reason = reason[:REASON_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode()  # a lone surrogate
-        return SendBack(*who, message.queue.name, message.offset, delay_ms, 1 if is_last else self.max, reason)
+        if not reason.isascii() or len(reason) > REASON_CHARACTERS_MAX:
+            reason = reason[:REASON_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode()  # a lone surrogate
+        return Back(message.queue.name, message.offset, delay_ms, reason)
 
     def hold_up_s(self, tried: int, after_s: float | None) -> float:
         """Seconds for which an ordered queue waits at a message after ``tried`` attempts."""

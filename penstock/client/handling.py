@@ -93,7 +93,8 @@ class Handling:
         self._messages = 0
         self._bytes = 0
         self._is_full = False
-        self._news = anyio.Event()  # a job, or the end
+        self._idle: list[anyio.Event] = []  # of workers that wait for a job, or for the end
+        self._cancelled: type[BaseException] = Exception  # what a loop raises in a cancelled task
         self._stopped = anyio.Event()
         self._feeding = anyio.CancelScope()
         self._failure: PenstockError | None = None
@@ -104,11 +105,13 @@ class Handling:
         """Takes no more messages; ``run`` returns when the handler has finished those that it is at work on."""
         self._stopped.set()
         self._feeding.cancel()
-        self._news.set()
+        while self._idle:
+            self._idle.pop().set()
 
     async def run(self, work: Work, concurrency: int, size: int, stop_s: float) -> None:
         """Hands messages to ``work``, ``size`` at a time at most, until ``stop``; then it has ``stop_s`` seconds.
         Raises what ended the reading. What was finished last is to be committed yet, unless the work was cancelled."""
+        self._cancelled = anyio.get_cancelled_exc_class()
         try:
             async with anyio.create_task_group() as all_tasks:
                 all_tasks.start_soon(self._keep_committing)
@@ -147,7 +150,7 @@ class Handling:
             self._bytes += size_of(messages)
             for at in range(0, len(messages), size):
                 self._jobs.append(Job(batch.position, unfinished, messages[at : at + size]))
-            self._news.set()
+            self._wake()
 
     def _fits(self, batch: Batch) -> bool:
         """Whether a batch may be taken now; if not, it is asked again when something is finished."""
@@ -168,15 +171,21 @@ class Handling:
 
     # -- the handler
 
+    def _wake(self) -> None:
+        """A worker that waits begins; it wakes the next one if there are more jobs: few jobs wake few workers."""
+        if self._idle:
+            self._idle.pop().set()
+
     async def _work_off(self, work: Work, tasks: TaskGroup) -> None:
         turn_ends = self._clock.monotonic() + TURN_S
         while not self._stopped.is_set():  # what was not begun is left to others
             if not self._jobs:
-                if self._news.is_set():
-                    self._news = anyio.Event()
-                await self._news.wait()
+                self._idle.append(job_or_end := anyio.Event())
+                await job_or_end.wait()
                 continue
             job = self._jobs.popleft()
+            if self._jobs and self._idle:
+                self._wake()
             if job.void:
                 self._leave(job, job.messages, is_done=False)
                 continue
@@ -192,7 +201,7 @@ class Handling:
     async def _perform(self, work: Work, job: Job, tasks: TaskGroup) -> None:
         try:
             returned = await work(job.messages)
-        except (Exception, anyio.get_cancelled_exc_class()) as error:
+        except (Exception, self._cancelled) as error:
             if is_ended(error):
                 raise
             after_s, reason = retry_of(error)
@@ -257,7 +266,7 @@ class Handling:
         with anyio.move_on_after(AGAIN.wait_s(job.repetition, self._rng)):
             await self._stopped.wait()
         self._jobs.append(job)
-        self._news.set()
+        self._wake()
 
     # -- commits
 

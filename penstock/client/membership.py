@@ -26,7 +26,7 @@ from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound,
 from penstock.protocol.link import Link
 from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
 from penstock.protocol.requests.groups import Assignment, CommitOffsets, LeaveGroup, QueueOffset, WatchGroup
-from penstock.protocol.requests.retries import Back, SendAllBack, SentAllBack, SentBack
+from penstock.protocol.requests.retries import SendAllBack, SentAllBack, SentBack
 from penstock.world import Clock, RealClock, Rng
 
 _log = logging.getLogger(__name__)
@@ -334,8 +334,7 @@ class Member:
             if not left:
                 return errors
             named = who.group, who.member, self._holdings.generation
-            asked = [who.attempts.send_back(named, *failed[at]) for at in left]
-            rows = tuple([Back(one.queue, one.offset, one.delay_ms, one.reason) for one in asked])
+            rows = tuple([who.attempts.back(*failed[at]) for at in left])
             try:
                 answer = await ask(self._link, SendAllBack(*named, rows, who.attempts.max), SentAllBack)
             except (Fenced, GroupNotFound):

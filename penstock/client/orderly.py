@@ -67,7 +67,7 @@ class Orderly(Handling):
             try:
                 returned = await work(some)
                 back = chosen_of(some, returned) if returned else ()
-            except (Exception, anyio.get_cancelled_exc_class()) as error:
+            except (Exception, self._cancelled) as error:
                 if is_ended(error):
                     raise
                 after_s, reason = retry_of(error)
@@ -100,7 +100,7 @@ class Orderly(Handling):
         await self._pause(job, wait_s)
         if left:
             self._jobs.append(Job(job.position, job.unfinished, left, repetition))
-            self._news.set()
+            self._wake()
 
     async def _pause(self, job: Job, wait_s: float) -> None:
         """Waits, unless the queue is to go elsewhere or the work ends."""

@@ -117,6 +117,7 @@ def note(returns: Returns, group: str, *offsets: int) -> None:
         returns.follow(Change(events=(GivenBack(group, "q:0", offset, 1, 5),)))
 
 
+@pytest.mark.interpreted
 def test_it_is_bounded_and_a_snapshot_has_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(given_back, "IN_QUEUE_MAX", 8)
     monkeypatch.setattr(given_back, "IN_ALL_MAX", 10)
