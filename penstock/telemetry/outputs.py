@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 KINDS: Final = "a folder (Parquet), jdbc:ADDRESS#table, delta:FOLDER, iceberg:TABLE, topic:NAME or mqtt:TOPIC/{device}"
 _TABLE: Final = re.compile(r"[A-Za-z_][\w.]*")
+_OWNER: Final = "_query"
 _STAGING: Final = "_penstock_batch"
 _DRIVERS: Final = {"postgresql": ("org.postgresql.Driver", "org.postgresql:postgresql:42.7.4")}
 
@@ -59,22 +60,36 @@ def output_of(text: str, name: str, keys: Sequence[str], servers: str, partition
 
 
 class ParquetFolder:
-    """A folder of Parquet with one folder per batch, within those of ``partition`` if there is one."""
+    """A folder of Parquet with one folder per batch, within those of ``partition`` if there is one; these are compacted
+    (``compaction``)."""
 
     def __init__(self, folder: str, partition: str = "") -> None:
         self._folder = folder
+        self._partition = partition
         self._cuts = [partition, "batch"] if partition else ["batch"]
 
     def check(self, spark: SparkSession) -> None:
-        """Any session can."""
+        """Raises ``InvalidConfig`` where Spark's Java is elsewhere."""
+        java(spark)
 
     def write(self, rows: DataFrame, batch: int) -> None:
-        """Replaces what this batch has written before."""
+        """Replaces what this batch has written before. Raises ``InvalidConfig`` for a folder of another query: its
+        batches have the same numbers."""
         from pyspark.sql import functions as f
+
+        from penstock.telemetry.compaction import Files, compact
+
+        query = query_of(rows)
+        if query and Files(rows.sparkSession, self._folder).claim(_OWNER, query) != query:
+            hint = "keep its checkpoint, or choose another --out"
+            raise InvalidConfig(f"{self._folder} has the rows of a job with another checkpoint", hint=hint)
 
         marked = rows.withColumn("batch", f.lit(batch).cast("bigint")).coalesce(1)
         writer = marked.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
         writer.partitionBy(*self._cuts).parquet(self._folder)
+        if self._partition:
+            newest = rows.agg(f.max(self._partition)).collect()[0][0]
+            compact(rows.sparkSession, self._folder, self._partition, newest, batch)
 
 
 class JdbcTable:
@@ -174,7 +189,7 @@ class Messages:
         """Sends a batch; what the broker has of it already is not sent again. Raises what Spark says of the errors of
         a producer."""
         given = {"servers": self._servers, "rowOrder": "sorted"}
-        query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        query = query_of(rows)
         if query:
             given |= {"writeId": f"{query} {self._to}", "writeBatch": str(batch)}
         found = messages(rows, self._to)
@@ -182,6 +197,11 @@ class Messages:
             found = found.drop("mqtt_topic")
             given["topic"] = self._to
         found.coalesce(1).write.format("penstock").options(**given).mode("append").save()
+
+
+def query_of(rows: Any) -> str:
+    """The id of the streaming query whose batch this is: its checkpoint's; empty for none."""
+    return rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
 
 
 def needs_format(spark: Any, name: str, package: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -154,3 +155,6 @@ def test_final_rows_are_kept_by_day_and_what_comes_later_is_counted(spark: Any, 
     assert days == {"day=2026-03-01", "day=2026-03-02"}
     kept = spark.read.parquet(str(tmp_path / "downsample")).where("device <> 'end'").toArrow().to_pylist()
     assert sum(row["count"] for row in kept) == len(rows)
+    other = replace(options, checkpoint=str(tmp_path / "other"))  # whose batches begin at 0 again
+    with pytest.raises(InvalidConfig, match="has the rows of a job with another checkpoint"):
+        running.run(job_of("downsample"), other, spark, lambda batch: None)

@@ -109,3 +109,28 @@ def test_a_registry_is_a_file_with_names_or_a_folder_of_parquet(spark: Any, tmp_
     assert registry(str(tmp_path / "devices"), spark, "").collect() == read.collect()
     with pytest.raises(InvalidConfig, match="registry /nowhere: "):
         registry("/nowhere", spark, "")
+
+
+def test_days_that_are_over_become_one_file_and_a_repeated_batch_changes_nothing(spark: Any, tmp_path: Path) -> None:
+    def write(batch: int, day: str, *values: int) -> None:
+        rows = spark.createDataFrame([(day, value) for value in values], "day STRING, value INT")
+        output_of(str(tmp_path), "small", KEYS, "", "day").write(rows, batch)
+
+    def kept() -> list[tuple[str, int]]:
+        return sorted((str(row["day"]), row["value"]) for row in spark.read.parquet(str(tmp_path / "small")).collect())
+
+    write(0, "2026-03-01", 1, 2)
+    write(1, "2026-03-01", 3)
+    write(2, "2026-03-02", 4)
+    write(2, "2026-03-02", 4)
+    first = tmp_path / "small" / "day=2026-03-01"
+    assert [path.name for path in first.iterdir()] == ["batch=-2"]
+    assert kept() == [("2026-03-01", 1), ("2026-03-01", 2), ("2026-03-01", 3), ("2026-03-02", 4)]
+    write(3, "2026-03-01", 5)  # late
+    shutil.copytree(first / "batch=-2", first / "batch=1")  # as a crash after the copy would leave it
+    write(4, "2026-03-02", 6)
+    assert [path.name for path in first.iterdir()] == ["batch=-4"]
+    assert kept() == [
+        *[("2026-03-01", value) for value in (1, 2, 3, 5)],
+        *[("2026-03-02", value) for value in (4, 6)],
+    ]
