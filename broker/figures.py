@@ -1,4 +1,4 @@
-"""What a broker counts. Names are RocketMQ 5's where the meaning is the same; docs/guide/operator.md lists them."""
+"""What a broker counts. Names are RocketMQ 5's where the meaning is the same; docs/guide/metrics.md lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of the broker, the store's included. docs/guide/operator.md lists them."""
+"""Settings of the broker, the store's included. docs/guide/settings.md lists them."""
 
 from __future__ import annotations
 

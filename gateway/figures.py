@@ -1,6 +1,6 @@
 """What a gateway counts, read when somebody asks: counters since its start, and gauges.
 
-docs/guide/operator.md lists the names; the ones that devices of each listener count up have its name as a label.
+docs/guide/metrics.md lists the names; the ones that devices of each listener count up have its name as a label.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The gateway's settings: one frozen value, every limit in it. ``gateway/limits/quotas.py`` says which reason code each
 limit has.
 
-Durations end in ``_s``, sizes in ``_bytes`` or ``_bytes_max``. docs/guide/operator.md lists them with their defaults.
+Durations end in ``_s``, sizes in ``_bytes`` or ``_bytes_max``. docs/guide/settings.md lists them with their defaults.
 """
 
 from __future__ import annotations

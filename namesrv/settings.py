@@ -1,4 +1,4 @@
-"""The name server's settings: one frozen value, every limit in it. docs/guide/operator.md lists them."""
+"""The name server's settings: one frozen value, every limit in it. docs/guide/settings.md lists them."""
 
 from __future__ import annotations
 

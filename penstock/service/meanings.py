@@ -1,6 +1,6 @@
 """What each figure means, in one line: what ``/metrics`` says of it (``# HELP``). The one table of them.
 
-By family, whoever counts it: name server, broker, gateway or process. docs/guide/operator.md says more of each.
+By family, whoever counts it: name server, broker, gateway or process. docs/guide/metrics.md says more of each.
 """
 
 from __future__ import annotations

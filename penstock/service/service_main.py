@@ -88,7 +88,7 @@ def operator_signals() -> tuple[signal.Signals, ...]:
 def main(role: str, settings_class: type[Settings], run: RunService, arguments: list[str] | None = None) -> int:
     """Runs one service until a signal; returns the exit status."""
     parser = argparse.ArgumentParser(prog=f"python -m {role}", description=f"The Penstock {role}.")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings as TOML (docs/guide/operator.md)")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings as TOML (docs/guide/settings.md)")
     options = parser.parse_args(arguments)
 
     async def serve(stop: trio.Event) -> None:

@@ -1,4 +1,4 @@
-"""Draws the settings tables of docs/guide/operator.md; ``python tests/house/settings_table.py`` writes them there.
+"""Draws the settings tables of docs/guide/settings.md; ``python tests/house/settings_table.py`` writes them there.
 
 A setting's default is that of its field, its meaning what the class's docstring says under ``Attributes``.
 """
@@ -21,7 +21,7 @@ from gateway.settings import GatewaySettings  # noqa: E402
 from namesrv.settings import NamesrvSettings  # noqa: E402
 from node.settings import NodeSettings  # noqa: E402
 
-PAGE = ROOT / "docs" / "guide" / "operator.md"
+PAGE = ROOT / "docs" / "guide" / "settings.md"
 BEGIN, END = "<!-- settings: begin -->\n", "<!-- settings: end -->\n"
 # Title, the class, and another one where some of its settings come from.
 TABLES: list[tuple[str, Any, Any]] = [

@@ -210,7 +210,10 @@ def guides() -> str:
     return "\n".join([(ROOT / page).read_text() for page in COMMAND_PAGES])
 
 
-COMMAND_PAGES = ["README.md", *[f"docs/guide/{guide}.md" for guide in ("analyst", "backend", "device", "operator")]]
+COMMAND_PAGES = [
+    "README.md",
+    *[f"docs/guide/{guide}.md" for guide in ("analyst", "backend", "device", "operator", "settings", "metrics")],
+]
 
 
 @pytest.mark.parametrize("page", COMMAND_PAGES)
@@ -281,14 +284,14 @@ def test_every_setting_says_what_it_means_and_nothing_else_does() -> None:
         assert sorted(said) == sorted(one.name for one in dataclasses.fields(cls)), title
 
 
-def test_the_operators_guide_lists_every_setting_with_its_default_and_its_meaning() -> None:
+def test_the_settings_page_lists_every_setting_with_its_default_and_its_meaning() -> None:
     from settings_table import PAGE, tables
 
     assert tables() in PAGE.read_text(), "run: python tests/house/settings_table.py"
 
 
-def test_the_operators_guide_lists_every_metric() -> None:
+def test_the_metrics_page_lists_every_metric() -> None:
     from broker.figures import Figures
 
-    page = (ROOT / "docs" / "guide" / "operator.md").read_text()
+    page = (ROOT / "docs" / "guide" / "metrics.md").read_text()
     assert [name for name in Figures().read() if f"`{name}`" not in page] == []

@@ -5,9 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from node.settings import SERVICES, Configuration, for_child, gateway_name, listeners, load, place, with_ports
+from node.settings import (
+    SERVICES,
+    Configuration,
+    for_child,
+    gateway_name,
+    listeners,
+    load,
+    place,
+    service_settings,
+    with_ports,
+)
 from penstock.errors import InvalidConfig
 
+GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "operator.md").read_text()
 ROOTS = ("penstock", "namesrv", "broker", "gateway", "node", "loadtest", "tests")
 READING = r'(?:environ(?:\.get\(|\[)|envvar=|_VARIABLE: Final = )"(PENSTOCK_[A-Z_]+)"'
 
@@ -18,6 +29,18 @@ def test_the_environment_is_stronger_than_the_file_and_flags_are_strongest(tmp_p
     environ = {"PENSTOCK_BROKER_PORT": "20", "PENSTOCK_HTTP_PORT": "30"}
     node = load(file, environ, {"http_port": 300}).node
     assert (node.mqtt_port, node.broker_port, node.http_port) == (1, 20, 300)
+
+
+def test_the_guides_file_and_variable_are_taken(tmp_path: Path) -> None:
+    section = GUIDE.partition("## Change a setting\n")[2].partition("\n## ")[0]
+    file = tmp_path / "penstock.toml"
+    file.write_text(section.partition("```toml\n")[2].partition("```")[0])
+    configuration = load(file, {}, {})
+    assert configuration.node.data == Path("/var/lib/penstock")
+    assert service_settings(configuration, "gateway", {}).connections_max == 20_000
+    assert service_settings(configuration, "broker", {}).retention_s == 7 * 86_400
+    (variable,) = re.findall(r"`(PENSTOCK_\w+)=7d`", section)
+    assert service_settings(load(None, {}, {}), "broker", {variable: "7d"}).retention_s == 7 * 86_400
 
 
 def test_a_table_of_the_file_is_kept_for_its_service(tmp_path: Path) -> None:

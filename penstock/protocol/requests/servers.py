@@ -27,7 +27,7 @@ class Ping(Request):
 
 @value
 class BrokerFigures(Reply):
-    """Counters since start and gauges, by metric name (docs/guide/operator.md lists them)."""
+    """Counters since start and gauges, by metric name (docs/guide/metrics.md lists them)."""
 
     names: tuple[str, ...]
     values: tuple[float, ...]

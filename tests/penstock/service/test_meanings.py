@@ -6,7 +6,7 @@ from pathlib import Path
 
 from penstock.service.meanings import MEANINGS, meaning_of
 
-PAGE = (Path(__file__).parents[3] / "docs" / "guide" / "operator.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "guide" / "metrics.md").read_text()
 
 
 def test_each_is_one_line_that_neither_format_has_to_escape() -> None:
@@ -14,7 +14,7 @@ def test_each_is_one_line_that_neither_format_has_to_escape() -> None:
     assert [text for text in MEANINGS.values() if set(text) & set('\\"') or text[-1] != "."] == []
 
 
-def test_the_operators_guide_names_every_figure_that_has_one() -> None:
+def test_the_metrics_page_names_every_figure_that_has_a_meaning() -> None:
     assert [family for family in MEANINGS if f"`{family}`" not in PAGE] == []
 
 
