@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -73,6 +74,7 @@ class _RangeReader:
         self._clock = RealClock()
         self._selector = options.where.selector(what.topic, options.selector)
         self._chooses = bool(options.tags or self._selector or options.names)
+        self._unsent: PenstockError | None = None  # why the last pull could not be sent
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         what, options = self._what, self._options
@@ -116,6 +118,7 @@ class _RangeReader:
         except PenstockError as error:
             if not error.retryable:
                 raise
+            self._unsent = error
             return None
 
     def _pulled(self, at: int, asked: _Asked | None) -> Pulled:
@@ -123,15 +126,26 @@ class _RangeReader:
         patience = Patience(self._options)
         while True:
             asked = asked or self._ask(at)
-            failure: PenstockError = Unavailable(f"broker {self._what.broker} at {self.link.address} is away")
             try:
                 if asked is not None:
                     return self._receive(asked)
+                assert self._unsent is not None
+                failure = self._unsent
             except PenstockError as error:
                 failure = error
             asked = None
-            patience.wait_or_raise(failure)
+            patience.wait_or_raise(self._told(failure))
             self._look_up()
+
+    def _told(self, error: PenstockError) -> PenstockError:
+        """An error of the way to the broker, with what a person needs to see to it: which machine, broker, address."""
+        if not isinstance(error, Unavailable | TimedOut):
+            return error
+        here, there = platform.node() or "this machine", self.link.address
+        said = f"Spark's worker on {here} cannot read from broker {self._what.broker} at {there}"
+        hint = "brokers tell their address `advertise`, and every machine with executors must reach it"
+        why = error.message.removeprefix(f"no server at {there}: ")
+        return type(error)(f"{said}: {why}", hint=hint)
 
     def _look_up(self) -> None:
         """The broker may be back at another address."""

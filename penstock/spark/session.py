@@ -29,16 +29,26 @@ if TYPE_CHECKING:
 
 SHUFFLE_PARTITIONS_MAX: Final = 4
 
+SECRETS: Final = "(?i)secret|password|passphrase|token|credential|access[.]?key"
+"""Names whose values Spark is to show nowhere: of Hadoop's stores, of JDBC, and of our options."""
+
 # What makes small batches fast and results the same everywhere; also on a cluster.
 COMMON: Final[Mapping[str, str]] = {
     "spark.python.unix.domain.socket.enabled": "true",  # TCP between Java and Python costs 40 ms per task
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # What Spark shows of settings and options in logs, plans and its web page.
+    "spark.redaction.regex": SECRETS,
+    "spark.sql.redaction.options.regex": f"{SECRETS}|(?i)url",
 }
 
 # What a session at somebody's Spark Connect server changes there, for itself.
-REMOTE: Final = {"spark.sql.session.timeZone": "UTC", "spark.sql.connect.serverStacktrace.enabled": "false"}
+REMOTE: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.connect.serverStacktrace.enabled": "false",
+    "spark.sql.redaction.options.regex": COMMON["spark.sql.redaction.options.regex"],
+}
 
 # Only where we start Java ourselves, on this machine. Nobody else is to reach the driver.
 LOCAL: Final[Mapping[str, str]] = {

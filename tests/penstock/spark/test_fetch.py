@@ -138,6 +138,16 @@ def test_a_range_of_another_log_is_data_loss_or_left_out(queues: Any, caplog: py
     assert offsets(read_ranges([what._replace(log_id="log-1")], options())) == [(0, 2), (0, 3), (0, 4)]
 
 
+def test_a_worker_that_cannot_reach_a_broker_says_from_where_which_address_and_why(unused_address: str) -> None:
+    what = Range(unused_address, "t", "broker-a", 0, 0, 5)
+    with pytest.raises(Unavailable) as raised:
+        rows_of(read_ranges([what], options(servers=unused_address, **{"fetchOffset.numRetries": "1"})))
+    said = raised.value.message
+    assert said.startswith("Spark's worker on ")
+    assert said.endswith(f" cannot read from broker broker-a at {unused_address}: connection refused")
+    assert "`advertise`" in raised.value.hint
+
+
 def test_a_broker_that_is_back_at_another_address_is_found_there(queues: Any, unused_address: str) -> None:
     queues.put("t", 0, 5)
     what = wanted(queues, 0, 0, 5)._replace(address=unused_address)
