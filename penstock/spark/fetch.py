@@ -24,8 +24,8 @@ from penstock.spark.columns import Origin, find_borders, to_record_batch
 from penstock.spark.offsets import GUIDE
 from penstock.spark.options import SourceOptions
 from penstock.spark.patience import Patience
+from penstock.spark.payloads import columns_needed, rows_of
 from penstock.spark.planning import Range
-from penstock.telemetry.decode import decode_batch
 from penstock.world import RealClock
 from topicmap.queues import topic_queue
 
@@ -70,6 +70,7 @@ class _RangeReader:
         self.link = self._link_to(what.address, options)
         self._what = what
         self._options = options
+        self._columns = columns_needed(options)
         self._queue = topic_queue(what.topic, what.queue)
         self._clock = RealClock()
         self._selector = options.where.selector(what.topic, options.selector)
@@ -96,8 +97,7 @@ class _RangeReader:
             asked = self._ask(at) if at < what.end else None
             if pulled.count:
                 borders = find_borders(pulled.count, pulled.body, what.end)
-                rows = to_record_batch(borders, origin, options.columns)
-                yield decode_batch(rows) if options.payload == "readings" else rows
+                yield rows_of(to_record_batch(borders, origin, self._columns), options)
 
     def _ask(self, at: int) -> _Asked | None:
         """Sends the next pull; where that fails the pull is repeated when its turn comes."""

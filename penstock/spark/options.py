@@ -17,7 +17,9 @@ from penstock.errors import InvalidConfig, InvalidFilter
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.selectors.compiling import selector_of
 from penstock.spark.columns import BASE
+from penstock.spark.decoders.formats import FORMATS, format_of, schema_text
 from penstock.spark.offsets import EARLIEST, LATEST
+from penstock.spark.payloads import PAYLOADS, RAW
 from penstock.spark.values import (
     Bound,
     read_amount,
@@ -35,6 +37,7 @@ from penstock.spark.values import (
     read_pattern,
     read_selector,
     read_servers,
+    read_text,
     read_timestamp,
     read_timestamps,
     read_topics,
@@ -68,7 +71,8 @@ class SourceOptions:
         allow_incomplete: whether brokers that are away are left out rather than waited for.
         patience_s: how long a broker or name server that is away is waited for.
         columns: which columns rows have, in order.
-        payload: ``raw`` for rows that are messages, ``readings`` for rows that are what their payloads say.
+        payload: ``raw`` for rows that are messages, ``readings`` for rows that are measured values, else the format in
+            which ``data`` is decoded from payloads, by ``payload_schema`` and, of protobuf, ``payload_message``.
         tags, names, selector: only messages with one of these tags, whose MQTT name one of these MQTT filters matches,
             which this selector wants; the broker chooses.
         where: which queues, offsets and messages of all that.
@@ -97,7 +101,9 @@ class SourceOptions:
     allow_incomplete: bool = False
     patience_s: float = 300.0
     columns: tuple[str, ...] = BASE
-    payload: str = "raw"
+    payload: str = RAW
+    payload_schema: str = ""
+    payload_message: str = ""
     tags: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     selector: str = ""
@@ -147,7 +153,9 @@ _TABLE: Final[Mapping[str, _Option]] = {
     "brokerPatienceMs": _Option("patience_s", read_milliseconds),
     "columns": _Option("columns", read_columns),
     "includeHeaders": _Option("headers", read_flag),
-    "payload": _Option("payload", read_one_of("raw", "readings")),
+    "payload": _Option("payload", read_one_of(*PAYLOADS)),
+    "payloadSchema": _Option("payload_schema", read_text),
+    "payloadMessage": _Option("payload_message", read_text),
     "mqttFilter": _Option("names", read_mqtt_filters),
     "filter": _Option("selector", read_selector),
     "where": _Option("where", read_where),
@@ -183,6 +191,10 @@ def parse(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     values.setdefault("starting", Bound("offset", LATEST if stream else EARLIEST))
     values.pop("headers", None)
     values["columns"] = columns_of(given)
+    if values.get("payload") in FORMATS:
+        values["payload_schema"] = payload_of(given)[1]
+    elif "payload_schema" in values or "payload_message" in values:
+        raise InvalidConfig("payloadSchema and payloadMessage need a payload", hint=f"one of {', '.join(FORMATS)}")
     if not any(name in named for name in _WHAT_TO_READ):
         values |= _topics_under(values["names"]) | {"is_implied": True}
     if "where" in values and "tags" not in values:
@@ -236,6 +248,17 @@ def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
     columns = read_columns("columns", named["columns"]) if "columns" in named else BASE
     headers = read_flag("includeHeaders", named.get("includeHeaders", "false"))
     return columns + ("properties",) * (headers and "properties" not in columns)
+
+
+def payload_of(given: Mapping[str, str]) -> tuple[str, str, str]:
+    """The format of payloads that the options choose, its schema, and the message's name. Raises ``InvalidConfig``."""
+    named = {_known(name): str(value) for name, value in given.items()}
+    payload, message = named.get("payload", RAW), named.get("payloadMessage", "").strip()
+    text = named.get("payloadSchema", "").strip()
+    if payload in FORMATS:
+        text = schema_text(payload, text)
+        format_of(payload, text, message)
+    return payload, text, message
 
 
 def _known(name: str) -> str:

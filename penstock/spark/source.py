@@ -41,7 +41,7 @@ from penstock.spark.offsets import (
     to_offsets,
     to_places,
 )
-from penstock.spark.options import SourceOptions, check, columns_of, parse
+from penstock.spark.options import SourceOptions, check, columns_of, parse, payload_of
 from penstock.spark.planning import Range, Shape, in_these_logs, not_beyond, of_subscription, pack, ranges_between
 from penstock.spark.sink.options import parse as sink_options
 from penstock.spark.sink.writers import BatchWriter, StreamWriter, check_mode, check_schema
@@ -76,7 +76,7 @@ class PenstockSource(DataSource):  # type: ignore[misc, unused-ignore]
         """The chosen columns of messages, or those of readings."""
         options = asked(self.options)
         check(options)
-        types = spark_types(options.get("payload", ""), columns_of(options))
+        types = spark_types(columns_of(options), *payload_of(options))
         return keep(types, options) if is_creating(self.options) else types
 
     @briefly
@@ -108,8 +108,10 @@ class PenstockSource(DataSource):  # type: ignore[misc, unused-ignore]
 
     def _parsed(self, schema: StructType | None, *, stream: bool) -> SourceOptions:
         options = parse(kept(schema) | dict(asked(self.options)), stream=stream)
+        said = (options.payload, options.payload_schema, options.payload_message)
+        columns = chosen(schema, options.columns, *said)
         most = options.partitions_max or PARTITIONS_PER_CORE * (self.cores or os.cpu_count() or 1)
-        return replace(options, partitions_max=most, columns=chosen(schema, options.payload, options.columns))
+        return replace(options, partitions_max=most, columns=columns)
 
 
 class Partition(InputPartition):  # type: ignore[misc, unused-ignore]

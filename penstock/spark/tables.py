@@ -14,8 +14,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from penstock.errors import InvalidConfig
-from penstock.spark.columns import COLUMNS, arrow_schema
-from penstock.telemetry.decode import READING_ARROW
+from penstock.spark.columns import COLUMNS
+from penstock.spark.payloads import RAW, READINGS, schema_of
 
 _KEPT: Final = "penstock"
 _AS_OPTION: Final = "option."  # how a catalog names options among the properties of a table
@@ -47,24 +47,27 @@ def kept(schema: StructType | None) -> dict[str, str]:
     return {}
 
 
-def spark_types(payload: str, columns: tuple[str, ...]) -> StructType:
-    """The schema of rows that are messages with these columns, or of readings."""
-    schema: StructType = from_arrow_schema(READING_ARROW if payload == "readings" else arrow_schema(columns))
+def spark_types(columns: tuple[str, ...], payload: str = "", text: str = "", message: str = "") -> StructType:
+    """The schema of rows that are messages with these columns, readings, or decoded by a schema (``text``)."""
+    schema: StructType = from_arrow_schema(schema_of(columns, payload, text, message))
     return schema
 
 
-def chosen(schema: StructType | None, payload: str, columns: tuple[str, ...]) -> tuple[str, ...]:
+def chosen(
+    schema: StructType | None, columns: tuple[str, ...], payload: str = "", text: str = "", message: str = ""
+) -> tuple[str, ...]:
     """The columns of messages that a query reads: those of the schema that Spark has, where a user gave one.
 
     Raises:
         InvalidConfig: the schema has other columns than there are.
     """
-    have = spark_types(payload, columns)
+    have = spark_types(columns, payload, text, message)
     if schema is None or _plain(schema) == _plain(have):
         return columns
-    if payload == "readings":
-        raise InvalidConfig(f"readings have the columns {_told(have)}", hint="leave the schema out, and select()")
-    known = {field.name: field for field in spark_types(payload, tuple(COLUMNS))}
+    if payload not in ("", RAW):
+        rows = "readings" if payload == READINGS else "rows"
+        raise InvalidConfig(f"{rows} have the columns {_told(have)}", hint="leave the schema out, and select()")
+    known = {field.name: field for field in spark_types(tuple(COLUMNS))}
     for field in schema:
         right = known.get(field.name)
         if right is None:

@@ -90,6 +90,13 @@ def read_flag(name: str, text: str) -> bool:
     return text.strip().lower() == "true"
 
 
+def read_text(name: str, text: str) -> str:
+    """Any text but an empty one."""
+    if not text.strip():
+        raise InvalidConfig(f"{name} is empty")
+    return text.strip()
+
+
 def read_names(name: str, text: str) -> tuple[str, ...]:
     """Names with commas between them, each once."""
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))

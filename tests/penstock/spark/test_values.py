@@ -22,6 +22,7 @@ def test_a_duration_has_a_unit(text: str, seconds: float) -> None:
         (values.read_duration, "15", "x is a time like 500ms"),
         (values.read_flag, "yes", "x is true or false"),
         (values.read_names, " , ", "x is empty"),
+        (values.read_text, " ", "x is empty"),
         (values.read_pattern, "(", "x is no regular expression"),
         (values.read_group, "", "x has 1 to 255 bytes"),
         (values.read_json_list, "[]", "x is a,b or JSON"),

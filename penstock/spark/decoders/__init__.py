@@ -1,0 +1,14 @@
+"""Payloads as columns: ``decode(frame, "json", "temp DOUBLE")``, and what cannot be decoded put aside.
+
+JSON, MessagePack and CBOR by a schema that is given or inferred; Avro and protobuf by theirs; Sparkplug B with the
+names of its metrics. A payload never ends a query: each message gives one row, with ``data`` or with an ``error``.
+"""
+
+from __future__ import annotations
+
+from penstock.spark.decoders.frames import dead_letters as dead_letters
+from penstock.spark.decoders.frames import decode as decode
+from penstock.spark.decoders.frames import infer as infer
+from penstock.spark.decoders.frames import split as split
+
+__all__ = ["dead_letters", "decode", "infer", "split"]

@@ -1,0 +1,105 @@
+"""The schema of a sample of decoded values. Pure.
+
+Whole numbers are BIGINT, together with others DOUBLE; objects STRUCT, of all fields that were seen; what differs in
+kind is STRING, which takes anything as JSON. What was null alone is STRING as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.errors import InvalidConfig
+from penstock.spark.decoders.ddl import TIME, columns_of, text_of
+
+_NULL: Final = pa.null()
+_EMPTY: Final = pa.map_(pa.string(), _NULL)
+"""An object without a field."""
+_FIELDS_MAX: Final = 1000
+"""An object with more fields is a map: its keys are data."""
+_DEPTH_MAX: Final = 16
+
+
+def infer_text(values: Iterable[Any]) -> str:
+    """The schema of the values as text. Raises ``InvalidConfig`` where there are none but nulls."""
+    found = _NULL
+    for value in values:
+        found = _joined(found, _kind(value, 0))
+    if found == _NULL:
+        raise InvalidConfig("nothing of the sample can be decoded; there is no schema to infer")
+    found = _known(found)
+    return columns_of(found) if pa.types.is_struct(found) else text_of(found)
+
+
+def _kind(value: Any, depth: int) -> pa.DataType:
+    if depth > _DEPTH_MAX:
+        return pa.string()
+    if isinstance(value, dict):
+        return _of_object(value, depth)
+    if isinstance(value, list | tuple):
+        inner = _NULL
+        for one in value:
+            inner = _joined(inner, _kind(one, depth + 1))
+        return pa.list_(inner)
+    for types, kind in _SIMPLE:
+        if isinstance(value, types):
+            return kind
+    return pa.string()
+
+
+_SIMPLE: Final[tuple[tuple[type | tuple[type, ...], pa.DataType], ...]] = (
+    (type(None), _NULL),
+    (bool, pa.bool_()),
+    (int, pa.int64()),
+    ((float, Decimal), pa.float64()),
+    (bytes, pa.binary()),
+    (datetime, TIME),
+    (date, pa.date32()),
+)
+
+
+def _of_object(value: dict[Any, Any], depth: int) -> pa.DataType:
+    kinds = {str(name): _kind(one, depth + 1) for name, one in value.items() if str(name)}
+    if not kinds or len(kinds) > _FIELDS_MAX:
+        inner = _NULL
+        for kind in kinds.values():
+            inner = _joined(inner, kind)
+        return pa.map_(pa.string(), inner)
+    return pa.struct(list(kinds.items()))
+
+
+def _joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    if one == other or other == _NULL:
+        return one
+    if one == _NULL:
+        return other
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        kinds = {one.field(at).name: one.field(at).type for at in range(one.num_fields)}
+        for at in range(other.num_fields):
+            name = other.field(at).name
+            kinds[name] = _joined(kinds.get(name, _NULL), other.field(at).type)
+        return pa.struct(list(kinds.items()))
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(_joined(one.value_type, other.value_type))
+    if {one, other} == {pa.int64(), pa.float64()}:
+        return pa.float64()
+    if pa.types.is_map(one) and pa.types.is_map(other):
+        return pa.map_(pa.string(), _joined(one.item_type, other.item_type))
+    if _EMPTY in (one, other) and (pa.types.is_struct(one) or pa.types.is_struct(other)):
+        return other if one == _EMPTY else one
+    return pa.string()
+
+
+def _known(kind: pa.DataType) -> pa.DataType:
+    """The type, with STRING where only nulls were seen."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(kind.field(at).name, _known(kind.field(at).type)) for at in range(kind.num_fields)])
+    if pa.types.is_list(kind):
+        return pa.list_(_known(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(pa.string(), _known(kind.item_type))
+    return pa.string() if kind == _NULL else kind
