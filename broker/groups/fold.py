@@ -1,5 +1,6 @@
 """Fold of consumer offsets: for each group, the next offset to read in each queue, when it last committed, which
-gateways held its position for subscriptions then, and how often it was set back."""
+gateways held its position for subscriptions then, how often it was set back, and how often members of an ordered group
+have tried messages that it has not passed."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from broker.kernel.frozen import Table
 from broker.store.queue_index import LIGHT
 from broker.store.records import NO_CHANGE, Change, Stored
 from broker.topics.fold import TopicGone
-from penstock.protocol.requests.groups import QueueOffset
+from penstock.protocol.requests.groups import QueueOffset, Tried
 
 TOPIC: Final = "%sys%offsets"
 _NONE: Final[Mapping[str, int]] = MappingProxyType({})
@@ -22,12 +23,14 @@ _NONE: Final[Mapping[str, int]] = MappingProxyType({})
 @dataclass(slots=True)
 class GroupProgress:
     """Committed offsets of one group by queue. ``committed_ms``: store time of its last commit.
-    ``holders``: names of gateways (``holders.py``). ``set_backs``: how often it was set back, by queue."""
+    ``holders``: names of gateways (``holders.py``). ``set_backs``: how often it was set back, by queue. ``tried``: of
+    each queue the messages that were tried, and how often."""
 
     committed_ms: int = 0
     offsets: dict[str, int] = field(default_factory=dict)
     holders: tuple[str, ...] = ()
     set_backs: dict[str, int] = field(default_factory=dict)
+    tried: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
 class Offsets:
@@ -73,6 +76,13 @@ class Offsets:
         known = self._groups.get(group)
         return known.set_backs if known else _NONE
 
+    def tried(self, group: str) -> Iterator[Tried]:
+        """Messages of a group's queues that were tried and not passed."""
+        known = self._groups.get(group)
+        for queue, attempts in known.tried.items() if known else ():
+            for offset, count in attempts.items():
+                yield Tried(queue, offset, count)
+
     def held(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Groups whose position gateways hold, and who these are."""
         for group, progress in self._groups.items():
@@ -80,11 +90,20 @@ class Offsets:
                 yield group, progress.holders
 
     @staticmethod
-    def fact(group: str, offsets: Iterable[QueueOffset], holders: Iterable[str] | None = None) -> list[Any]:
+    def fact(
+        group: str,
+        offsets: Iterable[QueueOffset],
+        holders: Iterable[str] | None = None,
+        tried: Iterable[Tried] = (),
+    ) -> list[Any]:
         """Body of the record that commits offsets; none: the group is forgotten. ``holders``: from now on, if that is
-        to be said."""
+        to be said. ``tried``: messages of these queues at or behind the offsets."""
         body: list[Any] = [group, [list(one) for one in offsets]]
-        return body if holders is None else [*body, list(holders)]
+        rows = [list(one) for one in tried]
+        if holders is None and not rows:
+            return body
+        body.append(None if holders is None else list(holders))
+        return [*body, rows] if rows else body
 
     def apply(self, record: Stored) -> Change:
         body = fact_of(record)
@@ -101,9 +120,14 @@ class Offsets:
                 self._note(queue, group)
             elif offset < known:
                 progress.set_backs[queue] = progress.set_backs.get(queue, 0) + 1
+                progress.tried.pop(queue, None)  # it begins anew
             progress.offsets[queue] = offset
-        if len(body) > 2:
+            if queue in progress.tried:
+                _pass(progress.tried, queue, offset)
+        if len(body) > 2 and body[2] is not None:
             progress.holders = tuple(body[2])
+        for queue, offset, count in body[3] if len(body) > 3 else ():
+            progress.tried.setdefault(queue, {})[offset] = count
         return NO_CHANGE
 
     def follow(self, change: Change) -> Change:
@@ -156,6 +180,7 @@ class Offsets:
         for queue in queues:
             del progress.offsets[queue]
             progress.set_backs.pop(queue, None)
+            progress.tried.pop(queue, None)
         if not progress.offsets:
             del self._groups[group]
 
@@ -167,7 +192,7 @@ class Offsets:
         return self._groups.freeze(_row)
 
     def restore(self, snapshot: list[Any] | None) -> None:
-        self._groups = Table((row[0], _progress(*row[1:5])) for row in snapshot or ())
+        self._groups = Table((row[0], _progress(*row[1:6])) for row in snapshot or ())
         self._light, self._in_topics = {}, {}
         for group, progress in self._groups.items():
             for queue in progress.offsets:
@@ -176,13 +201,25 @@ class Offsets:
 
 def _copied(progress: GroupProgress) -> GroupProgress:
     offsets, set_backs = dict(progress.offsets), dict(progress.set_backs)
-    return GroupProgress(progress.committed_ms, offsets, progress.holders, set_backs)
+    tried = {queue: dict(attempts) for queue, attempts in progress.tried.items()}
+    return GroupProgress(progress.committed_ms, offsets, progress.holders, set_backs, tried)
+
+
+def _pass(tried: dict[str, dict[int, int]], queue: str, position: int) -> None:
+    """What stands before a position was passed."""
+    left = {offset: count for offset, count in tried[queue].items() if offset >= position}
+    if left:
+        tried[queue] = left
+    else:
+        del tried[queue]
 
 
 def _row(group: str, progress: GroupProgress) -> list[Any]:
     row = [group, progress.committed_ms, _sorted(progress.offsets)]
-    if progress.holders or progress.set_backs:
+    if progress.holders or progress.set_backs or progress.tried:
         row += [list(progress.holders), _sorted(progress.set_backs)]
+    if progress.tried:
+        row.append([[queue, sorted(map(list, progress.tried[queue].items()))] for queue in sorted(progress.tried)])
     return row
 
 
@@ -191,6 +228,11 @@ def _sorted(numbers: Mapping[str, int]) -> list[Any]:
 
 
 def _progress(
-    committed_ms: int, offsets: list[Any], holders: Iterable[str] = (), set_backs: Iterable[Any] = ()
+    committed_ms: int,
+    offsets: list[Any],
+    holders: Iterable[str] = (),
+    set_backs: Iterable[Any] = (),
+    tried: Iterable[Any] = (),
 ) -> GroupProgress:
-    return GroupProgress(committed_ms, dict(offsets), tuple(holders), dict(set_backs))
+    attempts = {queue: dict(rows) for queue, rows in tried}
+    return GroupProgress(committed_ms, dict(offsets), tuple(holders), dict(set_backs), attempts)

@@ -21,6 +21,7 @@ from broker.messages.trace import Trace
 from broker.settings import BrokerSettings
 from broker.shares import fold as shares
 from broker.state import BrokerState
+from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
 from broker.topics.requests import TopicRequests
 from penstock.errors import Busy, Fenced, GroupNotFound, InvalidRequest, OffsetOutOfRange, PenstockError, QueueNotFound
@@ -43,8 +44,10 @@ from penstock.protocol.requests.groups import (
     LeaveGroup,
     ListGroups,
     MemberInfo,
+    NoteAttempts,
     Progress,
     QueueOffset,
+    Tried,
     WatchGroup,
 )
 from penstock.protocol.requests.request import Done, Result
@@ -174,7 +177,10 @@ class GroupRequests:
     def _assignment(self, name: str, member: str, group: Group) -> Assignment:
         committed, known = self._offsets.of(name), group.members[member]
         rows = tuple(QueueOffset(one, committed.get(one, UNCOMMITTED)) for one in known.queues)
-        return Assignment(group.generation, rows, self._identity.log_id, group.terms.filter, known.pending)
+        tried: tuple[Tried, ...] = ()
+        if group.terms.ordered_s:
+            tried = tuple([one for one in self._offsets.tried(name) if one.queue in known.held])
+        return Assignment(group.generation, rows, self._identity.log_id, group.terms.filter, known.pending, tried)
 
     @handles(LeaveGroup)
     def leave(self, request: LeaveGroup, now: float, now_ms: int) -> Outcome:
@@ -205,6 +211,25 @@ class GroupRequests:
         self._store_offsets(request.group, request.offsets, None, now_ms)
         if not request.member:
             self._end_pops(request.group, set(queues), now_ms)
+        return AfterQuorum(Done(), self._store.written)
+
+    @handles(NoteAttempts)
+    def note_attempts(self, request: NoteAttempts, now: float, now_ms: int) -> Outcome:
+        """Stores how often messages were tried that the group has not passed, if the caller holds their queues."""
+        if len(request.tried) > ATTEMPT_ROWS_MAX:
+            raise InvalidRequest(f"at most {ATTEMPT_ROWS_MAX} messages have their attempts noted at a time")
+        queues = list(dict.fromkeys([one.queue for one in request.tried]))
+        self.groups.check_commit(request.group, request.member, request.generation, queues)
+        committed = self._offsets.of(request.group)
+        self._check_offsets([QueueOffset(one.queue, one.offset) for one in request.tried])
+        rows = [one for one in request.tried if 0 <= committed.get(one.queue, UNCOMMITTED) <= one.offset]
+        facts: list[Incoming] = []
+        for part in in_parts(rows, _tried_bytes, self._store.fact_bytes_max - len(request.group.encode())):
+            places = [QueueOffset(queue, committed[queue]) for queue in dict.fromkeys([one.queue for one in part])]
+            facts.append(fact_record(offsets.TOPIC, self._offsets.fact(request.group, places, None, part)))
+        if not facts:
+            return Now(Done())
+        self._store.append_facts(facts, now_ms)
         return AfterQuorum(Done(), self._store.written)
 
     def _check_not_popped(self, group: str) -> None:
@@ -382,6 +407,11 @@ class GroupRequests:
 def _packed_bytes(row: QueueOffset) -> int:
     """Upper bound of the bytes that a row takes in a fact."""
     return len(row.queue.encode()) + 15
+
+
+def _tried_bytes(row: Tried) -> int:
+    """The same of a message that was tried, with its queue's offset."""
+    return 2 * len(row.queue.encode()) + 40
 
 
 def _some(takers: Sequence[str]) -> str:

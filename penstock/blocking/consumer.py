@@ -201,7 +201,8 @@ class Consumer(OnlyBlocking):
 
     def _new_handling(self, flow: Flow) -> Handling:
         if self._who.hand_over.ordered:
-            calls = Calls(partial(self._send_back, is_last=True), self._commit_passed, self._tend)
+            bury = partial(self._send_back, is_last=True)
+            calls = Calls(bury, self._commit_passed, self._tend, self._note_attempts)
             return Orderly(self._pulls, calls, flow, self._clock, self._rng, self._who.attempts)
         calls = Calls(self._send_back, self._commit_passed, self._tend)
         return Handling(self._pulls, calls, flow, self._clock, self._rng)
@@ -260,13 +261,21 @@ class Consumer(OnlyBlocking):
         if self._handling is not None:
             raise InvalidRequest("in an ordered group a handler raises Retry", hint="`nack` is for programs that read")
         held, attempts = self._member_of(message.queue).held_of(message.queue), self._who.attempts
-        tried = message.attempts + held.tried(message.offset)
+        tried = held.tried(message)
+        self._note_attempts([message.delivered(tried - message.attempts)])
         if tried >= attempts.max:
             self._send_back(message, None, reason, is_last=True)
             return SentBack(tried, 0)
         wait_s = attempts.hold_up_s(tried, after_s)
         self._pulls.hold_up(held, message.offset, wait_s)
         return SentBack(tried, self._clock.wall_ms() + round(wait_s * 1000))
+
+    def _note_attempts(self, messages: Sequence[ReceivedMessage]) -> None:
+        """As ``penstock.Consumer`` does."""
+        try:
+            self._member_of(messages[0].queue).note_attempts(messages)
+        except PenstockError as error:
+            _log.info("%s: its attempts are known to this member only: %s", messages[0].queue, error.message)
 
     def _send_back(
         self, message: ReceivedMessage, after_s: float | None, reason: str, *, is_last: bool = False

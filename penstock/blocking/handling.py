@@ -35,12 +35,13 @@ GiveBack = Callable[[ReceivedMessage, float | None, str], object]
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The calls that a handler's work makes to its consumer: return a message, commit finished ones, and send
-    heartbeats."""
+    """The calls that a handler's work makes to its consumer: return a message, commit finished ones, send heartbeats,
+    and note how often messages of an ordered queue were tried."""
 
     give_back: GiveBack
     commit: Callable[[], None]
     tend: Callable[[], None]
+    note: Callable[[Sequence[ReceivedMessage]], None] = lambda messages: None
 
 
 class Handling:

@@ -15,12 +15,20 @@ from penstock.blocking.exchange import Exchange
 from penstock.blocking.link import BlockingLink
 from penstock.blocking.pulls import Pulls, bounds_of, offset_of
 from penstock.client.handover import Callback, Lease, Queues
-from penstock.client.holdings import FENCED_MAX, LEAVE_S, Change, Holdings, Membership
+from penstock.client.holdings import FENCED_MAX, LEAVE_S, NOTE_S, Change, Holdings, Membership
 from penstock.client.positions import UNSET, Position
 from penstock.client.retry import BackOff
 from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound
 from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
-from penstock.protocol.requests.groups import Assignment, CommitOffsets, LeaveGroup, QueueOffset, WatchGroup
+from penstock.protocol.requests.groups import (
+    Assignment,
+    CommitOffsets,
+    LeaveGroup,
+    NoteAttempts,
+    QueueOffset,
+    Tried,
+    WatchGroup,
+)
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.retries import SentBack
 from penstock.world import Clock, Rng
@@ -246,6 +254,7 @@ class Member:
         position.begin(one.offset)
         position.lease = self._lease if self.who.hand_over.ordered else None
         position.filter, position.log_id = self._holdings.filter, self._holdings.log_id
+        position.attempts = self._holdings.attempts_in(one.queue)
         return position
 
     def _begin_unset(self, new: list[Position]) -> None:
@@ -302,6 +311,11 @@ class Member:
             except (Fenced, GroupNotFound):
                 self._learn()
         raise Fenced(f"{self.broker} takes no message back from group {who.group}")
+
+    def note_attempts(self, messages: Sequence[ReceivedMessage]) -> None:
+        """As in penstock/client/membership.py."""
+        who, tried = self.who, tuple([Tried(one.queue.name, one.offset, one.attempts) for one in messages])
+        self.link.call(NoteAttempts(who.group, who.member, self._holdings.generation, tried), NOTE_S)
 
     def _learn(self) -> None:
         """After a refused commit: asks what is held now, and joins again where the broker does not know us. Where an

@@ -60,7 +60,10 @@ class Orderly(Handling):
     def _go_on(self, job: Job, back: Sequence[ReceivedMessage], after_s: float | None, reason: str) -> None:
         """The queue continues after finished messages, or waits at one for its retry or until it is a dead letter."""
         self._leave(job, [one for one in job.messages if one not in back])
-        left = [*[one.tried_again() for one in back], *self._behind.pop(job.position, ())]
+        tried = [one.delivered(job.position.tried(one) - one.attempts) for one in back]
+        left = [*tried, *self._behind.pop(job.position, ())]
+        if tried:
+            self._calls.note(tried)
         if not left:
             return
         wait_s, repetition = 0.0, job.repetition

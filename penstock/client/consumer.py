@@ -288,7 +288,8 @@ class Consumer(OnlyAsync):
     def _new_handling(self, intake: Intake, flow: Flow) -> Handling:
         if self._who.hand_over.ordered:
             bury, attempts = partial(self._send_back, is_last=True), self._who.attempts
-            return Orderly(intake, bury, self._commit_passed, flow, self._clock, self._rng, attempts)
+            commit, note = self._commit_passed, self._note_attempts
+            return Orderly(intake, bury, commit, flow, self._clock, self._rng, attempts, note)
         give_back, commit = self._send_back, self._commit_passed
         return Handling(intake, give_back, commit, flow, self._clock, self._rng, self._send_all_back)
 
@@ -381,13 +382,22 @@ class Consumer(OnlyAsync):
         if self._handling is not None:
             raise InvalidRequest("in an ordered group a handler raises Retry", hint="`nack` is for programs that read")
         held, attempts = self._member_of(message.queue).held_of(message.queue), self._who.attempts
-        tried = message.attempts + held.tried(message.offset)
+        tried = held.tried(message)
+        await self._note_attempts([message.delivered(tried - message.attempts)])
         if tried >= attempts.max:
             await self._send_back(message, None, reason, is_last=True)
             return SentBack(tried, 0)
         wait_s = attempts.hold_up_s(tried, after_s)
         held.hold_up_for(message.offset, wait_s)
         return SentBack(tried, self._clock.wall_ms() + round(wait_s * 1000))
+
+    async def _note_attempts(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Has the next holder of an ordered queue count on. If the broker cannot store it now, the next attempt says
+        it."""
+        try:
+            await self._member_of(messages[0].queue).note_attempts(messages)
+        except PenstockError as error:
+            _log.info("%s: its attempts are known to this member only: %s", messages[0].queue, error.message)
 
     async def _send_back(
         self, message: ReceivedMessage, after_s: float | None, reason: str, *, is_last: bool = False

@@ -24,7 +24,7 @@ from penstock.client.subscription import Subscription
 from penstock.client.terms import NO_TERMS, Terms
 from penstock.errors import Fenced, InvalidRequest, LogReplaced
 from penstock.protocol.received import MessageQueue
-from penstock.protocol.requests.groups import Assignment, JoinGroup, QueueOffset
+from penstock.protocol.requests.groups import Assignment, JoinGroup, QueueOffset, Tried
 
 SESSION_S: Final = 30.0
 """How long a member that falls silent keeps its queues."""
@@ -32,6 +32,8 @@ REFRESH_S: Final = 15.0
 """How often the name servers are asked for new brokers of the topics."""
 LEAVE_S: Final = 2.0
 """So long a member that leaves waits for the broker to hear of it."""
+NOTE_S: Final = 2.0
+"""So long an ordered queue waits for the broker to note an attempt."""
 FENCED_MAX: Final = 5
 """A commit that is refused so often in a row, each time after a fresh assignment, is given up."""
 
@@ -101,6 +103,7 @@ class Holdings(Generic[P]):
     Attributes:
         generation: of the assignment that came last: commits name it.
         carried_out: of the one that was carried out last: signs of life name it.
+        tried: messages that members of an ordered group had tried by then.
     """
 
     def __init__(self, on_drop: Callable[[P], None]) -> None:
@@ -109,6 +112,7 @@ class Holdings(Generic[P]):
         self.carried_out = UNSET
         self.log_id = ""
         self.filter = ""
+        self.tried: tuple[Tried, ...] = ()
         self._on_drop = on_drop
         self._storing: set[P] = set()
         self._lost: list[str] = []
@@ -137,6 +141,7 @@ class Holdings(Generic[P]):
             if position.live:
                 self.drop(position, is_lost=is_lost)
         self.carried_out, self.filter = change.assignment.generation, change.assignment.filter
+        self.tried = change.assignment.tried
         for position in self.held.values():
             position.filter = self.filter
         return change.new
@@ -181,6 +186,10 @@ class Holdings(Generic[P]):
         """Lost queues, each told once."""
         lost, self._lost = self._lost, []
         return lost
+
+    def attempts_in(self, queue: str) -> dict[int, int]:
+        """How often messages of a queue that is new were tried, by offset."""
+        return {offset: count for name, offset, count in self.tried if name == queue}
 
     # -- commits
 

@@ -17,7 +17,7 @@ import anyio
 
 from penstock.client.attempts import Failed
 from penstock.client.handover import Callback, Lease, Queues
-from penstock.client.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership, lost_queues
+from penstock.client.holdings import FENCED_MAX, LEAVE_S, NOTE_S, Holdings, Membership, lost_queues
 from penstock.client.positions import UNSET
 from penstock.client.pulling import Held, Intake, bounds_of, offset_of
 from penstock.client.retry import BackOff
@@ -25,7 +25,15 @@ from penstock.client.wire_link import ask, call
 from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound, from_wire
 from penstock.protocol.link import Link
 from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
-from penstock.protocol.requests.groups import Assignment, CommitOffsets, LeaveGroup, QueueOffset, WatchGroup
+from penstock.protocol.requests.groups import (
+    Assignment,
+    CommitOffsets,
+    LeaveGroup,
+    NoteAttempts,
+    QueueOffset,
+    Tried,
+    WatchGroup,
+)
 from penstock.protocol.requests.retries import SendAllBack, SentAllBack, SentBack
 from penstock.world import Clock, RealClock, Rng
 
@@ -255,6 +263,7 @@ class Member:
         held.lease = self._lease if self.who.hand_over.ordered else None
         held.begin(one.offset)
         held.filter, held.log_id = self._holdings.filter, self._holdings.log_id
+        held.attempts = self._holdings.attempts_in(one.queue)
         return held
 
     async def _begin_unset(self, new: Sequence[Held]) -> None:
@@ -344,6 +353,11 @@ class Member:
                 errors[at] = from_wire(row.code, row.message) if row.code else None
             return errors
         raise Fenced(f"{self.broker} takes no message back from group {who.group}")
+
+    async def note_attempts(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Stores how often messages were tried, for those that hold their queues later. Raises ``PenstockError``."""
+        who, tried = self.who, tuple([Tried(one.queue.name, one.offset, one.attempts) for one in messages])
+        await call(self._link, NoteAttempts(who.group, who.member, self._holdings.generation, tried), NOTE_S)
 
     async def _learn(self) -> None:
         """After a refused commit: asks what is held now, and joins again where the broker does not know us. Where an

@@ -38,10 +38,13 @@ class Orderly(Handling):
         clock: Clock,
         rng: Rng,
         attempts: Attempts,
+        note: Callable[[Sequence[ReceivedMessage]], Awaitable[None]],
     ) -> None:
-        """``bury``: makes a message a dead letter, durably."""
+        """``bury``: makes a message a dead letter, durably. ``note``: has later holders of the queue know how often
+        messages were tried."""
         super().__init__(intake, bury, commit, flow, clock, rng)
         self._attempts = attempts
+        self._note = note
         self._size = 1
 
     async def run(self, work: Work, concurrency: int, size: int, stop_s: float) -> None:
@@ -76,13 +79,22 @@ class Orderly(Handling):
             self._leave(job, [one for one in some if one not in back])
             left = left[len(some) :]
             if back:
-                tried = [one.tried_again() for one in back]
-                tasks.start_soon(self._hold_up, job, [*tried, *left], after_s, reason)
+                tried = [one.delivered(job.position.tried(one) - one.attempts) for one in back]
+                tasks.start_soon(self._hold_up, job, tried, left, after_s, reason)
                 return
 
-    async def _hold_up(self, job: Job, left: Sequence[ReceivedMessage], after_s: float | None, reason: str) -> None:
-        """The queue stays at a message until it is tried again, or goes on behind a dead letter."""
-        first, repetition = left[0], job.repetition
+    async def _hold_up(
+        self,
+        job: Job,
+        tried: Sequence[ReceivedMessage],
+        left: Sequence[ReceivedMessage],
+        after_s: float | None,
+        reason: str,
+    ) -> None:
+        """The queue stays at a message until it is tried again, or goes on behind a dead letter. ``left``: what stands
+        behind those that were tried."""
+        first, repetition, left = tried[0], job.repetition, [*tried, *left]
+        await self._note(tried)
         wait_s = self._attempts.hold_up_s(first.attempts, after_s)
         if first.attempts >= self._attempts.max:
             wait_s = 0.0

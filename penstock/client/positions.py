@@ -7,7 +7,7 @@ a commit stores ``passed``: what was handed to the program, and where a handler 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from penstock.client.arguments import Place, check_count
@@ -83,7 +83,7 @@ class Position:
         leaving: it goes to another member once the program has let go of it; until then it may be committed.
         hands: how many pieces of work the program has under way there.
         lease: until when work may begin, where the group is ordered.
-        failed: the offset of the message at which an ordered queue is held up, and how often it was tried.
+        attempts: of an ordered group, how often messages were tried, by this member and by those before it.
     """
 
     queue: MessageQueue
@@ -104,7 +104,7 @@ class Position:
     leaving: bool = False
     hands: int = 0
     lease: Lease | None = None
-    failed: tuple[int, int] = (UNSET, 0)
+    attempts: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.asked = self.committed
@@ -147,10 +147,12 @@ class Position:
         """The program is done with a piece of work."""
         self.hands -= 1
 
-    def tried(self, offset: int) -> int:
+    def tried(self, message: ReceivedMessage) -> int:
         """A message failed, which holds the queue up; how often it did."""
-        self.failed = (offset, self.failed[1] + 1 if self.failed[0] == offset else 1)
-        return self.failed[1]
+        self.attempts = {offset: count for offset, count in self.attempts.items() if offset >= self.committed}
+        count = max(message.attempts, self.attempts.get(message.offset, 0)) + 1
+        self.attempts[message.offset] = count
+        return count
 
     def hold_up(self, offset: int) -> None:
         """Reading goes on with this message, which was handed out; what stands before it is done."""
@@ -181,6 +183,8 @@ class Position:
         assert isinstance(pulled, Pulled)
         begin, self.offset = self.offset, pulled.next
         messages = decode_queue(pulled.count, pulled.body, self.queue, pulled.checksum)
+        if self.attempts:
+            messages = [self._as_tried(one) for one in messages]
         after = pulled.next
         if self.stop_at > UNSET:
             after = min(after, self.stop_at)
@@ -196,6 +200,11 @@ class Position:
             is_last = at + batch_max >= len(messages)
             batches.append(Batch(self, self.version, some, after if is_last else some[-1].offset + 1, not at))
         return batches
+
+    def _as_tried(self, message: ReceivedMessage) -> ReceivedMessage:
+        """A message with the attempts that its record does not know of."""
+        more = self.attempts.get(message.offset, 0) - message.attempts
+        return message.delivered(more) if more > 0 else message
 
     def pass_gap(self, bounds: Bounds) -> int:
         """Goes on behind messages that retention removed and tells how many those are. Raises ``OffsetOutOfRange``

@@ -108,13 +108,6 @@ class ReceivedMessage:
         self._tail = tail
         self._read: _Read | None = None
 
-    def tried_again(self) -> ReceivedMessage:
-        """The same with one attempt more."""
-        attempts = (self.attempts + 1).to_bytes(4, "big")
-        return ReceivedMessage(
-            self.queue, self.offset, self._body, self._head[:72] + attempts + self._head[76:], self._tail
-        )
-
     def _own(self) -> _Read:
         """What its properties say. Raises ``InvalidMessage``."""
         if self._read is not None:
@@ -203,7 +196,7 @@ class ReceivedMessage:
     def delivered(self, times: int) -> ReceivedMessage:
         """The same message with further attempts, which its record does not know of."""
         head = self._head[:72] + (self.attempts + times).to_bytes(4, "big") + self._head[76:]
-        return ReceivedMessage(self.queue, self.offset, self.body, head, self._tail)
+        return ReceivedMessage(self.queue, self.offset, self._body, head, self._tail)
 
     @property
     def position(self) -> int:

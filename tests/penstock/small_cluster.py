@@ -37,7 +37,16 @@ from penstock.protocol.message import (
     STORED_AT,
     decode_message,
 )
-from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
+from penstock.protocol.requests.groups import (
+    Assignment,
+    CommitOffsets,
+    JoinGroup,
+    LeaveGroup,
+    NoteAttempts,
+    QueueOffset,
+    Tried,
+    WatchGroup,
+)
 from penstock.protocol.requests.messages import (
     Append,
     Appended,
@@ -90,6 +99,7 @@ class SmallGroup:
     def __init__(self, name: str, groups: Groups) -> None:
         self.name = name
         self.offsets: dict[str, int] = {}
+        self.tried: dict[tuple[str, int], Tried] = {}
         self._groups = groups
 
     @property
@@ -181,6 +191,11 @@ class SmallBroker:
             return self._seek_time(request)
         if isinstance(request, JoinGroup | WatchGroup | LeaveGroup | CommitOffsets):
             return self._group(request, on_result)
+        if isinstance(request, NoteAttempts):
+            group = self.groups[request.group]
+            group.check(request.member, request.generation, [one.queue for one in request.tried])
+            group.tried.update({(one.queue, one.offset): one for one in request.tried})
+            return Done()
         if isinstance(request, SendBack):
             return self._send_back(request)
         if isinstance(request, SendAllBack):
@@ -407,7 +422,8 @@ class SmallBroker:
         group, offsets = self._members.of_member(request.group, request.member), self.groups[request.group].offsets
         known = group.members[request.member]
         rows = tuple(QueueOffset(queue, offsets.get(queue, -1)) for queue in known.queues)
-        return Assignment(group.generation, rows, self.log_id, group.terms.filter, known.pending)
+        tried = tuple(self.groups[request.group].tried.values())
+        return Assignment(group.generation, rows, self.log_id, group.terms.filter, known.pending, tried)
 
 
 class SmallCluster:

@@ -7,14 +7,21 @@ from typing import Any
 
 import pytest
 
-from broker.groups import members
+from broker.groups import fold, members
+from broker.groups.fold import GroupProgress
 from broker.groups.members import Group, Groups, Member
+from penstock.client.holdings import Holdings
 from penstock.errors import Fenced
+from tests.broker.groups import test_fold
 from tests.broker.groups.test_members import Model
+from tests.penstock.client import test_orderly
+from tests.penstock.client.test_handover import put
+from tests.penstock.small_cluster import SmallCluster
 
 SEEDS = range(60)
 sound_touch = Groups.touch
 sound_go_on = Groups._go_on
+sound_progress = fold._progress
 
 
 def drive(seed: int) -> None:
@@ -67,3 +74,25 @@ def test_a_planted_bug_is_caught(name: str, bug: Callable[..., Any], monkeypatch
     monkeypatch.setattr(Groups, name, bug)
     with pytest.raises((AssertionError, Fenced, pytest.fail.Exception)):
         drive_all()
+
+
+def test_attempts_that_only_memory_has_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound_copy = fold._copied
+
+    def forgetful(progress: GroupProgress) -> GroupProgress:
+        made = sound_copy(progress)
+        made.tried = {}
+        return made
+
+    monkeypatch.setattr(fold, "_progress", lambda *row: forgetful(sound_progress(*row)))
+    with pytest.raises(AssertionError):
+        test_fold.test_messages_that_were_tried_are_known_until_they_are_passed_also_from_a_snapshot()
+
+
+async def test_a_holder_that_begins_to_count_anew_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    for number in range(4):
+        put(cluster.brokers[0], b"0", b"1", b"2", queue=number)
+    monkeypatch.setattr(Holdings, "attempts_in", lambda self, queue: {})
+    with pytest.raises(AssertionError):
+        await test_orderly.test_attempts_of_all_holders_are_counted_together(cluster)

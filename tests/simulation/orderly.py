@@ -47,8 +47,9 @@ class Worked:
     open: dict[int, list[Piece]] = field(default_factory=lambda: defaultdict(list))  # by queue
     begun: dict[int, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
     done: set[bytes] = field(default_factory=set)
-    raised: set[bytes] = field(default_factory=set)
+    raised: dict[bytes, list[str]] = field(default_factory=lambda: defaultdict(list))  # by whom, each time
     handed_over: int = 0
+    counted_on: int = 0
     problems: list[str] = field(default_factory=list)
 
 
@@ -115,15 +116,21 @@ class OrderlyCluster(Cluster):
     async def _work(self, name: str, host: str, message: ReceivedMessage) -> None:
         number, worked = message.queue.number, self.worked
         self._look(name, message)
+        failed = worked.raised[message.body]
+        if message.attempts > len(failed):
+            worked.problems.append(
+                f"{name} has attempt {message.attempts} of {message.offset}, it failed {len(failed)}"
+            )
+        worked.counted_on += message.attempts > failed.count(name)  # and not the member's own
         piece = Piece(name, host, number, message.offset, trio.current_time())
         worked.open[number].append(piece)
         worked.handed_over += bool(worked.begun[number]) and worked.begun[number][-1][0] != name
         worked.begun[number].append((name, message.offset))
         try:
             await trio.sleep(self._chance.choice((0.0, 0.0, 0.001, 0.05, 0.3, 0.3 * SESSION_S, 2 * SESSION_S)) / 4)
-            if message.body not in worked.raised and self._chance.random() < 0.1:
-                worked.raised.add(message.body)
-                raise Retry
+            if len(worked.raised[message.body]) < 3 and self._chance.random() < 0.2:
+                worked.raised[message.body].append(name)
+                raise Retry(self._chance.choice((None, 0.5)))
         finally:
             if piece in worked.open[number]:
                 worked.open[number].remove(piece)

@@ -19,6 +19,14 @@ class QueueOffset(NamedTuple):
     offset: int
 
 
+class Tried(NamedTuple):
+    """A message at which an ordered queue waits: how often members have tried it."""
+
+    queue: str
+    offset: int
+    attempts: int
+
+
 class Progress(NamedTuple):
     """How far a holder has come in a queue, or where the position is.
 
@@ -53,13 +61,15 @@ class GroupLag(NamedTuple):
 class Assignment(Reply):
     """The queues that a member holds in this generation, with the offsets to start from (-1: never committed).
     ``log_id``: the log in which these are; empty where the broker does not tell. ``filter``: the group's, with which
-    its members pull. ``pending``: queues that it gets once their holders have let go of them."""
+    its members pull. ``pending``: queues that it gets once their holders have let go of them. ``tried``: messages of
+    its queues that earlier holders of an ordered group have tried."""
 
     generation: int
     queues: tuple[QueueOffset, ...]
     log_id: str = ""
     filter: str = ""
     pending: tuple[str, ...] = ()
+    tried: tuple[Tried, ...] = ()
 
 
 @value
@@ -232,3 +242,16 @@ class HoldOffsets(Request):
     lease_s: float
     progress: tuple[Progress, ...]
     log_id: str = ""
+
+
+@value
+class NoteAttempts(Request):
+    """A member of an ordered group says how often it has tried messages at which its queues wait, so that the next
+    holder counts on. What the group has passed is left out. Durable when it is answered. ``Fenced`` as a commit."""
+
+    code: ClassVar[int] = 79
+    reply: ClassVar[type[Reply]] = Done
+    group: str
+    member: str
+    generation: int
+    tried: tuple[Tried, ...]

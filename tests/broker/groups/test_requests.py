@@ -33,8 +33,10 @@ from penstock.protocol.requests.groups import (
     LeaveGroup,
     ListGroups,
     MemberInfo,
+    NoteAttempts,
     Progress,
     QueueOffset,
+    Tried,
     WatchGroup,
 )
 from penstock.protocol.requests.messages import Pull
@@ -409,3 +411,48 @@ def test_a_deleted_group_leaves_neither_offsets_nor_retries_and_one_that_is_used
     assert isinstance(rig.ask(DeleteGroup("g")), GroupNotFound)
     rig.ask(HoldOffsets("h", "gateway", 30.0, (Progress("t:0", 1, 0),)))
     assert isinstance(rig.ask(DeleteGroup("h")), Fenced)
+
+
+def join_ordered(rig: Rig, member: str) -> Assignment:
+    answer = rig.ask(JoinGroup("g", member, ("t",), 30.0, ordered=True))
+    assert isinstance(answer, Assignment), answer
+    return answer
+
+
+def test_the_next_holder_of_an_ordered_queue_learns_how_often_a_message_was_tried() -> None:
+    rig = made(6)
+    [queue, *_] = [one.queue for one in join_ordered(rig, "a").queues]
+    generation = join_ordered(rig, "a").generation
+    rig.ask(CommitOffsets("g", "a", generation, (QueueOffset(queue, 0),)))
+    end = rig.store.bounds(queue).end
+    assert rig.ask(NoteAttempts("g", "a", generation, (Tried(queue, 0, 3), Tried(queue, end - 1, 1)))) == Done()
+    noted = Tried(queue, 0, 3), Tried(queue, end - 1, 1)
+    for power in (False, True):
+        if power:
+            rig.disk.lose_power()
+        rig = rig.restarted()
+        rig.clock.now += 100.0  # whoever held it is not waited for any more
+        rig.service.tick(rig.clock.now, rig.times.wall_ms(), rig.times.age_ms())
+        assert join_ordered(rig, "b").tried == noted
+        rig.ask(LeaveGroup("g", "b"))
+    generation = join_ordered(rig, "b").generation
+    rig.ask(CommitOffsets("g", "b", generation, (QueueOffset(queue, 1),)))
+    assert join_ordered(rig, "b").tried == noted[1:]
+    rig.ask(NoteAttempts("g", "b", generation, (Tried(queue, 0, 9),)))  # it is passed
+    assert join_ordered(rig, "b").tried == noted[1:]
+    rig.ask(CommitOffsets("g", "b", generation, (QueueOffset(queue, 0),)))  # set back: all begins anew
+    assert join_ordered(rig, "b").tried == ()
+
+
+def test_attempts_are_noted_by_who_holds_the_queue() -> None:
+    rig = made(2)
+    assignment = join_ordered(rig, "a")
+    queue = assignment.queues[0].queue
+    rig.ask(CommitOffsets("g", "a", assignment.generation, (QueueOffset(queue, 0),)))
+    assert isinstance(rig.ask(NoteAttempts("g", "b", assignment.generation, (Tried(queue, 0, 1),))), Fenced)
+    many = (Tried(queue, 0, 1),) * 2_000
+    assert isinstance(rig.ask(NoteAttempts("g", "a", assignment.generation, many)), InvalidRequest)
+    assert rig.ask(NoteAttempts("g", "a", assignment.generation, (Tried(queue, 0, 1),))) == Done()
+    rig.ask(LeaveGroup("g", "a"))
+    rig.ask(DeleteGroup("g"))
+    assert list(rig.state.offsets.tried("g")) == []

@@ -177,6 +177,29 @@ def test_a_message_that_fails_holds_up_its_queue_alone_until_it_is_a_dead_letter
     assert {broker.groups["g"].offsets[f"orders:{number}"] for number in range(4)} == {3}
 
 
+def test_attempts_of_all_holders_are_counted_together(cluster: SmallCluster) -> None:
+    begun: list[int] = []
+
+    def work(message: ReceivedMessage) -> None:
+        if message.queue.number or message.offset:
+            return
+        begun.append(message.attempts)
+        if len(begun) in (2, 4):
+            c.stop()
+        raise Retry(0.01)
+
+    for _ in range(2):
+        with member(cluster, ordered=True, attempts_max=5) as c:
+            c.handle(work)
+    assert begun == [0, 1, 2, 3]
+    assert cluster.brokers[0].given_back == []
+    with member(cluster, ordered=True, attempts_max=5) as c:
+        message = next(one for one in c.messages() if one.queue.number == 0)
+        sent = c.nack(message)
+    assert (message.attempts, sent.attempt, sent.due_ms) == (4, 5, 0)
+    assert [one.offset for one in cluster.brokers[0].given_back] == [0]
+
+
 def test_a_queue_goes_over_between_two_messages_of_a_handler_with_all_that_was_done_committed(
     cluster: SmallCluster,
 ) -> None:

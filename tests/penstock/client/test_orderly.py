@@ -14,7 +14,7 @@ from penstock.client.attempts import Retry
 from penstock.client.consumer import Consumer
 from penstock.errors import InvalidRequest, StorageFull
 from penstock.protocol.received import ReceivedMessage
-from penstock.protocol.requests.groups import JoinGroup, WatchGroup
+from penstock.protocol.requests.groups import JoinGroup, NoteAttempts, WatchGroup
 from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.retries import SendBack
 from tests.penstock.client.test_handover import cluster, member, numbers, put
@@ -136,6 +136,54 @@ async def test_a_queue_that_is_held_up_goes_over_at_once(cluster: SmallCluster) 
             await wait_all_tasks_blocked()
             assert (numbers(a), numbers(b)) == ([0, 1], [2, 3])
         a.stop()
+
+
+async def test_attempts_of_all_holders_are_counted_together(cluster: SmallCluster) -> None:
+    broker, attempts = cluster.brokers[0], list[tuple[str, int]]()
+
+    async def fail(name: str, c: Consumer, times: int) -> None:
+        async def work(message: ReceivedMessage) -> None:
+            if message.queue.number or message.offset:
+                return
+            attempts.append((name, message.attempts))
+            if attempts.count((name, message.attempts)) and len([1 for who, _ in attempts if who == name]) == times:
+                c.stop()
+            raise Retry(1)
+
+        await c.handle(work)
+
+    for name in "ab":
+        async with member(cluster, ordered=True, attempts_max=6) as c:
+            await fail(name, c, 2)
+    async with member(cluster, ordered=True, attempts_max=6) as c:  # a program that reads has the same count
+        async for message in c.messages():
+            if message.queue.number == 0 and message.offset == 0:
+                attempts.append(("c", message.attempts))
+                if len(attempts) == 7:
+                    break
+                sent = await c.nack(message, 1)
+                assert sent.attempt == message.attempts + 1
+                if not sent.due_ms:
+                    break
+    assert attempts == [("a", 0), ("a", 1), ("b", 2), ("b", 3), ("c", 4), ("c", 5)]
+    (buried,) = broker.given_back
+    assert (buried.queue, buried.offset, buried.attempts_max) == ("orders:0", 0, 1)
+
+
+async def test_an_attempt_that_the_broker_cannot_note_holds_nothing_up(cluster: SmallCluster) -> None:
+    broker, attempts = cluster.brokers[0], list[int]()
+    broker.refuse = lambda request: StorageFull("full") if isinstance(request, NoteAttempts) else None
+    async with member(cluster, ordered=True) as c:
+
+        async def work(message: ReceivedMessage) -> None:
+            if message.queue.number == 0 and message.offset == 0:
+                attempts.append(message.attempts)
+                if len(attempts) == 3:
+                    c.stop()
+                raise Retry(1)
+
+        await c.handle(work)
+    assert attempts == [0, 1, 2]
 
 
 async def test_a_handler_begins_nothing_while_the_session_may_be_over(cluster: SmallCluster) -> None:

@@ -30,6 +30,7 @@ def test_codes_never_change() -> None:
         76: "DescribeGroup",
         77: "HoldOffsets",
         78: "DeleteGroup",
+        79: "NoteAttempts",
     }
 
 
