@@ -114,6 +114,11 @@ def worker_threads(count: int) -> Executor:
     return ThreadPoolExecutor(count, thread_name_prefix="penstock-handler")
 
 
+def in_background(work: Callable[[], object]) -> None:
+    """Runs something in a thread that ends with the program at the latest: for what nobody waits for."""
+    threading.Thread(target=work, daemon=True).start()
+
+
 def pause(wait_s: float) -> None:
     """Stops this thread: for code without an event loop, between attempts."""
     time.sleep(wait_s)

@@ -11,6 +11,7 @@ import trio
 
 from penstock.guarded_clock import GuardedClock
 from penstock.world import guarded, new_rng, pause, real_world
+from tests.patience import PATIENCE_S
 
 
 def test_two_worlds_do_not_share_their_chance() -> None:
@@ -58,6 +59,15 @@ def test_a_pause_takes_its_time() -> None:
     before = clock.monotonic()
     pause(0.001)
     assert clock.monotonic() - before >= 0.001
+
+
+def test_what_runs_in_the_background_does_not_hold_a_program_up() -> None:
+    code = "from penstock.world import in_background; import threading; done = threading.Event()"
+    code += "; in_background(done.set); print(done.wait(60)); in_background(threading.Event().wait)"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert (ended.returncode, ended.stdout) == (0, "True\n"), ended.stderr
 
 
 def test_the_pure_modules_bring_in_no_event_loop() -> None:
