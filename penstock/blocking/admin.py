@@ -11,7 +11,7 @@ from penstock.blocking.routes import Routes
 from penstock.client import administration as tasks
 from penstock.client import config_tasks, group_tasks, message_tasks, session_tasks, topic_tasks
 from penstock.client.administration import AllNameServers, Ask, Question, Steps, Task
-from penstock.client.arguments import check_wait
+from penstock.client.arguments import OnlyBlocking, check_wait
 from penstock.client.completeness import check_whole
 from penstock.client.retry import TIMEOUT_S
 from penstock.errors import InvalidRequest, PenstockError
@@ -31,7 +31,7 @@ def carried_out(task: Callable[P, Task[R]]) -> Callable[Concatenate[Admin, P], R
     return method
 
 
-class Admin:
+class Admin(OnlyBlocking):
     """Administers a cluster. Use it with ``with``. Its methods are those of ``penstock.Admin``.
 
     Args:

@@ -25,6 +25,7 @@ from penstock.client.arguments import (
     Place,
     Start,
     check_count,
+    check_plain_handler,
     check_queue,
     check_wait,
     commit_of,
@@ -163,6 +164,7 @@ class Consumer(OnlyBlocking):
         """Processes messages with a handler until ``stop``, which the handler or another thread may call. Args and
         errors as for ``penstock.Consumer.handle``. With a ``concurrency`` above 1 the handler runs in that number of
         threads, and this thread sends heartbeats; else it runs here, with heartbeats between two messages."""
+        check_plain_handler(work)
 
         def work_one(messages: Sequence[ReceivedMessage]) -> None:
             work(messages[0])
@@ -180,6 +182,7 @@ class Consumer(OnlyBlocking):
         stop_s: float = STOP_S,
     ) -> None:
         """As ``handle``, with a handler like that of ``penstock.Consumer.handle_batches``."""
+        check_plain_handler(work)
         self._handle(work, concurrency, self._batch_max, Flow(messages_max, bytes_max, span_max), stop_s)
 
     def _handle(self, work: Work, concurrency: int, size: int, flow: Flow, stop_s: float) -> None:

@@ -13,7 +13,8 @@ from datetime import datetime
 
 from penstock.blocking.link import BlockingLink
 from penstock.blocking.routes import Routes
-from penstock.client.arguments import check_wait
+from penstock.client.addressing import check_servers
+from penstock.client.arguments import check_flag, check_wait
 from penstock.client.completeness import brokers_to_read
 from penstock.client.retry import TIMEOUT_S
 from penstock.client.search import found_in, search_of
@@ -49,6 +50,8 @@ def find(
         Unavailable, TimedOut: a server does not answer.
     """
     check_wait("timeout_s", timeout_s)
+    check_servers(servers)
+    check_flag("allow_incomplete", allow_incomplete)
     request = search_of(topic, key, since, until)
     return _found(request, servers, timeout_s, allow_incomplete)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, TypeVar, TypeVarTuple
 
+from penstock.client.arguments import check_wait
 from penstock.client.retry import TIMEOUT_S, patience_s
 from penstock.errors import PenstockError, TimedOut, Unavailable
 from penstock.protocol import wire
@@ -37,6 +38,7 @@ class BlockingLink:
     """
 
     def __init__(self, address: str, timeout_s: float = TIMEOUT_S, *, clock: Clock | None = None) -> None:
+        check_wait("timeout_s", timeout_s)
         self.address = address
         self.timeout_s = timeout_s
         self._host, self._port = split_address(address)

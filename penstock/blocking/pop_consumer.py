@@ -19,7 +19,7 @@ from penstock.blocking.link import BlockingLink
 from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_of
 from penstock.blocking.repeating import Repeating
 from penstock.blocking.routes import Routes
-from penstock.client.arguments import OnlyBlocking, Start, check_count, check_wait
+from penstock.client.arguments import OnlyBlocking, Start, check_count, check_plain_handler, check_wait
 from penstock.client.attempts import ATTEMPTS_MAX, check_nack
 from penstock.client.holdings import LEAVE_S, REFRESH_S
 from penstock.client.jobs import FLOW, STOP_S
@@ -166,6 +166,7 @@ class PopConsumer(OnlyBlocking):
         """Processes messages with a handler until ``stop``, and acknowledges each one separately. Args and errors as
         for ``penstock.blocking.Consumer.handle``. With a ``concurrency`` of 1 choose an ``invisible_s`` that is longer
         than the handler takes for a message: leases are extended between two messages."""
+        check_plain_handler(work)
 
         def work_one(messages: Sequence[ReceivedMessage]) -> None:
             work(messages[0])
@@ -182,6 +183,7 @@ class PopConsumer(OnlyBlocking):
         stop_s: float = STOP_S,
     ) -> None:
         """As ``handle``, with a handler like that of ``penstock.Consumer.handle_batches``."""
+        check_plain_handler(work)
         self._handle(work, concurrency, self._taker.batch_max, Flow(messages_max, bytes_max, SPAN_MAX), stop_s)
 
     def _handle(self, work: Work, concurrency: int, size: int, flow: Flow, stop_s: float) -> None:

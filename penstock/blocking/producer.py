@@ -18,7 +18,7 @@ from penstock.blocking.requesting import Requests
 from penstock.blocking.routes import Routes
 from penstock.blocking.transaction import Transaction, Transactions
 from penstock.client import preparation, sending, ways
-from penstock.client.arguments import OnlyBlocking, check_wait
+from penstock.client.arguments import OnlyBlocking, check_flag, check_wait, topic_map_of
 from penstock.client.delays import Delay, Due, due_of
 from penstock.client.devices import DeviceFields, device_message
 from penstock.client.faults import Faults, attempt_s
@@ -74,6 +74,8 @@ class Producer(OnlyBlocking):
     ) -> None:
         check_wait("timeout_s", timeout_s)
         check_group(group, check)
+        check_flag("idempotent", idempotent)
+        check_flag("failover", failover)
         self.timeout_s = timeout_s
         self.group = group
         self._transactions = Transactions(group, self._ask_broker)
@@ -82,7 +84,7 @@ class Producer(OnlyBlocking):
         is_open = self._transactions.is_open
         self._checks = None if check is None else Checks(group, check, is_open, self._routes, self._clock)
         self._rng = rng or new_rng()
-        random_bits, topics = self._rng.getrandbits(64), topic_map or TopicMap()
+        random_bits, topics = self._rng.getrandbits(64), topic_map_of(topic_map)
         self._preparation = preparation.Preparation(
             random_bits, topics, is_idempotent=idempotent, compression=compression
         )

@@ -17,7 +17,9 @@ from penstock.client.arguments import (
     Place,
     Start,
     beginning_of,
+    check_flag,
     check_queue,
+    check_text,
     check_wait,
     queues_of,
 )
@@ -63,6 +65,9 @@ class Reader(OnlyBlocking):
         rng: Rng | None = None,
     ) -> None:
         check_wait("timeout_s", timeout_s)
+        check_flag("until_end", until_end)
+        check_flag("allow_incomplete", allow_incomplete)
+        check_text("topic", topic)
         self.topic = topic_of(topic)
         self._chosen = ChosenQueues(queues, self.topic)
         self._start = beginning_of(start)

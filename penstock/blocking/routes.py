@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from penstock.blocking.link import BlockingLink
 from penstock.client.addressing import NameServers
+from penstock.client.arguments import check_wait
 from penstock.client.completeness import Holders, check_whole, holders_to_delete, joined
 from penstock.client.retry import TIMEOUT_S
 from penstock.client.sending import check_makeable, maker_of, nobody_has
@@ -29,6 +30,7 @@ class Routes:
     """What the name servers know; every method asks them anew."""
 
     def __init__(self, servers: str | Sequence[str], timeout_s: float = TIMEOUT_S) -> None:
+        check_wait("timeout_s", timeout_s)
         self._names = NameServers(servers, RealClock())
         self._timeout_s = timeout_s
         self._links: dict[str, BlockingLink] = {}

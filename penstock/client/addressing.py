@@ -15,7 +15,7 @@ from typing import Final
 
 from penstock.errors import InvalidConfig, Unavailable
 from penstock.protocol.addresses import SERVERS, parse_servers
-from penstock.world import Clock
+from penstock.world import Clock, RealClock
 
 VARIABLE: Final = "PENSTOCK_SERVER"
 FRESH_S: Final = 120.0
@@ -56,6 +56,11 @@ class NameServers:
                 raise
             _log.warning("the address server %s gives no list, the last one counts: %s", self._url, error)
             self._fetched_until = self._clock.monotonic() + RETRY_S
+
+
+def check_servers(servers: object) -> None:
+    """Raises ``InvalidConfig`` unless a program gave addresses or a URL."""
+    NameServers(servers, RealClock())  # type: ignore[arg-type]  # that is what it checks
 
 
 def _read(url: str) -> str:

@@ -13,8 +13,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock.client import administration as tasks
 from penstock.client import config_tasks, group_tasks, message_tasks, session_tasks, topic_tasks
+from penstock.client.addressing import check_servers
 from penstock.client.administration import AllNameServers, Ask, Question, Steps, Task
-from penstock.client.arguments import check_seconds
+from penstock.client.arguments import OnlyAsync, check_seconds
 from penstock.client.completeness import check_whole
 from penstock.client.discovery import Discovery
 from penstock.client.retry import TIMEOUT_S
@@ -39,7 +40,7 @@ def awaited(task: Callable[P, Task[R]]) -> Callable[Concatenate[Admin, P], Corou
     return method
 
 
-class Admin:
+class Admin(OnlyAsync):
     """Administers a cluster. Use it with ``async with``. Methods ask all brokers; if one is away, they raise
     ``BrokerAway``.
 
@@ -58,6 +59,7 @@ class Admin:
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
+        check_servers(servers)
         check_seconds("timeout_s", timeout_s)
         self._servers = servers
         self._timeout_s = timeout_s

@@ -11,7 +11,7 @@ from typing import Final, Literal, NoReturn, cast
 
 from penstock.errors import InvalidRequest
 from penstock.protocol.received import MessageQueue, ReceivedMessage
-from topicmap.queues import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from topicmap.queues import DEAD_LETTER_PREFIX, RETRY_PREFIX, TopicMap
 
 Start = Literal["earliest", "latest"] | datetime | int
 """Where reading begins: the first message, only new ones, or what was stored at or after a time: a ``datetime`` with a
@@ -104,6 +104,17 @@ def check_flag(name: str, given: object) -> None:
         raise InvalidRequest(f"{name} is True or False, not {given!r:.100}")
 
 
+def topic_map_of(given: object) -> TopicMap:
+    """The rules of names that a program gave; none are the usual ones. Raises ``InvalidRequest``."""
+    if given is None:
+        return TopicMap()
+    if not isinstance(given, TopicMap):
+        raise InvalidRequest(
+            f"topic_map is a TopicMap, not {given!r:.100}", hint="from topicmap.queues import TopicMap"
+        )
+    return given
+
+
 def check_text(name: str, given: object, hint: str = "") -> None:
     """Raises ``InvalidRequest`` unless a program gave a text that is not empty."""
     if not isinstance(given, str):
@@ -138,6 +149,15 @@ def check_handler(given: object) -> None:
     """Raises ``InvalidRequest`` unless a program gave a function that can be awaited."""
     if not (inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None))):  # noqa: B004
         raise InvalidRequest(f"a handler is an async function, not {given!r}", hint="write it as `async def`")
+
+
+def check_plain_handler(given: object) -> None:
+    """Raises ``InvalidRequest`` unless a program gave a function that returns when a message is done."""
+    if not callable(given):
+        raise InvalidRequest(f"a handler is a function, not {given!r:.100}")
+    if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None)):  # noqa: B004
+        hint = "penstock.Consumer and penstock.PopConsumer have async handlers"
+        raise InvalidRequest(f"a blocking handler is a plain function, not {given!r:.100}", hint=hint)
 
 
 def time_ms(name: str, given: object) -> int:

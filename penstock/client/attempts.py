@@ -6,7 +6,7 @@ A message is returned to its broker, which stores it for another attempt or as a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -48,6 +48,8 @@ class Retry(Exception):
     def __init__(self, after_s: float | None = None, reason: str = "") -> None:
         if after_s is not None:
             check_delay("after_s", after_s)
+        if not isinstance(reason, str):
+            raise InvalidRequest(f"reason is a str, not {reason!r:.100}")
         super().__init__(reason or "the handler asked for another attempt")
         self.after_s = after_s
 
@@ -122,7 +124,9 @@ USUAL: Final = Attempts()
 def attempts_of(attempts_max: int, retry_delays_s: Iterable[float] | None) -> Attempts:
     """The attempts that a program wants. Raises ``InvalidRequest``."""
     try:
-        return Attempts(attempts_max, tuple(retry_delays_s or ()))
+        if isinstance(retry_delays_s, str | bytes | Mapping):
+            raise TypeError
+        return Attempts(attempts_max, () if retry_delays_s is None else tuple(retry_delays_s))
     except TypeError:
         raise InvalidRequest(f"retry_delays_s are seconds, not {retry_delays_s!r}") from None
 

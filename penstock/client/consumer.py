@@ -17,6 +17,7 @@ from types import TracebackType
 
 import anyio
 
+from penstock.client.addressing import check_servers
 from penstock.client.arguments import (
     OnlyAsync,
     Place,
@@ -145,6 +146,7 @@ class Consumer(OnlyAsync):
         self._clock = clock or RealClock()
         self._rng = rng
         self._limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags), reader=group)
+        check_servers(servers)
         check_seconds("timeout_s", timeout_s)
         self._timeout_s = timeout_s
         self._back_off = BackOff()

@@ -13,7 +13,8 @@ from types import TracebackType
 
 import anyio
 
-from penstock.client.arguments import OnlyAsync, check_seconds
+from penstock.client.addressing import check_servers
+from penstock.client.arguments import OnlyAsync, check_flag, check_seconds
 from penstock.client.completeness import brokers_to_read
 from penstock.client.discovery import Discovery
 from penstock.client.retry import TIMEOUT_S
@@ -55,7 +56,9 @@ def find(
     Raises:
         InvalidRequest: the key is empty, or an argument of a wrong type.
     """
+    check_servers(servers)
     check_seconds("timeout_s", timeout_s)
+    check_flag("allow_incomplete", allow_incomplete)
     return Search(search_of(topic, key, since, until), servers, timeout_s, allow_incomplete, links)
 
 

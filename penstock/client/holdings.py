@@ -90,7 +90,7 @@ def named(group: str, broadcast: bool, client: str, number: int) -> tuple[str, s
     check_group_name(group, hint="the group comes first: Consumer(group, topics)")
     check_flag("broadcast", broadcast)
     if not broadcast:
-        if client:
+        if client != "":
             raise InvalidRequest("client= goes with broadcast=True")
         return group, f"member-{number:016x}"
     check_name("client", client, "/@", hint="broadcast=True needs a name for each client that stays, as of its host")

@@ -14,6 +14,7 @@ from types import TracebackType
 
 import anyio
 
+from penstock.client.addressing import check_servers
 from penstock.client.arguments import OnlyAsync, Start, check_count, check_handler, check_seconds
 from penstock.client.attempts import ATTEMPTS_MAX, check_nack
 from penstock.client.discovery import Discovery
@@ -81,6 +82,7 @@ class PopConsumer(OnlyAsync):
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
+        check_servers(servers)
         check_seconds("timeout_s", timeout_s)
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()

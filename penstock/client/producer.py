@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Any, Final, Unpack, overload
 
 from penstock.client import preparation, sending, ways
-from penstock.client.arguments import OnlyAsync, check_seconds
+from penstock.client.addressing import check_servers
+from penstock.client.arguments import OnlyAsync, check_count, check_flag, check_seconds, topic_map_of
 from penstock.client.checking import Checker
 from penstock.client.delays import Delay, due_of
 from penstock.client.devices import DeviceFields, device_message
@@ -86,13 +87,17 @@ class Producer(OnlyAsync):
     ) -> None:
         check_seconds("timeout_s", timeout_s)
         check_seconds("check_s", check_s)
+        check_servers(servers)
+        check_count("pending_max", pending_max)
         check_group(group, check)
+        check_flag("idempotent", idempotent)
+        check_flag("failover", failover)
         self.timeout_s = timeout_s
         self.group = group
         self._check = (check, check_s)
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
-        random_bits, topics = self._rng.getrandbits(64), topic_map or TopicMap()
+        random_bits, topics = self._rng.getrandbits(64), topic_map_of(topic_map)
         self._preparation = preparation.Preparation(
             random_bits, topics, is_idempotent=idempotent, compression=compression
         )

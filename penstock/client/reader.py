@@ -12,14 +12,17 @@ from types import TracebackType
 
 import anyio
 
+from penstock.client.addressing import check_servers
 from penstock.client.arguments import (
     Beginning,
     OnlyAsync,
     Place,
     Start,
     beginning_of,
+    check_flag,
     check_queue,
     check_seconds,
+    check_text,
     queues_of,
 )
 from penstock.client.chosen_queues import ChosenQueues, Queues, later_start
@@ -76,7 +79,11 @@ class Reader(OnlyAsync):
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
+        check_servers(servers)
         check_seconds("timeout_s", timeout_s)
+        check_flag("until_end", until_end)
+        check_flag("allow_incomplete", allow_incomplete)
+        check_text("topic", topic)
         self.topic = topic_of(topic)
         self._chosen = ChosenQueues(queues, self.topic)
         self._servers = servers

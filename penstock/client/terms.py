@@ -75,8 +75,11 @@ NO_TERMS: Final = Terms()
 
 def terms_of(filter: str, strategy: str, room: str, queues: Iterable[MessageQueue], force: bool) -> Terms:
     """The terms that a program gave. Raises as ``Terms``."""
+    given: object = queues
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise InvalidRequest(f"queues are MessageQueues, not {given!r:.100}")
     try:
         named = frozenset(queues)
     except TypeError:
-        raise InvalidRequest(f"queues are MessageQueues, not {queues!r:.100}") from None
+        raise InvalidRequest(f"queues are MessageQueues, not {given!r:.100}") from None
     return Terms(filter, strategy, room, named, force)

@@ -7,17 +7,20 @@ Pure. An address is kept as text, the form in which routes carry it, and split o
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from penstock.errors import AddressInUse, InvalidConfig, PenstockError, Unavailable
 
+_EXAMPLE: Final = "write host:port, for example 127.0.0.1:9876"
 SERVERS: Final = "127.0.0.1:9876"
 """Name server of a client that names none: where ``penstock up`` listens."""
 
 
 def split_address(address: str) -> tuple[str, int]:
     """Host and port of ``host:port`` or ``[v6]:port``. Raises ``InvalidConfig``."""
+    if not isinstance(address, str):
+        raise InvalidConfig(f"a server address is a str, not {address!r:.100}", hint=_EXAMPLE)
     scheme, slashes, _ = address.partition("://")
     if slashes:
         hint = f"write host:port without {scheme.strip()}://, for example 127.0.0.1:9876"
@@ -28,7 +31,7 @@ def split_address(address: str) -> tuple[str, int]:
     elif ":" in host:
         raise InvalidConfig(f"{address!r} is no server address", hint="write an IPv6 address as [::1]:9876")
     if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65_536:
-        raise InvalidConfig(f"{address!r} is no server address", hint="write host:port, for example 127.0.0.1:9876")
+        raise InvalidConfig(f"{address!r} is no server address", hint=_EXAMPLE)
     return host, int(port)
 
 
@@ -39,10 +42,13 @@ def join_address(host: str, port: int) -> str:
 
 def parse_servers(servers: str | Sequence[str]) -> tuple[str, ...]:
     """Addresses of ``"a:1,b:2"`` or of a list of them, checked, each once, in order. Raises ``InvalidConfig``."""
-    given = servers.split(",") if isinstance(servers, str) else servers
-    addresses = [part.strip() for part in given if part.strip()]
+    given: object = servers.split(",") if isinstance(servers, str) else servers
+    if isinstance(given, bytes | bytearray) or not isinstance(given, Iterable):
+        raise InvalidConfig(f"servers are addresses, not {given!r:.100}", hint=_EXAMPLE)
+    addresses = [part.strip() if isinstance(part, str) else part for part in given]
+    addresses = [address for address in addresses if address != ""]
     if not addresses:
-        raise InvalidConfig("no server address given", hint="write host:port, for example 127.0.0.1:9876")
+        raise InvalidConfig("no server address given", hint=_EXAMPLE)
     for address in addresses:
         split_address(address)
     return tuple(dict.fromkeys(addresses))

@@ -35,7 +35,7 @@ def system_flag_of(compression: str) -> int:
     """The system flag of bodies that are compressed so; 0 for none. Raises ``InvalidRequest`` for an unknown one."""
     if compression == "":
         return 0
-    if compression not in _FLAG_OF:
+    if not isinstance(compression, str) or compression not in _FLAG_OF:
         raise InvalidRequest(f"compression is zstd, lz4 or zlib, not {compression!r}")
     return _FLAG_OF[compression]
 
