@@ -55,6 +55,8 @@ class Returns:
 
     def apply(self, record: Stored) -> Change:
         if record.topic.startswith(SYSTEM_PREFIX):
+            if not self._groups:
+                return NO_CHANGE
             group, rows = fact_of(record)[:2]
             if group in self._groups:
                 self._passed(group, rows)

@@ -471,6 +471,7 @@ def _runs_in(body: bytes) -> list[Run]:
 
 def _ends_once(runs: Sequence[Run]) -> None:
     for run in runs:
+        run.counts = run.counts or run.flag & FLAG_SEQUENCED != 0
         run.flag &= ~(FLAG_SEQUENCED | FLAG_ONCE)
 
 

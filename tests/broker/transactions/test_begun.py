@@ -111,6 +111,15 @@ def test_one_request_has_a_message_once_and_a_run_is_stored_whole_or_not() -> No
     assert isinstance(begin(rig, [second]), InvalidMessage)
 
 
+def test_a_run_of_one_message_that_does_not_say_that_its_id_counts_has_a_number_all_the_same() -> None:
+    rig, messages = rig_with_topic(), prepared(producer(), b"1")
+    messages[0].run.counts = False
+    first = begin(rig, messages)
+    assert begin(rig, messages) == first
+    assert end(rig, first.id, "commit") == ("commit", None)
+    assert rig.bodies("t:0") == [b"1"]
+
+
 def test_halves_of_whole_records_are_known_too() -> None:
     rig, messages = rig_with_topic(), prepared(producer(), b"1", b"2")
     body = b"".join([record_of(one.run) for one in messages])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidMessage
+from penstock.protocol.compression import SYSTEM_FLAG_AT, compress, system_flag_of
 from penstock.protocol.message import (
     ATTEMPTS_AT,
     OFFSETS,
@@ -28,6 +29,16 @@ QUEUE = MessageQueue("broker-1", "orders", 3)
 
 def received(message: Message) -> ReceivedMessage:
     return decode_message(encode_message(message), QUEUE)
+
+
+def test_further_attempts_of_a_message_that_was_read_leave_its_body_as_it_is() -> None:
+    flag, body = system_flag_of("zlib"), b"a" * 5_000
+    record = bytearray(encode_message(Message("orders", compress(body, flag))))
+    record[SYSTEM_FLAG_AT : SYSTEM_FLAG_AT + 4] = flag.to_bytes(4, "big")
+    message = decode_message(bytes(record), QUEUE)
+    assert message.body == body
+    again = message.delivered(3)
+    assert (again.body, again.attempts, message.attempts) == (body, 3, 0)
 
 
 def test_a_queue_is_a_value_with_a_name_and_a_form_for_people() -> None:
