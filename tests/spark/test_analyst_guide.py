@@ -28,6 +28,7 @@ def test_the_python_blocks_run_in_order(
     spark: Any, cluster: Any, send: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     send("telemetry", [b'{"value": 21.5}', b"null"], mqtt_topic="telemetry/d7/temperature")
+    send("spBv1.0", [b"\x12\x08\x0a\x01a\x20\x0aP\x03"], mqtt_topic="spBv1.0/plant/NDATA/edge1")
     scope: dict[str, Any] = {}
     for language, block in BLOCKS:
         if language == "python":

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import pytest
 
+from penstock import Message
+from penstock.blocking import Producer
 from penstock.errors import InvalidConfig
-from penstock.spark.decoders import dead_letters, decode, infer, split
+from penstock.spark.decoders import dead_letters, decode, infer, metrics, split
 
 BAD = [b"null", b"\xff", b'{"temp": "hot"}']
 
@@ -63,3 +66,37 @@ def test_a_column_that_is_missing_or_taken_is_told(spark: Any) -> None:
         decode(frame, "json", "a INT", column="body")
     with pytest.raises(InvalidConfig, match="has a schema of its own"):
         infer(frame, "avro")
+
+
+def test_sparkplugs_metrics_have_their_names_in_batches_and_over_the_batches_of_a_stream(
+    spark: Any, cluster: Any, tmp_path: Path
+) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "penstock" / "spark" / "decoders"))
+    from sparkplug_messages import metric, payload
+
+    bodies = [("NBIRTH", payload(metric("bdSeq", 0, 8, long=1), metric("temp", 7, 3, int=20), seq=0))]
+    bodies += [("NDATA", payload(metric(alias=7, int=-at), seq=at)) for at in range(1, 10)]
+    bodies += [("NDEATH", payload(metric("bdSeq", datatype=8, long=1)))]
+    with Producer(servers=cluster.servers) as producer:
+        producer.send_many(
+            [Message("plant", body, key="edge1", mqtt_topic=f"spBv1.0/plant/{kind}/edge1") for kind, body in bodies]
+        )
+    options = {"servers": cluster.servers, "subscribe": "plant", "payload": "sparkplug"}
+    batch = metrics(spark.read.format("penstock").options(**options).load())
+    expected = [("bdSeq", 1.0, True), ("temp", 20.0, True)]
+    expected += [("temp", float(-at), True) for at in range(1, 10)] + [(None, None, False)]
+
+    def found(rows: Any) -> list[tuple[Any, ...]]:
+        rows = sorted(rows, key=lambda row: (row.offset, row.metric or ""))
+        return [(row.metric, row.value, row.online) for row in rows]
+
+    assert found(batch.collect()) == expected
+
+    options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "4"}
+    stream = metrics(spark.readStream.format("penstock").options(**options).load())
+    seen: list[Any] = []
+    writer = stream.writeStream.foreachBatch(lambda frame, number: seen.extend(frame.collect()))
+    query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert found(seen) == expected
+    assert len(query.recentProgress) > 1

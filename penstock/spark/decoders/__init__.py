@@ -10,5 +10,6 @@ from penstock.spark.decoders.frames import dead_letters as dead_letters
 from penstock.spark.decoders.frames import decode as decode
 from penstock.spark.decoders.frames import infer as infer
 from penstock.spark.decoders.frames import split as split
+from penstock.spark.decoders.metrics import metrics as metrics
 
-__all__ = ["dead_letters", "decode", "infer", "split"]
+__all__ = ["dead_letters", "decode", "infer", "metrics", "split"]

@@ -185,9 +185,10 @@ def _text(value: Any) -> str | None:
     if value is None or type(value) is str:
         return value
     try:
-        return orjson.dumps(value, default=_in_json, option=orjson.OPT_NON_STR_KEYS).decode()
+        text = orjson.dumps(value, default=_in_json, option=orjson.OPT_NON_STR_KEYS).decode()
     except TypeError:
         raise _wrong(value, pa.string()) from None
+    return str(orjson.loads(text)) if text.startswith('"') else text  # a time, bytes or the like
 
 
 def _in_json(value: Any) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from penstock.errors import InvalidConfig
-from penstock.spark.decoders import cbor, ddl, json, msgpack
+from penstock.spark.decoders import avro, cbor, ddl, json, msgpack, protobuf, sparkplug
 from penstock.spark.decoders.fitting import Undecodable, column, fitter
 
 DATA: Final = "data"
@@ -70,10 +70,32 @@ def _by_ddl(package: str, value_of: Callable[[bytes], Any]) -> Callable[[str, st
     return make
 
 
+def _avro(schema: str, message: str) -> Format:
+    need("fastavro")
+    if not schema:
+        raise InvalidConfig("Avro payloads need their schema, in JSON")
+    return Format(*avro.make(schema))
+
+
+def _protobuf(schema: str, message: str) -> Format:
+    need("google.protobuf")
+    return Format(*protobuf.make(schema, message))
+
+
+def _sparkplug(schema: str, message: str) -> Format:
+    need("google.protobuf")
+    if schema:
+        raise InvalidConfig("Sparkplug has a schema of its own", hint="leave it out")
+    return Format(sparkplug.KIND, sparkplug.value_of, needs_name=True)
+
+
 FORMATS: Final[Mapping[str, Callable[[str, str], Format]]] = {
     "json": _by_ddl("orjson", json.value_of),
     "msgpack": _by_ddl("msgpack", msgpack.value_of),
     "cbor": _by_ddl("cbor2", cbor.value_of),
+    "avro": _avro,
+    "protobuf": _protobuf,
+    "sparkplug": _sparkplug,
 }
 
 
@@ -84,6 +106,8 @@ def schema_text(name: str, given: str | bytes) -> str:
     if isinstance(given, str):
         if given.startswith(_SET):
             return given
+        if not given:
+            raise InvalidConfig("protobuf needs a descriptor set", hint="its path, or its bytes")
         try:
             given = Path(given).read_bytes()
         except OSError as error:

@@ -41,6 +41,8 @@ def decode(
 
     text = schema_text(payload, schema)
     how = format_of(payload, text, message)
+    if how.needs_name and "mqtt_topic" not in frame.columns:
+        raise InvalidConfig(f"{payload} needs the column mqtt_topic", hint='option("columns", "mqtt_topic,value,...")')
     if column not in frame.columns:
         raise InvalidConfig(f"there is no column {column!r} to decode", hint=f"there are {', '.join(frame.columns)}")
     kept = [field for field in frame.schema.fields if field.name != column]
