@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# The tests start some hundred processes, which compile nothing that was compiled before.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: check-gateway check-others test-compiled test-endtoend test-longest test-large test-others test-units test-simulation test-types compile demo test check format bench bench-native bench-spark bench-large bench-store soak clean install install-test
+.PHONY: check-gateway check-others test-compiled test-endtoend test-large test-others test-units test-simulation test-types compile demo test check format bench bench-native bench-spark bench-large bench-store soak clean install install-test
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -86,12 +88,12 @@ test: $(VENV)/.test  ## install what the tests need and run all of them (under 1
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@$(MAKE) $(BESIDE) .checked/.made test-types install-test
-	@$(MAKE) $(BESIDE) test-longest test-endtoend test-large test-simulation test-units
+	@$(MAKE) $(BESIDE) test-endtoend test-large test-simulation test-units
 
-# What `make test` runs beside each other, each with its output in one piece: tests of whole processes, which wait much (that
-# is why there are five parts at once on two cores), in two halves; those of Spark and of the load generator; the simulation;
-# and the unit tests. A unit test runs once: with the hot modules compiled, which is the stricter run, if it is of a package
-# that has them and there is a C compiler; plain otherwise (`make check` runs all of them plain).
+# What `make test` runs beside each other, each with its output in one piece: tests of whole processes, which wait much
+# (that is why they have three workers, a file at a time); those of Spark and of the load generator; the simulation; and the
+# unit tests. A unit test runs once: with the hot modules compiled, which is the stricter run, if it is of a package that
+# has them and there is a C compiler; plain otherwise (`make check` runs all of them plain).
 PROCESSES := tests/endtoend tests/spark tests/penstock/telemetry/jobs tests/loadtest
 COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/protocol/test_message.py tests/penstock/protocol/test_wire.py tests/penstock/spark/test_shipping.py
 GENERATOR_TESTS := $(patsubst %,tests/loadtest/test_%.py,packets wires generator paced shared)
@@ -100,12 +102,8 @@ test-types: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-LONGEST := $(patsubst %,tests/endtoend/test_%.py,two_brokers positions demo chaos several_hosts)
-test-longest: $(VENV)/.test
-	@$(PYTEST) $(LONGEST)
-
 test-endtoend: $(VENV)/.test
-	@$(PYTEST) tests/endtoend $(patsubst %,--ignore=%,$(LONGEST))
+	@$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder tests/endtoend
 
 test-large: $(VENV)/.test
 	@$(PYTEST) $(filter-out tests/endtoend,$(PROCESSES))

@@ -19,6 +19,16 @@ from tests.patience import PATIENCE_S
 
 READY = re.compile(r"^ready mqtt=(\S+):(\d+) broker=(\S+) namesrv=(\S+) http=(\S+) ((?:mqtt-\S+ )*)data=(.*)$")
 STOP_S = PATIENCE_S
+HERE = Path(__file__).parent
+
+
+LONGEST = ("demo", "two_brokers", "spine", "several_hosts", "retries", "chaos", "native_attacks", "positions", "shares")
+"""Files that take longest come first: what runs them beside each other is done with all about the same time."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {f"test_{name}.py": at for at, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)) if item.path.parent == HERE else len(order))
 
 
 class System:

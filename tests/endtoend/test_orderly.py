@@ -41,6 +41,9 @@ asyncio.run(main())
 """
 
 
+KEYS = [f"k{number}" for number in range(8)]
+
+
 class Begun(NamedTuple):
     """A message that a member began with, by the clock of the machine, and the generation that it knew."""
 
@@ -53,9 +56,12 @@ class Begun(NamedTuple):
 
 
 class Members:
-    """The processes, and what they begin with."""
+    """The processes, and what they begin with. While they are waited for they have always something to do."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, producer: Producer) -> None:
+        self._producer = producer
+        self._sent = 0
+        self.places: dict[str, int] = {}
         self._servers = servers
         self._arrived: queue.SimpleQueue[Begun] = queue.SimpleQueue()
         self._processes: dict[str, subprocess.Popen[str]] = {}
@@ -75,11 +81,31 @@ class Members:
 
     def until(self, member: str, queues: set[int]) -> Begun:
         """Waits until a member, or any, begins in one of these queues."""
-        while True:
-            one = self._arrived.get(timeout=PATIENCE_S)
+        for _ in range(PATIENCE_S * 100):
+            try:
+                one = self._arrived.get(timeout=1)
+            except queue.Empty:
+                self.feed(5)
+                continue
             self.begun.append(one)
             if member in ("", one.member) and one.queue in queues:
                 return one
+        raise AssertionError(f"{member or 'nobody'} begins in {queues}")
+
+    def feed(self, count: int) -> None:
+        """So many more messages of each key."""
+        numbers = range(self._sent, self._sent + count)
+        sent = [Message("steps", b"%d" % at, key=key) for at in numbers for key in KEYS]
+        receipts = self._producer.send_many(sent)
+        self.places |= {one.key: receipt.queue.number for one, receipt in zip(sent, receipts, strict=True)}
+        self._sent += count
+
+    def until_all_is_begun(self) -> None:
+        open_ = {(key, self._sent - 1) for key in KEYS} - {(one.key, one.number) for one in self.begun}
+        while open_:
+            one = self._arrived.get(timeout=PATIENCE_S)
+            self.begun.append(one)
+            open_.discard((one.key, one.number))
 
     def signal(self, name: str, what: signal.Signals) -> None:
         self._processes[name].send_signal(what)
@@ -97,21 +123,19 @@ def members(tmp_path: Path) -> Iterator[Members]:
     system = System(tmp_path / "data")
     try:
         system.start()
-        made = Members(system.namesrv)
-        try:
-            yield made
-        finally:
-            made.end()
+        with Producer(servers=system.namesrv) as producer:
+            made = Members(system.namesrv, producer)
+            try:
+                yield made
+            finally:
+                made.end()
     finally:
         system.end()
 
 
 def test_a_member_that_is_stopped_mid_message_does_not_mix_its_work_with_that_of_the_next(members: Members) -> None:
-    keys, count = [f"k{number}" for number in range(8)], 40
-    with Producer(servers=members._servers) as producer:
-        sent = [Message("steps", str(at).encode(), key=key) for at in range(count) for key in keys]
-        places = {key: receipt.queue.number for key, receipt in zip(keys, producer.send_many(sent), strict=False)}
-    everywhere = set(places.values())
+    members.feed(40)
+    places, everywhere = members.places, set(members.places.values())
     members.start("a")
     members.until("a", everywhere)
     members.start("b")
@@ -120,10 +144,7 @@ def test_a_member_that_is_stopped_mid_message_does_not_mix_its_work_with_that_of
     members.signal("a", signal.SIGSTOP)
     members.until("b", {mine.queue})  # once the session of the other has ended
     members.signal("a", signal.SIGCONT)
-    open_ = {(key, count - 1) for key in keys}
-    while open_:
-        members.until("", everywhere)
-        open_ -= {(one.key, one.number) for one in members.begun}
+    members.until_all_is_begun()
     for number in everywhere:
         begun = sorted(one for one in members.begun if one.queue == number)
         for one, other in pairwise(begun):
