@@ -32,6 +32,10 @@ class Undecodable(ValueError):
     """Why a payload gives no row of the schema."""
 
 
+NOT_PLAIN: Final = (Undecodable, pa.ArrowException, OverflowError, UnicodeError, TypeError)
+"""What ``plain_column`` raises."""
+
+
 def fitter(kind: pa.DataType) -> Fit:
     """What makes a decoded value fit a type; of a struct it makes a list of its fields. Raises ``Undecodable``."""
     if pa.types.is_struct(kind):
@@ -60,6 +64,43 @@ def column(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     mask = pa.array([one is None for one in values], pa.bool_())
     fields = [kind.field(at) for at in range(kind.num_fields)]
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+
+def plain_column(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
+    """The same of values as they were decoded, column by column: no Python runs for a value of a plain type.
+
+    Raises ``NOT_PLAIN`` where one does not fit, or takes more than a look at its type.
+    """
+    types = set(map(type, values))
+    if pa.types.is_struct(kind):
+        if not types <= _OBJECTS:
+            raise Undecodable("not all are objects")
+        names = [kind.field(at).name for at in range(kind.num_fields)]
+        if _NONE in types:
+            taken = [[None if one is None else one.get(name) for one in values] for name in names]
+        else:
+            taken = [[one.get(name) for one in values] for name in names]
+        children = [plain_column(kind.field(at).type, column) for at, column in enumerate(taken)]
+        mask = pa.array([one is None for one in values], pa.bool_()) if _NONE in types else None
+        return pa.StructArray.from_arrays(children, fields=[kind.field(at) for at in range(kind.num_fields)], mask=mask)
+    for one, plain in _PLAIN_TYPES:
+        if one == kind and types <= plain:
+            return pa.array(values, kind)
+    fit = fitter(kind)
+    return column(kind, [None if one is None else fit(one) for one in values])
+
+
+_NONE: Final[type] = type(None)
+_OBJECTS: Final[set[type]] = {dict, _NONE}
+_WHOLE: Final[set[type]] = {int, _NONE}
+_PLAIN_TYPES: Final[Sequence[tuple[pa.DataType, set[type]]]] = (
+    (pa.float64(), {float, int, _NONE}),
+    (pa.int64(), _WHOLE),
+    (pa.string(), {str, _NONE}),
+    (pa.bool_(), {bool, _NONE}),
+    (pa.binary(), {bytes, _NONE}),
+    (pa.int32(), _WHOLE),
+)
 
 
 def _wrong(value: Any, kind: pa.DataType) -> Undecodable:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.errors import InvalidConfig
 from penstock.spark.decoders import avro, cbor, ddl, json, msgpack, protobuf, sparkplug
-from penstock.spark.decoders.fitting import Undecodable, column, fitter
+from penstock.spark.decoders.fitting import NOT_PLAIN, Undecodable, column, fitter, plain_column
 
 DATA: Final = "data"
 ERROR: Final = "error"
@@ -129,26 +129,44 @@ class Decoded(NamedTuple):
 def decoded(payloads: Sequence[bytes | None], how: Format, names: Sequence[str | None] | None = None) -> Decoded:
     """Of each payload the data, or its error and the payload itself. Raises nothing, whatever the payloads are.
     ``names``: the messages' MQTT names, where the format needs them."""
-    fit, value_of = fitter(how.kind), how.value_of
+    value_of = how.value_of
     values: list[Any] = []
-    errors: list[str | None] = []
-    kept: list[bytes | None] = []
+    errors: list[str | None] = [None] * len(payloads)
     for at, payload in enumerate(payloads):
+        value = None
         try:
             if payload is None:
                 raise Undecodable("there is no payload")
-            value = fit(value_of(payload) if names is None else value_of(payload, names[at] or ""))
+            value = value_of(payload) if names is None else value_of(payload, names[at] or "")
             if value is None:
                 raise Undecodable("the payload is null")
         except Exception as error:  # whatever a device sends, and whatever a package makes of it
-            values.append(None)
-            errors.append(_reason(error))
-            kept.append(payload and payload[:_PAYLOAD_KEPT_MAX])
-        else:
-            values.append(value)
-            errors.append(None)
-            kept.append(None)
-    return Decoded(column(how.kind, values), pa.array(errors, pa.string()), pa.array(kept, pa.binary()))
+            errors[at] = _reason(error)
+        values.append(value)
+    try:
+        data = plain_column(how.kind, values)
+    except NOT_PLAIN:
+        data = _fitted(how.kind, values, errors)
+    kept = [
+        None if error is None or payload is None else payload[:_PAYLOAD_KEPT_MAX]
+        for error, payload in zip(errors, payloads, strict=True)
+    ]
+    return Decoded(data, pa.array(errors, pa.string()), pa.array(kept, pa.binary()))
+
+
+def _fitted(kind: pa.DataType, values: list[Any], errors: list[str | None]) -> pa.Array:
+    """The column of values that are made to fit one by one; those that do not get their error."""
+    fit = fitter(kind)
+    found: list[Any] = []
+    for at, value in enumerate(values):
+        fitted = None
+        if errors[at] is None:
+            try:
+                fitted = fit(value)
+            except Exception as error:
+                errors[at] = _reason(error)
+        found.append(fitted)
+    return column(kind, found)
 
 
 def _reason(error: Exception) -> str:

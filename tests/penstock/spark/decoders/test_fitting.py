@@ -7,9 +7,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from penstock.spark.decoders.ddl import parse
-from penstock.spark.decoders.fitting import Undecodable, column, fitter
+from penstock.spark.decoders.fitting import NOT_PLAIN, Undecodable, column, fitter, plain_column
 
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
 
@@ -82,3 +84,30 @@ def test_a_column_of_objects_keeps_its_nulls() -> None:
     expected = [None, {"a": 1, "b": None}, {"a": None, "b": {"c": 2}}]
     assert column(kind, values).to_pylist() == expected
     assert len(column(kind, [])) == 0
+
+
+MIXED = (
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=2) | st.binary(max_size=2)
+)
+OBJECTS = st.dictionaries(st.sampled_from("abco"), MIXED | st.dictionaries(st.just("d"), MIXED), max_size=5)
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.none() | OBJECTS, max_size=4),
+    st.sampled_from(["DOUBLE", "BIGINT", "STRING", "BOOLEAN", "BINARY", "INT"]),
+)
+def test_columns_of_plain_values_are_what_fitting_one_by_one_gives(values: list[Any], leaf: str) -> None:
+    kind = parse(f"a {leaf}, b ARRAY<{leaf}>, o STRUCT<d {leaf}>")
+    fit = fitter(kind)
+    try:
+        expected = column(kind, [None if value is None else fit(value) for value in values])
+    except Undecodable:
+        with pytest.raises(NOT_PLAIN):
+            plain_column(kind, values)
+        return
+    try:
+        found = plain_column(kind, values)
+    except NOT_PLAIN:
+        return  # then they are made to fit one by one
+    assert repr(found.to_pylist()) == repr(expected.to_pylist())  # NaN is itself here
