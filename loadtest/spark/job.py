@@ -156,14 +156,14 @@ class Job:
 
     def timed(self, run: Run, work: Callable[[], None]) -> Run:
         broker = proc.tree(self.order.broker_pids.get(run.source.split()[0], 0)) if self.order.broker_pids else []
-        spark, broker_before = proc.cpu_s(proc.tree(os.getpid())), proc.cpu_s(broker)
+        spark, broker_before = proc.family_cpu_s(proc.tree(os.getpid())), proc.cpu_s(broker)
         begin = time.monotonic()
         try:
             work()
         except Exception as error:  # whatever ends a run is its result
             run.error = str(error).strip().splitlines()[0][:300]
         run.seconds = time.monotonic() - begin
-        run.spark_s = proc.cpu_s(proc.tree(os.getpid())) - spark
+        run.spark_s = proc.family_cpu_s(proc.tree(os.getpid())) - spark
         run.broker_s = proc.cpu_s(broker) - broker_before
         return run
 

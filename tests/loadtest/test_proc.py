@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from loadtest.proc import cpu_s, rss_bytes, tree
+from loadtest.proc import cpu_s, family_cpu_s, rss_bytes, tree
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
@@ -59,3 +59,10 @@ def test_a_process_that_is_gone_counts_nothing() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as one:
         one.wait()
     assert (cpu_s([one.pid]), rss_bytes([one.pid])) == (0, 0)
+
+
+def test_a_family_has_the_work_of_children_that_have_ended() -> None:
+    own = [os.getpid()]
+    alone, family = cpu_s(own), family_cpu_s(own)
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
+    assert family_cpu_s(own) - family >= cpu_s(own) - alone + 0.3 - 0.02
