@@ -49,7 +49,6 @@ def sql(server: str, query: str, as_csv: bool, as_json: bool, out: Path | None, 
     with Routes(server) as routes:
         topics = tuple(routes.topic_names().topics)
     from penstock.spark import session
-    from penstock.telemetry.history import answer
     from penstock.telemetry.job import plain_errors
     from penstock.telemetry.progress import show
 
@@ -57,6 +56,8 @@ def sql(server: str, query: str, as_csv: bool, as_json: bool, out: Path | None, 
     with show("Spark starts") as line:
         spark = session(app="penstock-sql")
         try:
+            from penstock.telemetry.history import answer  # which needs all that the session was found to have
+
             line.update("reading")
             found = answer(query, spark, server, topics)
             with plain_errors():

@@ -68,17 +68,22 @@ def table(topic: str, spark: SparkSession, servers: str) -> DataFrame:
     from pyspark.sql import functions as f
 
     given = {"servers": servers, "subscribe": topic, "columns": ",".join(_READ)}
-    source = spark.read.format("penstock").options(**given)
-    newest = source.option("startingOffsets", _newest(topic, servers)).load().select("value")
+    sample = spark.read.format("penstock").options(**given, startingOffsets=_newest(topic, servers))
+    newest = sample.load().select("value")
     fields = fields_of(bytes(one or b"") for one in newest.toArrow().column(0).to_pylist())
-    rows = source.load().select(
-        f.expr("make_valid_utf8(CAST(key AS STRING))").alias("key"),
-        "mqtt_topic",
-        "client_id",
-        "queue",
-        "offset",
-        f.col("timestamp").alias("stored"),
-        f.expr("make_valid_utf8(CAST(value AS STRING))").alias("payload"),
+    rows = (
+        spark.read.format("penstock")
+        .options(**given)
+        .load()
+        .select(
+            f.expr("make_valid_utf8(CAST(key AS STRING))").alias("key"),
+            "mqtt_topic",
+            "client_id",
+            "queue",
+            "offset",
+            f.col("timestamp").alias("stored"),
+            f.expr("make_valid_utf8(CAST(value AS STRING))").alias("payload"),
+        )
     )
     schema = ", ".join(f"{_quoted(name)} {kind}" for name, kind in fields.items())
     said = f.from_json("payload", schema) if fields else f.lit(None)

@@ -16,6 +16,7 @@ import penstock.spark
 from penstock import Message
 from penstock.blocking import Producer
 from penstock.cli.root import root
+from penstock.telemetry.history import NEWEST
 
 AT = datetime(2026, 3, 1, 12, 0, 1, tzinfo=UTC)
 BODIES = (
@@ -38,7 +39,10 @@ class Kept:
         return getattr(self._spark, name)
 
     def stop(self) -> None:
-        """Goes on."""
+        """Forgets the tables, and goes on."""
+        for table in self._spark.catalog.listTables():
+            if table.isTemporary:
+                self._spark.catalog.dropTempView(table.name)
 
 
 @pytest.fixture
@@ -78,6 +82,11 @@ def test_topics_are_tables_whose_columns_are_the_fields_of_their_payloads(
     kept = tmp_path / "kept.parquet"
     result = run("select offset from history where queue >= 0", "--out", str(kept))
     assert result.stderr == f"6 rows in {kept}\n"
+    send_more = [Message("history", b'{"newer": 1}', key="k", mqtt_topic="history/d1/temp")] * (NEWEST + 7)
+    with Producer(servers=cluster.servers) as producer:
+        producer.send_many(send_more)
+    result = run("select count(*) n, sum(newer) s from history", "--csv")
+    assert result.stdout == "n,s\n513,507\n", result.stderr
     shown = run("select offset from history order by offset", "--limit", "2")
     assert shown.stdout.split() == ["offset", "0", "1"]
 
