@@ -47,7 +47,7 @@ def report(
     """
     try:
         from penstock.telemetry.day import RULES, day_of, figures, source_options
-        from penstock.telemetry.job import plain_errors
+        from penstock.telemetry.job import command_settings, plain_errors
         from penstock.telemetry.jobs.alerts import rule_of
         from penstock.telemetry.page import page
         from penstock.telemetry.progress import show
@@ -63,7 +63,7 @@ def report(
     from penstock.spark import session
 
     with show("Spark starts") as line:
-        spark = session(app="penstock-report")
+        spark = session(app="penstock-report", conf=command_settings())
         try:
             line.update(f"reading {wanted}")
             rows = spark.read.format("penstock").options(servers=server, subscribe=topic, **given).load()

@@ -49,12 +49,12 @@ def sql(server: str, query: str, as_csv: bool, as_json: bool, out: Path | None, 
     with Routes(server) as routes:
         topics = tuple(routes.topic_names().topics)
     from penstock.spark import session
-    from penstock.telemetry.job import plain_errors
+    from penstock.telemetry.job import command_settings, plain_errors
     from penstock.telemetry.progress import show
 
     shown = limit or (ROWS_SHOWN if kind == "table" else None)
     with show("Spark starts") as line:
-        spark = session(app="penstock-sql")
+        spark = session(app="penstock-sql", conf=command_settings())
         try:
             from penstock.telemetry.history import answer  # which needs all that the session was found to have
 

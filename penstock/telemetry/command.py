@@ -16,7 +16,7 @@ from penstock.cli.root import ReportingGroup
 from penstock.errors import TimedOut, TopicNotFound, Unavailable
 from penstock.protocol.addresses import SERVERS
 from penstock.telemetry.catalog import JOBS, WINDOWS
-from penstock.telemetry.job import Batch, JobOptions, OnBatch
+from penstock.telemetry.job import Batch, JobOptions, OnBatch, command_settings
 from penstock.telemetry.job_commands import Jobs, add_jobs
 from penstock.telemetry.running import RunOptions
 from penstock.telemetry.windows import WATERMARK, WINDOW, WINDOW_COLUMNS
@@ -79,7 +79,7 @@ def run_windows(
     servers = server or context.obj or SERVERS
     options = JobOptions(servers=servers, fail_on_data_loss=not accept_data_loss, **given)
     look_for_topics(options)
-    run_job(options, session(app="penstock-telemetry"), printer(as_json))
+    run_job(options, session(app="penstock-telemetry", conf=command_settings()), printer(as_json))
 
 
 def look_for_topics(options: JobOptions | RunOptions) -> None:

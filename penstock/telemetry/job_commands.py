@@ -15,7 +15,7 @@ from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import SERVERS
 from penstock.telemetry import catalog, outputs
 from penstock.telemetry.catalog import BY_NAME, WINDOWS, Job, Option, job_of
-from penstock.telemetry.job import Batch, OnBatch, spark_interval
+from penstock.telemetry.job import Batch, OnBatch, command_settings, spark_interval
 from penstock.telemetry.progress import Progress, show
 from penstock.telemetry.running import RunOptions, outputs_of, run
 
@@ -84,7 +84,11 @@ def run_job(job: Job, options: RunOptions, as_json: bool) -> None:
     """Runs a job and ends Spark; says at the end what came late."""
     from penstock.spark import session
 
-    conf = conf_of(options.conf) | ({"spark.jars.packages": ",".join(options.packages)} if options.packages else {})
+    conf = (
+        command_settings()
+        | conf_of(options.conf)
+        | ({"spark.jars.packages": ",".join(options.packages)} if options.packages else {})
+    )
     with show("Spark starts") as line:
         spark = session(app=f"penstock-{job.name}", conf=conf)
         try:
