@@ -83,6 +83,11 @@ class Offsets:
             for offset, count in attempts.items():
                 yield Tried(queue, offset, count)
 
+    def attempts(self, group: str, queue: str, offset: int) -> int:
+        """How often a message of an ordered group was tried, 0 where that is not noted."""
+        known = self._groups.get(group)
+        return known.tried.get(queue, {}).get(offset, 0) if known else 0
+
     def held(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Groups whose position gateways hold, and who these are."""
         for group, progress in self._groups.items():

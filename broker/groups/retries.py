@@ -21,7 +21,7 @@ from broker.store.destinations import Incoming
 from broker.store.message_store import MessageStore
 from broker.timers.fold import TOPIC, GivenBack, Timers
 from broker.timers.requests import DELAY_MS_MAX
-from penstock.errors import InvalidRequest, PenstockError, StorageFailed
+from penstock.errors import Fenced, InvalidRequest, PenstockError, StorageFailed
 from penstock.protocol.message import FLAG_GIVEN_BACK, FRAME_HEAD_BYTES, property_of, record_properties, record_topic
 from penstock.protocol.properties import GIVEN_BACK, ORIGIN_TOPIC, REASON
 from penstock.protocol.requests.pops import Pop, SendPoppedBack
@@ -66,6 +66,7 @@ class RetryRequests:
         self._letters = letters
         self._delays_ms = [int(delay_s * 1000) for delay_s in delays_s]
         self._returns = state.returns
+        self._offsets = state.offsets
         self._retried = 0
         self._repeated = 0
         self._dead = 0
@@ -78,6 +79,7 @@ class RetryRequests:
         if known is not None:
             self._repeated += 1
             return AfterQuorum(known, self._store.written)
+        self._check_not_passed(request.group, request.queue, request.offset)
         answer, record = self.given_back(request, 0, now_ms)
         self._store.append([record], now_ms)
         return AfterQuorum(answer, self._store.written)
@@ -101,6 +103,7 @@ class RetryRequests:
                 continue
             one = SendBack(*who, queue, offset, delay_ms, request.attempts_max, reason)
             try:
+                self._check_not_passed(request.group, queue, offset)
                 answer, record = self.given_back(one, 0, now_ms)
             except StorageFailed:
                 raise
@@ -117,6 +120,13 @@ class RetryRequests:
         if records:
             self._store.append_facts(records, now_ms)
         return AfterQuorum(SentAllBack(tuple(answers)), self._store.written)
+
+    def _check_not_passed(self, group: str, queue: str, offset: int) -> None:
+        """A member that had the message before others did gets the queue back: they have worked it off, or given it
+        back. Raises ``Fenced``."""
+        committed = self._offsets.of(group).get(queue, 0)
+        if 0 <= offset < committed:
+            raise Fenced(f"group {group} has passed offset {offset} of {queue}: it is at {committed}")
 
     @handles(SendLetterAgain)
     def send_letter_again(self, request: SendLetterAgain, now: float, now_ms: int) -> Outcome:
@@ -135,7 +145,8 @@ class RetryRequests:
         if request.delay_ms != BY_TABLE and not 0 <= request.delay_ms <= DELAY_MS_MAX:
             raise InvalidRequest(f"a message comes again after 0 to {DELAY_MS_MAX} ms")
         record = self._store.frame_at(request.queue, request.offset)[FRAME_HEAD_BYTES:]
-        attempt = attempts_of(record) + deliveries + 1
+        noted = self._offsets.attempts(request.group, request.queue, request.offset)
+        attempt = max(attempts_of(record) + deliveries + 1, noted)
         if attempt >= request.attempts_max:
             letter = self.letter(request, request.offset, record, request.reason, now_ms, attempt)
             return SentBack(attempt, 0), letter

@@ -105,7 +105,7 @@ def test_a_handler_that_always_raises_ends_in_the_dead_letters_after_16_attempts
     with Admin(cluster.names.address) as admin:
         [letter] = admin.letters_of("billing", 9)
         told = letter.origin, letter.attempts, letter.reason, letter.message.key, letter.message.body
-        assert told == ("orders", 15, "RuntimeError: attempt 15", "customer-7", b"bad")
+        assert told == ("orders", 16, "RuntimeError: attempt 15", "customer-7", b"bad")
         assert [one.error for one in admin.redrive("billing", "")] == [None]
     anyio.run(take)
     assert redriven == [b"bad"]

@@ -11,9 +11,19 @@ from broker.groups.given_back import Returns, given_back_of, property_for
 from broker.store.records import Change
 from broker.timers.fold import GivenBack
 from broker.topics.fold import TopicGone
-from penstock.protocol.message import Message
+from penstock.errors import Fenced
+from penstock.protocol.message import Message, decode_batch
 from penstock.protocol.properties import GIVEN_BACK
-from penstock.protocol.requests.groups import CommitOffsets, DeleteGroup, LeaveGroup, QueueOffset
+from penstock.protocol.received import MessageQueue
+from penstock.protocol.requests.groups import (
+    CommitOffsets,
+    DeleteGroup,
+    JoinGroup,
+    LeaveGroup,
+    NoteAttempts,
+    QueueOffset,
+    Tried,
+)
 from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.retries import Back, SendAllBack, SendBack, SentAllBack, SentBack
 from penstock.protocol.requests.topics import DeleteTopic
@@ -94,6 +104,32 @@ def test_it_is_known_until_the_position_passes_it_or_the_group_or_the_topic_goes
     rig.ask(SendBack("g", "m", now, "orders:0", 0, 0))
     rig.ask(DeleteTopic("orders"))
     assert len(rig.state.returns) == 0
+
+
+def test_what_the_group_has_passed_is_not_given_back() -> None:
+    rig, now = joined()
+    rig.ask(append(Message("orders", b"more")))
+    first = rig.ask(SendBack("g", "m", now, "orders:0", 0, 0))
+    rig.ask(CommitOffsets("g", "m", now, (QueueOffset("orders:0", 1),)))
+    assert isinstance(first, SentBack)
+    for rig_ in (rig, rig.restarted()):
+        at = generation(rig_)
+        assert isinstance(rig_.ask(SendBack("g", "m", at, "orders:0", 0, 0)), Fenced)
+        answer = rig_.ask(SendAllBack("g", "m", at, (Back("orders:0", 0, 0, ""), Back("orders:0", 1, 9_000, ""))))
+        assert [row.code for row in answer.rows] == [Fenced.code, 0]
+    assert len(messages(rig_, "%RETRY%g:0")) == 1
+
+
+def test_a_dead_letter_of_an_ordered_group_counts_all_attempts_that_were_noted() -> None:
+    rig, _ = joined()
+    rig.ask(LeaveGroup("g", "m"))
+    at = rig.ask(JoinGroup("g", "m", ("orders",), 3600.0, ordered=True)).generation
+    rig.ask(CommitOffsets("g", "m", at, (QueueOffset("orders:0", 0),)))
+    rig.ask(NoteAttempts("g", "m", at, (Tried("orders:0", 0, 16),)))
+    assert rig.ask(SendBack("g", "m", at, "orders:0", 0, attempts_max=1)) == SentBack(16, 0)
+    pulled = rig.ask(Pull("%DLQ%g:0", 0))
+    [(_, letter)] = decode_batch(pulled.count, pulled.body, MessageQueue("a", "%DLQ%g", 0))
+    assert letter.attempts == 16
 
 
 def test_a_client_cannot_say_that_a_message_was_given_back() -> None:
