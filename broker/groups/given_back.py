@@ -154,7 +154,7 @@ def _copied(known: dict[str, _Answers]) -> dict[str, _Answers]:
 
 
 def _row(group: str, known: dict[str, _Answers]) -> list[Any]:
-    return [group, [[queue, sorted([at, *answer] for at, answer in known[queue].items())] for queue in sorted(known)]]
+    return [group, [[queue, sorted([[at, *answer] for at, answer in known[queue].items()])] for queue in sorted(known)]]
 
 
 def _answers(rows: list[Any]) -> _Answers:
