@@ -171,6 +171,11 @@ def encode_result(request_id: int, result: Result) -> list[Bytes]:
         return encode_error(request_id, error)
 
 
+PIECE_BYTES: Final = 1 << 14
+"""Longer pieces of an incomplete frame are kept as they came: a copy takes new pages of memory, and each page costs the
+kernel as much as a few messages cost us."""
+
+
 class RawFrame(NamedTuple):
     """A frame whose header has the right outer form: first item, id, the other items, and the body."""
 
@@ -210,31 +215,36 @@ class FrameReader:
     """
 
     def __init__(self) -> None:
-        self._rest = bytearray()
+        self._pieces: list[bytes | bytearray | memoryview] = []  # of the incomplete frame; short ones as one
+        self._held = 0
+        self._wanted = 0  # bytes of that frame with its length; 0 while its length is not known
 
     @property
     def incomplete(self) -> bool:
         """Whether the bytes so far end within a frame."""
-        return bool(self._rest)
+        return self._held > 0
 
     @property
     def held(self) -> int:
         """Bytes of the incomplete frame."""
-        return len(self._rest)
+        return self._held
 
     @property
     def missing(self) -> int:
         """How many bytes the incomplete frame lacks; 0 where there is none, or its length is not known yet."""
-        rest = self._rest
-        return 4 + int.from_bytes(rest[:4], "big") - len(rest) if len(rest) >= 4 else 0
+        return self._wanted - self._held if self._wanted else 0
 
     def receive(self, data: bytes | bytearray) -> Iterator[RawFrame]:
         """Frames that ``data`` completes. Raises ``ProtocolError``; the stream cannot be read on after that."""
-        if self._rest:
-            self._rest += data
-            data = self._take_complete()
-        at, end = 0, len(data)
         view = memoryview(data)
+        if self._held:
+            self._keep(view if type(data) is bytes else memoryview(bytes(data)))
+            if not self._wanted or self._held < self._wanted:
+                return
+            frame, view = self._take_complete()
+            if frame is not None:
+                yield frame
+        at, end = 0, len(view)
         while end - at >= 4:
             length = int.from_bytes(view[at : at + 4], "big")
             if not 4 <= length <= FRAME_BYTES_MAX:
@@ -243,17 +253,38 @@ class FrameReader:
                 break
             yield _split(view[at + 4 : at + 4 + length])
             at += 4 + length
-        self._rest += view[at:]
+        if at < end:
+            is_most = 2 * (end - at) >= end  # a short rest would keep all that it came with in memory
+            self._keep(view[at:] if is_most and type(view.obj) is bytes else memoryview(bytes(view[at:])))
 
-    def _take_complete(self) -> bytes:
-        """All buffered bytes if they hold a whole frame, else none (so that a long frame is not copied per piece)."""
-        if len(self._rest) >= 4:
-            length = int.from_bytes(self._rest[:4], "big")
-            if length >= 4 and len(self._rest) < 4 + length <= 4 + FRAME_BYTES_MAX:
-                return b""
-        data = bytes(self._rest)
-        self._rest.clear()
-        return data
+    def _keep(self, data: memoryview) -> None:
+        pieces, size = self._pieces, len(data)
+        self._held += size
+        if size >= PIECE_BYTES:
+            pieces.append(data)
+        elif pieces and type(pieces[-1]) is bytearray:
+            pieces[-1] += data
+        else:
+            pieces.append(bytearray(data))
+        if not self._wanted and self._held >= 4:
+            self._pieces = pieces = [b"".join(pieces)] if len(pieces) > 1 else pieces
+            length = int.from_bytes(memoryview(pieces[0])[:4], "big")
+            self._wanted = 4 + length if 4 <= length <= FRAME_BYTES_MAX else 4
+
+    def _take_complete(self) -> tuple[RawFrame | None, memoryview]:
+        """The frame that is complete now if it is a long one, its body put together with one copy; and what is still to
+        be cut into frames."""
+        pieces, wanted, behind = self._pieces, self._wanted, self._held - self._wanted
+        self._pieces, self._held, self._wanted = [], 0, 0
+        first, last = memoryview(pieces[0]), memoryview(pieces[-1])
+        if len(pieces) > 1 and wanted >= PIECE_BYTES and len(first) >= 8:
+            body_at = 8 + int.from_bytes(first[4:8], "big")
+            if body_at <= min(len(first), wanted):
+                frame = _split(first[4:body_at])
+                end = len(last) - behind
+                body = b"".join([first[body_at:], *pieces[1:-1], last[:end]])
+                return RawFrame(frame.kind, frame.request_id, frame.items, body), memoryview(bytes(last[end:]))
+        return None, memoryview(b"".join(pieces))
 
 
 def _build(shape: _Shape, items: tuple[Any, ...], body: Bytes) -> Any:

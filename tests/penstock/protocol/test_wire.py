@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import tracemalloc
 import types
@@ -31,6 +32,7 @@ from penstock.protocol.requests.routes import (
 from penstock.protocol.requests.servers import Ping, ServerInfo
 from penstock.protocol.requests.table import REPLIES, REQUESTS
 from penstock.protocol.wire import (
+    PIECE_BYTES,
     FrameReader,
     RawFrame,
     decode_request,
@@ -194,6 +196,25 @@ def test_a_stream_that_ends_within_a_frame_says_so() -> None:
         assert reader.incomplete
         assert len(list(reader.receive(stream[size:]))) == 1
         assert not reader.incomplete
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_long_frames_in_pieces_of_any_size_are_put_together_whole(seed: int) -> None:
+    rng = random.Random(seed)
+    bodies = [rng.randbytes(rng.choice((0, 7, PIECE_BYTES - 30, PIECE_BYTES, 300_000))) for _ in range(6)]
+    stream = b"".join(join(encode_request(at, Append(1, False, body))) for at, body in enumerate(bodies, 1))
+    reader, got, at = FrameReader(), list[RawFrame](), 0
+    while at < len(stream):
+        end = at + rng.choice((1, 5, 100, PIECE_BYTES, PIECE_BYTES + 1, 200_000))
+        piece = stream[at:end] if rng.random() < 0.8 else bytearray(stream[at:end])
+        got += [RawFrame(*frame[:3], bytes(frame.body)) for frame in reader.receive(piece)]
+        piece = b""
+        at = end
+        assert reader.held == len(stream[:at]) - sum(
+            len(join(encode_request(n, Append(1, False, bodies[n - 1])))) for n in range(1, len(got) + 1)
+        )
+    assert [(frame.request_id, frame.body) for frame in got] == list(enumerate(bodies, 1))
+    assert not reader.incomplete
 
 
 def test_a_long_frame_in_small_pieces_is_not_copied_per_piece() -> None:
