@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -281,6 +282,29 @@ def test_retention_that_passed_a_stream_ends_it_with_the_remedy_or_is_passed_ove
     sink = Sink()
     run_now(reader(spark.readStream, queues.address, "t", **options, failOnDataLoss="false"), sink, tmp_path)
     assert sink.seen == Counter(numbered(15, 5))
+
+
+def test_a_driver_and_workers_that_are_killed_neither_lose_nor_repeat_a_row(
+    spark: Any, cluster: Any, send: Any, tmp_path: Path
+) -> None:
+    send("dying", numbered(0, 1000))
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    out.mkdir()
+    program = [sys.executable, str(Path(__file__).with_name("dying.py"))]
+    command = [*program, cluster.servers, "dying", str(checkpoint), str(out)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert ran.returncode == 9, ran.stderr
+    assert (out / "killed").exists()
+    written = {int(file.stem): json.loads(file.read_text()) for file in out.glob("*.json")}
+    assert sorted(written) == [0, 1]
+    send("dying", numbered(1000, 50))
+    sink = Sink()
+    frame = reader(spark.readStream, cluster.servers, "dying", startingOffsets="earliest", maxOffsetsPerTrigger="300")
+    run_now(frame, sink, checkpoint)
+    assert min(sink.batches) == 1, "batch 1 was not committed, and comes again"
+    again = {number: list(map(int, rows)) for number, rows in sink.batches.items()}
+    assert sorted(again[1]) == sorted(written[1])
+    assert sorted(row for rows in (written | again).values() for row in rows) == list(range(1050))
 
 
 def test_spark_runs_on_the_java_of_the_wheel(spark: Any) -> None:
