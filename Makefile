@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The tests start some hundred processes, which compile nothing that was compiled before.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: check-gateway check-others test-compiled test-endtoend test-large test-others test-units test-simulation test-types compile demo test check format bench bench-native bench-spark bench-large bench-store soak clean install install-test
+.PHONY: check-gateway check-others test-compiled test-processes test-spark test-others test-units test-simulation test-types compile demo test check format bench bench-native bench-spark bench-large bench-store soak clean install install-test
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -88,13 +88,14 @@ test: $(VENV)/.test  ## install what the tests need and run all of them (under 1
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@$(MAKE) $(BESIDE) .checked/.made test-types install-test
-	@$(MAKE) $(BESIDE) test-endtoend test-large test-simulation test-units
+	@$(MAKE) $(BESIDE) test-processes test-spark test-simulation test-units
 
-# What `make test` runs beside each other, each with its output in one piece: tests of whole processes, which wait much
-# (that is why they have three workers, a file at a time); those of Spark and of the load generator; the simulation; and the
+# What `make test` runs beside each other, each with its output in one piece: tests of whole processes and of the load
+# generator, which wait much (that is why they have four workers, a file at a time); those of Spark; the simulation; and the
 # unit tests. A unit test runs once: with the hot modules compiled, which is the stricter run, if it is of a package that
 # has them and there is a C compiler; plain otherwise (`make check` runs all of them plain).
-PROCESSES := tests/endtoend tests/spark tests/penstock/telemetry/jobs tests/loadtest
+SPARK_TESTS := tests/spark tests/penstock/telemetry/jobs
+PROCESSES := tests/endtoend tests/loadtest $(SPARK_TESTS)
 COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/protocol/test_message.py tests/penstock/protocol/test_wire.py tests/penstock/spark/test_shipping.py
 GENERATOR_TESTS := $(patsubst %,tests/loadtest/test_%.py,packets wires generator paced shared)
 PYTEST := $(BIN)/pytest -p no:cacheprovider
@@ -102,11 +103,11 @@ test-types: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test-endtoend: $(VENV)/.test
-	@$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder tests/endtoend
+test-processes: $(VENV)/.test
+	@$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder tests/endtoend tests/loadtest $(if $(shell command -v cc),$(patsubst %,--ignore=%,$(GENERATOR_TESTS)))
 
-test-large: $(VENV)/.test
-	@$(PYTEST) $(filter-out tests/endtoend,$(PROCESSES))
+test-spark: $(VENV)/.test
+	@$(PYTEST) $(SPARK_TESTS)
 
 test-simulation: $(VENV)/.test
 	@$(PYTEST) tests/simulation

@@ -31,6 +31,7 @@ from loadtest.servers import HOST, NAMES, Compiled, CompiledCache, Missing, Pens
 
 LIMIT_S: Final = 150.0
 """A run is given up after this."""
+CREATE_TRIES: Final = 5
 SERVERS: Final[tuple[type[Server], ...]] = (Penstock, PenstockCache, Compiled, CompiledCache, RocketMQ)
 LOOPS: Final = ("asyncio", "trio")
 
@@ -189,7 +190,11 @@ def create_topic(server: Server, topic: str, queues: int) -> None:
     command = [sys.executable, "-m", "node", "--server", f"{HOST}:{server.ports[NAMES]}", "topic", "create", topic]
     command += ["--queues", str(queues)] if queues else []
     environment = server.environment()
-    subprocess.run(command, capture_output=True, text=True, check=True, cwd=server.tree, timeout=60, env=environment)
+    for _ in range(CREATE_TRIES):  # one may end by its own deadline where the machine has much to do
+        done = subprocess.run(command, capture_output=True, text=True, cwd=server.tree, timeout=60, env=environment)
+        if done.returncode == 0:
+            return
+    raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
 
 
 # ---------------------------------------------------------------- figures

@@ -19,16 +19,25 @@ from tests.patience import PATIENCE_S
 
 READY = re.compile(r"^ready mqtt=(\S+):(\d+) broker=(\S+) namesrv=(\S+) http=(\S+) ((?:mqtt-\S+ )*)data=(.*)$")
 STOP_S = PATIENCE_S
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 
-LONGEST = ("demo", "two_brokers", "spine", "several_hosts", "retries", "chaos", "native_attacks", "positions", "shares")
-"""Files that take longest come first: what runs them beside each other is done with all about the same time."""
+LONGEST = (
+    *("endtoend/test_demo", "loadtest/test_bench", "loadtest/native/test_bench", "endtoend/test_spine"),
+    *("endtoend/test_two_brokers", "loadtest/test_soak", "loadtest/native/test_leased", "loadtest/test_timer_scale"),
+    *(
+        "endtoend/test_shares",
+        "endtoend/test_retries",
+        "loadtest/native/test_rebalancing",
+        "endtoend/test_several_hosts",
+    ),
+)
+"""Files that take longest come first: workers that run a file at a time are done at about the same time."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {f"test_{name}.py": at for at, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(item.path.name, len(order)) if item.path.parent == HERE else len(order))
+    order = {TESTS / f"{name}.py": at for at, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
 class System:
