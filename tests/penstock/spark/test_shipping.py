@@ -85,6 +85,25 @@ def test_processes_without_penstock_plan_and_read_what_was_shipped_to_them(queue
     assert run(WORKER, shipped) == f"{list(range(100))}\n" * 2
 
 
+DECODER = f"""{WITHOUT}
+from pyspark.sql.datasource import CaseInsensitiveDict
+source = pickle.loads(open(sys.argv[1], "rb").read())
+options = CaseInsensitiveDict(
+    {{"servers": sys.argv[2], "subscribe": "t", "payload": "json", "payloadSchema": "BIGINT", "columns": "offset"}}
+)
+reader = source(options).reader(source(options).schema())
+partitions, read = pickle.loads(cloudpickle.dumps((reader.partitions(), reader.read)))
+print([row["data"] for part in partitions for batch in read(part) for row in batch.to_pylist()])
+"""
+
+
+def test_a_process_without_penstock_decodes_what_it_reads(queues: Any, tmp_path: Path) -> None:
+    queues.put("t", 0, 3)
+    shipped = str(tmp_path / "shipped")
+    run(DRIVER, shipped)
+    assert run(DECODER, shipped, queues.address) == "[0, 1, 2]\n"
+
+
 def test_a_process_without_penstock_writes_what_was_shipped_to_it(real_cluster: Any, tmp_path: Path) -> None:
     shipped = str(tmp_path / "shipped")
     run(DRIVER, shipped)
