@@ -46,7 +46,8 @@ from penstock.client.membership import Member
 from penstock.client.orderly import Orderly
 from penstock.client.positions import PullLimits, chosen_tags, not_held
 from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
-from penstock.client.retry import TIMEOUT_S, BackOff, Telling, worth_another_try
+from penstock.client.repeating import Repeating
+from penstock.client.retry import TIMEOUT_S
 from penstock.client.subscription import LOOK_S, Subscription, Topics
 from penstock.client.task_scope import TaskScope
 from penstock.client.terms import terms_of
@@ -149,7 +150,7 @@ class Consumer(OnlyAsync):
         check_servers(servers)
         check_seconds("timeout_s", timeout_s)
         self._timeout_s = timeout_s
-        self._back_off = BackOff()
+        self._repeating = Repeating(timeout_s, self._clock, self._rng, _log)
         terms = terms_of(filter, strategy, room, queues, force)
         attempts = attempts_of(attempts_max, retry_delays_s)
         hand_over = HandOver(ordered, on_assigned, on_revoked, on_lost)
@@ -170,7 +171,7 @@ class Consumer(OnlyAsync):
             links = self._links or WireLinks(self._wires, clock=self._clock, rng=self._rng)
             discovery = Discovery(self._servers, links, clock=self._clock, fresh_s=REFRESH_S / 2)
             self._opened = (discovery, Intake(self._tasks, self._limits, self._rng))
-            await self._repeat(self._find)
+            await self._repeating.run(self._find)
             await self._wait_joined()
             self._tasks.start_soon(self._keep_finding)
         except BaseException:
@@ -285,7 +286,7 @@ class Consumer(OnlyAsync):
             await self._handling.run(work, concurrency, size, stop_s)
         finally:
             self._handling = None
-        await self._repeat(self._commit_passed)
+        await self._repeating.run(self._commit_passed)
 
     def _new_handling(self, intake: Intake, flow: Flow) -> Handling:
         if self._who.hand_over.ordered:
@@ -339,7 +340,7 @@ class Consumer(OnlyAsync):
             return
         async with self._committing:
             for member in list(self._members.values()):
-                await self._repeat(member.commit)
+                await self._repeating.run(member.commit)
         lost, self._lost = self._lost, []
         for member in self._members.values():
             lost += member.take_lost()
@@ -350,7 +351,7 @@ class Consumer(OnlyAsync):
             for member in list(self._members.values()):
                 mine = {queue.name: offset for queue, offset in places.items() if queue.broker == member.broker}
                 if mine:
-                    await self._repeat(partial(member.commit, mine, forward=forward))
+                    await self._repeating.run(partial(member.commit, mine, forward=forward))
         brokers = {member.broker for member in self._members.values()}
         fenced_if_lost(self._who.group, [queue.name for queue in places if queue.broker not in brokers])
 
@@ -410,7 +411,7 @@ class Consumer(OnlyAsync):
         async def send() -> None:
             sent.append(await member.send_back(message, after_s, reason, is_last=is_last))
 
-        await self._repeat(send)
+        await self._repeating.run(send)
         return sent[-1]
 
     async def _send_all_back(self, failed: Sequence[Failed]) -> list[PenstockError | None]:
@@ -428,7 +429,7 @@ class Consumer(OnlyAsync):
                 answers.append(await self._member_of(some[0].message.queue).send_all_back(some))
 
             try:
-                await self._repeat(once)
+                await self._repeating.run(once)
                 found = answers[-1]
             except PenstockError as error:
                 found = [error] * len(mine)
@@ -513,22 +514,6 @@ class Consumer(OnlyAsync):
         if self._opened is None:
             raise InvalidRequest("this consumer is not open", hint="use it inside `async with Consumer(...) as c:`")
         return self._opened[1]
-
-    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Repeats a call until it succeeds, its error cannot be corrected, or ``timeout_s`` is over."""
-        began, attempt = self._clock.monotonic(), 0
-        deadline, telling = began + self._timeout_s, Telling(_log, began)
-        while True:
-            try:
-                await work()
-                return
-            except PenstockError as error:
-                if not worth_another_try(error, self._clock.monotonic(), deadline):
-                    raise
-                attempt += 1
-                wait_s = self._back_off.wait_s(attempt, self._rng)
-                telling.note(error, self._clock.monotonic() + wait_s, deadline)
-            await anyio.sleep(wait_s)
 
     async def _wait_joined(self) -> None:
         with anyio.move_on_after(self._timeout_s):

@@ -8,6 +8,7 @@ is delivered again, to any consumer, with ``attempts`` one higher. Reasons: docs
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
@@ -24,7 +25,8 @@ from penstock.client.jobs import FLOW, STOP_S
 from penstock.client.leasing import Popping, ranges_of
 from penstock.client.positions import Batch
 from penstock.client.pulling import bounds_of, offset_of
-from penstock.client.retry import TIMEOUT_S, BackOff, worth_another_try
+from penstock.client.repeating import Repeating
+from penstock.client.retry import TIMEOUT_S, BackOff
 from penstock.client.subscription import LOOK_S, Topics
 from penstock.client.taker import INVISIBLE_S, SPAN_MAX, PopTerms, Taker, check_invisible
 from penstock.client.task_scope import TaskScope
@@ -38,6 +40,8 @@ from penstock.protocol.requests.pops import AckPopped, ExtendPopped, Popped
 from penstock.protocol.requests.retries import SentBack
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.world import Clock, RealClock, Rng, new_rng
+
+_log = logging.getLogger(__name__)
 
 
 class PopConsumer(OnlyAsync):
@@ -90,7 +94,7 @@ class PopConsumer(OnlyAsync):
         self._taker = Taker(terms, self._clock, self._rng)
         self.group = group
         self.topics = self._taker.subscription.topics
-        self._timeout_s = timeout_s
+        self._repeating = Repeating(timeout_s, self._clock, self._rng, _log)
         self._servers = servers
         self._links = links
         self._back_off = BackOff()
@@ -109,7 +113,7 @@ class PopConsumer(OnlyAsync):
         try:
             links = self._links or WireLinks(self._wires, clock=self._clock, rng=self._rng)
             self._discovery = Discovery(self._servers, links, clock=self._clock, fresh_s=REFRESH_S / 2)
-            await self._repeat(self._find)
+            await self._repeating.run(self._find)
             self._tasks.start_soon(self._keep_finding)
             self._tasks.start_soon(self._keep_leases)
         except BaseException:
@@ -180,8 +184,9 @@ class PopConsumer(OnlyAsync):
             QueueNotFound: the consumer does not read the queue of a message.
             PenstockError: a message may not be acknowledged; repeating the call is safe.
         """
+        self._check_open()
         self._taker.finish(messages)
-        await self._repeat(self._acknowledge)
+        await self._repeating.run(self._acknowledge)
 
     async def nack(self, message: ReceivedMessage, after_s: float | None = None, *, reason: str = "") -> SentBack:
         """Returns a message to the broker for a retry, durably; after its last attempt it becomes a dead letter. Args
@@ -246,7 +251,7 @@ class PopConsumer(OnlyAsync):
             await self._handling.run(work, concurrency, size, stop_s)
         finally:
             self._handling = None
-        await self._repeat(self._acknowledge)
+        await self._repeating.run(self._acknowledge)
         await self._give_all_back()
 
     def stop(self) -> None:
@@ -285,7 +290,7 @@ class PopConsumer(OnlyAsync):
         async def send() -> None:
             answer.append(await ask(self._brokers[message.queue.broker], request, SentBack))
 
-        await self._repeat(send)
+        await self._repeating.run(send)
         queue.in_hand.drop([message.offset])
         if answer[-1].due_ms:
             await self._pop_from(MessageQueue(message.queue.broker, self._taker.subscription.retry_topic, 0))
@@ -325,20 +330,6 @@ class PopConsumer(OnlyAsync):
     def _check_open(self) -> None:
         if self._discovery is None:
             raise InvalidRequest("this consumer is not open", hint="use it inside `async with PopConsumer(...) as c:`")
-
-    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Repeats a call until it succeeds, its error cannot be corrected, or ``timeout_s`` is over."""
-        self._check_open()
-        deadline, attempt = self._clock.monotonic() + self._timeout_s, 0
-        while True:
-            try:
-                await work()
-                return
-            except PenstockError as error:
-                if not worth_another_try(error, self._clock.monotonic(), deadline):
-                    raise
-                attempt += 1
-            await anyio.sleep(self._back_off.wait_s(attempt, self._rng))
 
     async def _keep_finding(self) -> None:
         while True:
