@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import penstock.spark
 from penstock.blocking import Producer
-from penstock.cli.root import root
+from penstock.cli.root import STATUS_NOT_FOUND, root
 from penstock.errors import OffsetOutOfRange
 from penstock.telemetry import command, job
 from penstock.telemetry.job import JobOptions
@@ -95,7 +95,7 @@ def test_a_job_that_fails_ends_with_one_error_and_spark_ends_too(
     monkeypatch.setattr(penstock.spark, "session", lambda **_: spark)
     monkeypatch.setattr(job, "run", fail)
     result = CliRunner().invoke(command.program, ["run"])
-    assert result.exit_code == 1
+    assert result.exit_code == STATUS_NOT_FOUND  # what was to be read is gone
     assert result.output == "error: queue 0 begins at 6 now\n"
     assert spark.stopped
 
