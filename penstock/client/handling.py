@@ -94,6 +94,7 @@ class Handling:
         self._bytes = 0
         self._is_full = False
         self._idle: list[anyio.Event] = []  # of workers that wait for a job, or for the end
+        self._is_waking = False  # one was woken, and has not begun yet
         self._cancelled: type[BaseException] = Exception  # what a loop raises in a cancelled task
         self._stopped = anyio.Event()
         self._feeding = anyio.CancelScope()
@@ -172,8 +173,10 @@ class Handling:
     # -- the handler
 
     def _wake(self) -> None:
-        """A worker that waits begins; it wakes the next one if there are more jobs: few jobs wake few workers."""
-        if self._idle:
+        """A worker that waits begins; if there is more than one job, it wakes the next one: few jobs, and those that
+        are done at once, wake few workers."""
+        if self._idle and not self._is_waking:
+            self._is_waking = True
             self._idle.pop().set()
 
     async def _work_off(self, work: Work, tasks: TaskGroup) -> None:
@@ -182,9 +185,10 @@ class Handling:
             if not self._jobs:
                 self._idle.append(job_or_end := anyio.Event())
                 await job_or_end.wait()
+                self._is_waking = False
                 continue
             job = self._jobs.popleft()
-            if self._jobs and self._idle:
+            if self._jobs:
                 self._wake()
             if job.void:
                 self._leave(job, job.messages, is_done=False)
