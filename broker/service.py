@@ -93,7 +93,7 @@ class BrokerService:
         self.topics = TopicRequests(state, store, settings, self._topic_changed)
         repeats = Repeats(state.producers, store)
         self._acceptance = Acceptance(self.topics, state, settings, repeats)
-        self._trace = Trace(state, self.topics, store, settings.name, settings.trace_rows_per_s_max, now)
+        self._trace = Trace(state, self.topics, store, settings, now)
         self._messages = MessageRequests(
             store, self.topics, self._acceptance, settings, self._figures, state.lives, state.identity, self._trace
         )
@@ -107,7 +107,9 @@ class BrokerService:
         letters, choose = DeadLetters(self.topics), self._messages.choose
         timers = TimerRequests(state.timers, store, self._acceptance, letters, settings, timer_clock, self._trace)
         retries = RetryRequests(members, store, state, letters, settings.retry_delays_s, self._trace)
-        pops = self._pops = PopRequests(state, store, self.topics, members, retries, settings, self._wakers, choose)
+        pops = self._pops = PopRequests(
+            state, store, self.topics, members, retries, settings, self._wakers, choose, self._trace
+        )
         halves = TransactionRequests(state.halves, store, self._acceptance, settings, now, self._wakers, self._trace)
         self._owner = LogOwner(store, state, (timers.carry, halves.carry))
         themes = (

@@ -40,6 +40,7 @@ _POSITIVE: Final = (
 )
 _NOT_NEGATIVE: Final = (
     "trace_rows_per_s_max",
+    "trace_kept_s",
     "empty_topic_s",
     "flush_after_s",
     "flush_bytes",
@@ -100,6 +101,8 @@ class BrokerSettings:
             on; the last value applies to all later attempts.
         pull_bytes_max: the most that one pull is answered with.
         trace_rows_per_s_max: rows of message traces stored in a second; rows above that are dropped. 0: none.
+        trace_kept_s: seconds for which rows of message traces are kept, where the topic ``%TRACE%`` is not there yet;
+            ``penstock topic change %TRACE% --retention`` changes it. 0: as long as the log.
         filter_bodies: topics whose JSON bodies filters may look into (``$.a.b``); ``*`` for all.
         held_bytes_max: maximum bytes that all connections together may have this server hold: once of incomplete
             requests, and once of replies that their peers have not read.
@@ -154,6 +157,7 @@ class BrokerSettings:
     retry_delays_s: tuple[float, ...] = RETRY_DELAYS_S
     pull_bytes_max: int = 4 << 20
     trace_rows_per_s_max: int = 1_000
+    trace_kept_s: int = 86_400
     filter_bodies: tuple[str, ...] = ()
     held_bytes_max: int = HELD_BYTES_MAX
     lease_s: float = 120.0

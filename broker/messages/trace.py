@@ -2,7 +2,8 @@
 
 A topic is traced by its configuration (``TopicInfo.trace``). Which of its messages are is decided by their unique ids,
 so that nothing is remembered of the others. Of a traced one there is a row when it is stored, each time it is given
-to a consumer or, by way of a filter, to a gateway, when a group commits it, and when a member gives it back.
+to a consumer, to a taker or, by way of a filter, to a gateway, when a group commits or acknowledges it, and when it is
+given back.
 
 A trace is for people: rows wait in memory for the next tick, at most ``rows_max`` come in a second, and what is over
 that, or lost in a crash, is not traced. It keeps up to ``OPEN_MAX`` traced messages per queue in view.
@@ -13,9 +14,10 @@ from __future__ import annotations
 import json
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from broker.settings import BrokerSettings
 from broker.state import BrokerState
 from broker.store.destinations import Destination, Incoming
 from broker.store.message_store import MessageStore
@@ -32,6 +34,10 @@ OPEN_MAX: Final = 1_000
 _UNIQUE: Final = UNIQUE_KEY.encode()
 _CLIENT: Final = CLIENT_ID.encode()
 _NAME: Final = MQTT_TOPIC.encode()
+
+
+def _never(offset: int) -> bool:
+    return False
 
 
 class _Open:
@@ -52,6 +58,10 @@ class _Open:
             for some in (self.offsets, self.positions, self.ids):
                 del some[:OPEN_MAX]
 
+    def has(self, first: int, end: int) -> bool:
+        """Whether one of these offsets is among them."""
+        return bisect_left(self.offsets, first) < bisect_left(self.offsets, end)
+
 
 class Trace:
     """The trace of one broker.
@@ -61,9 +71,10 @@ class Trace:
     """
 
     def __init__(
-        self, state: BrokerState, topics: TopicRequests, store: MessageStore, name: str, rows_max: int, now: float
+        self, state: BrokerState, topics: TopicRequests, store: MessageStore, settings: BrokerSettings, now: float
     ) -> None:
-        """``rows_max``: maximum number of rows per second; 0: none."""
+        name, rows_max = settings.name, settings.trace_rows_per_s_max
+        self._kept_s = settings.trace_kept_s
         self._topics_state = state.topics
         self._topics = topics
         self._store = store
@@ -124,12 +135,19 @@ class Trace:
             return
         known = self._open.get(queue)
         if known is not None:
-            self._given(known, known.offsets, offset, found.next, {"queue": queue, "reader": reader})
+            for first, end in _offsets(found, offset) if known.has(offset, found.next) else ():
+                self._given(known, known.offsets, first, end, {"queue": queue, "reader": reader})
         elif queue.startswith("~"):
             for first, last in _stretches(found):
                 for topic_queue_name, some in self._open.items():
                     about = {"queue": topic_queue_name, "reader": queue}
                     self._given(some, some.positions, first, last + 1, about)
+
+    def popped(self, queue: str, first: int, end: int, group: str, taker: str) -> None:
+        """A taker of a group has these messages now."""
+        known = self._open.get(queue)
+        if known is not None:
+            self._given(known, known.offsets, first, end, {"queue": queue, "reader": group, "member": taker})
 
     def _given(self, known: _Open, places: Sequence[int], first: int, end: int, about: dict[str, Any]) -> None:
         start, stop = bisect_left(places, first), bisect_left(places, end)
@@ -138,15 +156,29 @@ class Trace:
 
     def committed(self, group: str, member: str, rows: Iterable[tuple[QueueOffset, int]], now_ms: int) -> None:
         """A group has committed these offsets; behind each: where it was before."""
-        self._now_ms = now_ms
         for (queue, offset), before in rows:
-            known = self._open.get(queue)
-            if known is None:
-                continue
-            start, stop = bisect_left(known.offsets, max(before, 0)), bisect_left(known.offsets, offset)
-            for at in range(start, start + self._take_room(stop - start)):
-                about = {"queue": queue, "offset": known.offsets[at], "reader": group, "member": member}
-                self._note("acknowledged", known.ids[at], about)
+            self.acknowledged(queue, max(before, 0), offset, group, now_ms, member)
+
+    def acknowledged(
+        self,
+        queue: str,
+        first: int,
+        end: int,
+        group: str,
+        now_ms: int,
+        member: str = "",
+        is_known: Callable[[int], bool] = _never,
+    ) -> None:
+        """A group has acknowledged these messages of a topic's queue, but those of which that ``is_known``."""
+        self._now_ms = now_ms
+        traced = self._open.get(queue)
+        if traced is None:
+            return
+        start, stop = bisect_left(traced.offsets, first), bisect_left(traced.offsets, end)
+        fresh = [at for at in range(start, stop) if not is_known(traced.offsets[at])]
+        for at in fresh[: self._take_room(len(fresh))]:
+            about = {"queue": queue, "offset": traced.offsets[at], "reader": group, "member": member}
+            self._note("acknowledged", traced.ids[at], about)
 
     def given_back(self, topic: str, properties: bytes, event: str, about: dict[str, Any], now_ms: int) -> None:
         """A member has given a message back, which was in this topic first."""
@@ -170,7 +202,7 @@ class Trace:
             return
         rows, self._rows = self._rows, []
         self._dropped += len(rows)
-        self._topics.ensure_own(TRACE_TOPIC, now_ms, "cache")
+        self._topics.ensure_own(TRACE_TOPIC, now_ms, "cache", self._kept_s)
         level = self._topics.level_of(TRACE_TOPIC)
         self._store.append_facts([_incoming(row, now_ms, level) for row in rows], now_ms)
         self._dropped -= len(rows)
@@ -196,6 +228,14 @@ def _number_of(id: bytes) -> int:
         return int(id[-DIGITS:], 16)
     except ValueError:
         return zlib.crc32(id)
+
+
+def _offsets(found: Pulled | GivenPulled, first: int) -> list[tuple[int, int]]:
+    """Ranges of offsets that a topic's pull brought from an offset on: without what it passed over."""
+    if isinstance(found, GivenPulled) or found.count == found.next - first:
+        return [(first, found.next)]
+    rows = memoryview(found.body)[: found.count * ENTRY.size]
+    return [(offset, offset + 1) for offset, _, _, _ in ENTRY.iter_unpack(rows)]
 
 
 def _stretches(found: Pulled | GivenPulled) -> list[tuple[int, int]]:

@@ -20,6 +20,7 @@ from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.kernel.theme import Wakers
 from broker.messages.dead_letters import attempts_of
 from broker.messages.filtering import Selection, allowed_selector
+from broker.messages.trace import Trace
 from broker.settings import BrokerSettings
 from broker.shares import fold as shares
 from broker.shares.fold import END, Settled, Shares
@@ -82,7 +83,9 @@ class PopRequests:
         settings: BrokerSettings,
         wakers: Wakers,
         choose: Choose,
+        trace: Trace,
     ) -> None:
+        self._trace = trace
         self._choose = choose
         self._wanted: dict[str, Wanted] = {}  # by group, where it is not everything; what its last takers said
         self._begun: dict[str, int] = {}  # by share, while it may not be durable: behind the record that begins it
@@ -139,6 +142,11 @@ class PopRequests:
         fresh = [one for one in ranges if one.end > settled.floor]
         if not fresh:
             return Now(Done())
+        if self._trace.is_on:
+            for first, end in fresh:
+                self._trace.acknowledged(
+                    request.queue, first, end, request.group, now_ms, is_known=settled.__contains__
+                )
         self._settle(share, leases, fresh, now_ms)
         return AfterQuorum(Done(), self._store.written)
 
@@ -321,6 +329,8 @@ class PopRequests:
             if at < begin:
                 leases.pass_over(at, begin)
             leases.lease(begin, end, request.taker, deadline, deliveries)
+            if self._trace.is_on:
+                self._trace.popped(request.queue, begin, end, request.group, request.taker)
             at = end
         if at < pulled.next:
             leases.pass_over(at, pulled.next)

@@ -231,11 +231,13 @@ class TopicRequests:
         made = TopicInfo(topic, self._settings.default_queues, self._settings.default_level)
         self._create(made, now_ms, is_anonymous=is_anonymous, by_message=topic not in GATEWAYS_TOPICS)
 
-    def ensure_own(self, topic: str, now_ms: int, level: str = "") -> None:
+    def ensure_own(self, topic: str, now_ms: int, level: str = "", kept_s: int = 0) -> None:
         """Makes a topic that the broker itself stores messages in, with one queue, unless it is there. No policy and no
-        limit of topics stands against it."""
+        limit of topics stands against it. ``kept_s``: its retention, where the broker's is longer."""
         if self._topics.get(topic) is None:
-            self._make(TopicInfo(topic, 1, level or self._settings.default_level), now_ms)
+            longest_s = self._settings.retention_s
+            kept_s = 0 if 0 < longest_s <= kept_s else kept_s
+            self._make(TopicInfo(topic, 1, level or self._settings.default_level, kept_s), now_ms)
 
     def level_of(self, topic: str) -> Level:
         """The level of a topic. Raises ``TopicNotFound``."""

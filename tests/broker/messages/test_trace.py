@@ -10,9 +10,10 @@ from penstock.protocol.message import UNIQUE_KEY, Message, encode_properties, re
 from penstock.protocol.requests.filters import OpenFilters
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, QueueOffset
 from penstock.protocol.requests.messages import AppendRuns, FindByKey, Pull
+from penstock.protocol.requests.pops import AckPopped, Pop, Range, SendPoppedBack
 from penstock.protocol.requests.retries import SendBack
 from penstock.protocol.requests.timers import SetTimers
-from penstock.protocol.requests.topics import ChangeTopic, CreateTopic
+from penstock.protocol.requests.topics import ChangeTopic, CreateTopic, DescribeTopic
 from penstock.protocol.requests.transactions import COMMIT, BeginHalves, EndHalves, HalfOutcome
 from penstock.protocol.runs import Run, checksum_of, encode_runs
 from tests.broker.broker_rig import Rig, append, bodies
@@ -134,3 +135,38 @@ def test_a_message_that_was_delayed_or_transactional_is_told_of_when_it_is_deliv
     assert told == [("stored", "half", 0), ("stored", "later", 1)]
     rig.ask(Pull("t:0", 0))
     assert [(row["event"], row["id"]) for row in rows(rig)[2:]] == [("delivered", "half"), ("delivered", "later")]
+
+
+def test_what_is_popped_and_acknowledged_is_told_with_its_taker_and_each_once() -> None:
+    rig = Rig(default_queues=1)
+    rig.ask(CreateTopic("t", trace=2))
+    send(rig, 4, 2)
+    rig.ask(Pop("g", "t:0", "a", 0))
+    for _ in range(2):
+        rig.ask(AckPopped("g", "t:0", (Range(2, 4),)))
+    rig.ask(SendPoppedBack("g", "t:0", "a", 0, delay_ms=0, reason="no"))
+    told = [(row["event"], row["offset"], row.get("member")) for row in rows(rig) if row["event"] != "stored"]
+    assert told == [
+        ("delivered", 0, "a"),
+        ("delivered", 2, "a"),
+        ("acknowledged", 2, None),
+        ("retried", 0, "a"),
+    ]
+
+
+def test_a_message_that_a_pull_passed_over_was_not_delivered() -> None:
+    rig = Rig(default_queues=1)
+    rig.ask(CreateTopic("t", trace=1))
+    rig.ask(append(Message("t", b"1", tag="x"), Message("t", b"2", tag="y"), Message("t", b"3", tag="x")))
+    rig.ask(Pull("t:0", 0, tags=("x",)))
+    assert [row["offset"] for row in rows(rig) if row["event"] == "delivered"] == [0, 2]
+
+
+@pytest.mark.parametrize(("kept_s", "log_s", "told"), [(60, 3600.0, 60), (60, 0.0, 60), (60, 30.0, 0), (0, 30.0, 0)])
+def test_rows_have_a_retention_of_their_own_where_the_logs_is_longer(kept_s: int, log_s: float, told: int) -> None:
+    rig = Rig(default_queues=1, trace_kept_s=kept_s, retention_s=log_s)
+    rig.ask(CreateTopic("t", trace=1))
+    send(rig, 1, 0)
+    assert rows(rig)
+    assert rig.ask(DescribeTopic(TRACE_TOPIC)).retention_s == told
+    assert rig.ask(ChangeTopic(TRACE_TOPIC, retention_s=20)).retention_s == 20
