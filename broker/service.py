@@ -118,7 +118,7 @@ class BrokerService:
             self._messages,
             repeats,
             self._groups,
-            FilterRequests(state, store, settings, now),
+            FilterRequests(state, store, settings, now, self._trace),
             SessionRequests(state, store, settings, gateways, questions, now, age_ms, self._wakers),
             timers,
             halves,

@@ -29,6 +29,7 @@ from gateway.homes.keeping import Keeping
 from gateway.leases.filters import FilterLeases, OnDone
 from gateway.leases.session_holds import SessionHolds
 from gateway.leases.shared import SharedSubscriptions
+from gateway.leases.tracing import DeviceTrace
 from gateway.messages.batch import Batch, given_batch, pulled_batch
 from gateway.messages.feed import Feed
 from gateway.messages.windows import Windows
@@ -83,7 +84,8 @@ class Downstream(Stage):
         self.retained = Retained(clock, self._try, rounds, self.sending.as_variant, self._fail)
         self.replays = Replays(clock, self.sending.as_variant, self._try, rounds, self.positions, self._fail)
         self.shared = SharedSubscriptions(brokers, life, settings, clock, self.sending.as_variant, wake)
-        self._leases = FilterLeases(brokers, life, settings.filter_lease_s, self._begun, wake)
+        self.trace = DeviceTrace(owner)
+        self._leases = FilterLeases(brokers, life, settings.filter_lease_s, self._begun, wake, self.trace.kept)
         self.holds = SessionHolds(self._leases, self.shared, keeping.note)
         self.failures = 0  # clients that an unforeseen error has ended
         self.lost = 0
@@ -286,6 +288,7 @@ class Downstream(Stage):
         """Keeps the filters open and tries again what failed; to be called about every half second."""
         self._leases.tick(now, self.shared.brokers)
         self.shared.tick(now)
+        self.trace.tick()
         self.retained.turns.retry()
         self.replays.turns.retry()
         self.positions.tick(now)

@@ -19,6 +19,7 @@ from broker.kernel.deadlines import Deadlines
 from broker.kernel.fold import fact_record, in_parts
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome
+from broker.messages.trace import Trace
 from broker.settings import BrokerSettings
 from broker.shares import fold as shares
 from broker.shares.fold import Shares
@@ -30,6 +31,7 @@ from penstock.protocol.message import ENTRY, OFFSETS, OFFSETS_AT
 from penstock.protocol.requests.filters import (
     CloseFilters,
     FetchRetained,
+    FiltersKept,
     KeepFilters,
     OpenedFilter,
     OpenedFilters,
@@ -53,7 +55,10 @@ _POSITION_AT: Final = 24 + OFFSETS_AT
 class FilterRequests:
     """Filters and retained messages of one broker; keeps the owners' leases, which are not durable."""
 
-    def __init__(self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float) -> None:
+    def __init__(
+        self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float, trace: Trace
+    ) -> None:
+        self._trace = trace
         self._filters = state.filters
         self._identity = state.identity
         self._shares = state.shares
@@ -154,7 +159,7 @@ class FilterRequests:
             raise InvalidRequest("a lease has more than 0 and at most 86,400 seconds")
         if self._filters.held_by(request.owner):
             self._renew(request.owner, now, request.lease_s)
-        return Now(Done())
+        return Now(FiltersKept(self._trace.topics))
 
     def _renew(self, owner: str, now: float, lease_s: float) -> None:
         if not owner.startswith(filters.LASTING):

@@ -2,7 +2,7 @@
 
 A topic is traced by its configuration (``TopicInfo.trace``). Which of its messages are is decided by their unique ids,
 so that nothing is remembered of the others. Of a traced one there is a row when it is stored, each time it is given
-to a consumer, to a taker or, by way of a filter, to a gateway, when a group commits or acknowledges it, and when it is
+to a consumer, to a taker or, by way of a filter, to a gateway, when a group or a device acknowledges it, and when it is
 given back.
 
 A trace is for people: rows wait in memory for the next tick, at most ``rows_max`` come in a second, and what is over
@@ -17,6 +17,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from broker.kernel.handler import handles
+from broker.kernel.outcomes import Now, Outcome
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
 from broker.store.destinations import Destination, Incoming
@@ -26,7 +28,8 @@ from penstock.protocol.message import CLIENT_ID, ENTRY, KEYS, MQTT_TOPIC, UNIQUE
 from penstock.protocol.message import record_tail as tail_of
 from penstock.protocol.requests.given import GivenPulled
 from penstock.protocol.requests.groups import QueueOffset
-from penstock.protocol.requests.messages import Pulled
+from penstock.protocol.requests.messages import Pulled, TellAcknowledged
+from penstock.protocol.requests.request import Done
 from penstock.protocol.runs import DIGITS, Run
 from topicmap.queues import TRACE_TOPIC, topic_queue
 
@@ -57,6 +60,12 @@ class _Open:
         if len(self.ids) >= 2 * OPEN_MAX:
             for some in (self.offsets, self.positions, self.ids):
                 del some[:OPEN_MAX]
+
+    def index_of(self, offset: int, position: int) -> int:
+        """Where the message at this offset and log position is; -1 if it is none of them."""
+        at = bisect_left(self.offsets, offset)
+        is_here = at < len(self.offsets) and (self.offsets[at], self.positions[at]) == (offset, position)
+        return at if is_here else -1
 
     def has(self, first: int, end: int) -> bool:
         """Whether one of these offsets is among them."""
@@ -179,6 +188,25 @@ class Trace:
         for at in fresh[: self._take_room(len(fresh))]:
             about = {"queue": queue, "offset": traced.offsets[at], "reader": group, "member": member}
             self._note("acknowledged", traced.ids[at], about)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that are traced."""
+        return tuple(sorted(self._every)) if self.is_on else ()
+
+    @handles(TellAcknowledged)
+    def device_acknowledged(self, request: TellAcknowledged, now: float, now_ms: int) -> Outcome:
+        """Clients of a gateway have acknowledged messages; those of other brokers are passed over."""
+        self._now_ms = now_ms
+        for queue, offset, position, client in request.rows:
+            traced = self._open.get(queue)
+            at = traced.index_of(offset, position) if traced is not None else -1
+            if traced is None or at < 0:
+                continue
+            if self._take_room(1):
+                about = {"queue": queue, "offset": offset, "reader": client, "member": request.gateway}
+                self._note("acknowledged", traced.ids[at], about)
+        return Now(Done())
 
     def given_back(self, topic: str, properties: bytes, event: str, about: dict[str, Any], now_ms: int) -> None:
         """A member has given a message back, which was in this topic first."""

@@ -35,6 +35,8 @@ REASONS: Final[Mapping[int, Reason]] = MappingProxyType(
 def acknowledge(device: Guest, reception: Reception, ids: Sequence[int]) -> None:
     """PUBACKs."""
     session = _session(device)
+    if reception.downstream.trace.is_on:
+        reception.downstream.trace.settling(session, ids)
     session.acknowledged_all(ids)
     if session.lasting is not None:
         reception.keeping.note(session)
@@ -64,6 +66,8 @@ def _pubrec(device: Guest, reception: Reception, packet: Pubrec) -> None:
     session = _session(device)
     is_refusal = packet.reason_code >= 0x80
     is_again = packet.packet_id in session.releasing
+    if reception.downstream.trace.is_on and not is_refusal:
+        reception.downstream.trace.settling(session, (packet.packet_id,))
     known = session.received(packet.packet_id, is_refusal)
     if is_refusal:
         if session.lasting is not None:

@@ -155,7 +155,8 @@ class _Shelf:
 
 class FilterLeases:
     """All filters that this gateway holds open. ``owner`` is its name in this life: what an earlier one of that name
-    held goes with the lease, which nobody renews. ``begun`` is told where a cursor begins."""
+    held goes with the lease, which nobody renews. ``begun`` is told where a cursor begins, ``on_kept`` what brokers
+    answer to ``KeepFilters``."""
 
     def __init__(
         self,
@@ -164,7 +165,9 @@ class FilterLeases:
         lease_s: float,
         begun: Callable[[Cursor, int, int], None],
         wake: Callable[[], None],
+        on_kept: Callable[[Broker, Result], None],
     ) -> None:
+        self._on_kept = on_kept
         self._owner = owner
         self._lease_s = lease_s
         self._begun = begun
@@ -426,7 +429,7 @@ class FilterLeases:
             sharing = shared()
             for shelf in self._shelves.values():
                 if shelf.feeds or shelf.broker in sharing:
-                    shelf.broker.submit(KeepFilters(self._owner, self._lease_s), _ignore)
+                    shelf.broker.submit(KeepFilters(self._owner, self._lease_s), partial(self._on_kept, shelf.broker))
 
     def _ask_again(self, shelf: _Shelf) -> None:
         """All that failed where the broker answers; else one of each kind, which shows whether it is back."""

@@ -20,9 +20,8 @@ from penstock.client.wire_link import ask
 from penstock.errors import PenstockError, TimedOut
 from penstock.protocol.message import Message
 from penstock.protocol.received import ReceivedMessage
-from penstock.protocol.requests.filters import CloseFilters, KeepFilters, OpenedFilters, OpenFilters
+from penstock.protocol.requests.filters import CloseFilters, FiltersKept, KeepFilters, OpenedFilters, OpenFilters
 from penstock.protocol.requests.messages import Pull, Pulled
-from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.world import Clock, Rng
 
@@ -109,7 +108,7 @@ class Requests:
                     place, attempt, kept_at = opened_at(opened), 0, self._clock.monotonic()
                     tried.set()
                 if self._clock.monotonic() - kept_at > KEEP_S:
-                    await ask(link, KeepFilters(self._owner, LEASE_S), Done)
+                    await ask(link, KeepFilters(self._owner, LEASE_S), FiltersKept)
                     kept_at = self._clock.monotonic()
                 pulled = await ask(link, Pull(place.queue, place.offset, wait_s=POLL_S, log_id=place.log_id), Pulled)
                 place = place._replace(offset=pulled.next)

@@ -59,6 +59,7 @@ from penstock.protocol.message import (
 from penstock.protocol.requests.filters import (
     CloseFilters,
     FetchRetained,
+    FiltersKept,
     KeepFilters,
     OpenedFilter,
     OpenedFilters,
@@ -83,6 +84,7 @@ from penstock.protocol.requests.messages import (
     QueryBounds,
     Refused,
     SeekTime,
+    TellAcknowledged,
 )
 from penstock.protocol.requests.request import Done, Request, Result
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
@@ -212,6 +214,7 @@ class MemoryBroker:
         )
         self.shares = ShareRequests(self.state, facts, BrokerSettings(), 0.0, self._wakers)
         exchanges = ExchangeRequests(self.state, facts)
+        self.traced: tuple[str, ...] = ()
         self._handlers = handlers_of(
             (self.sessions, self.questions, SessionPages(self.state, facts), self.shares, exchanges)
         )
@@ -512,6 +515,9 @@ class MemoryBroker:
             self._stirred.add(key)
 
     def _KeepFilters(self, request: KeepFilters) -> Result:
+        return FiltersKept(self.traced)
+
+    def _TellAcknowledged(self, request: TellAcknowledged) -> Result:
         return Done()
 
     def _FetchRetained(self, request: FetchRetained) -> Result:

@@ -55,11 +55,18 @@ class CloseFilters(Request):
 
 
 @value
+class FiltersKept(Reply):
+    """``traced``: the topics of which messages are traced here."""
+
+    traced: tuple[str, ...] = ()
+
+
+@value
 class KeepFilters(Request):
     """An owner lives: its filters stay open for another ``lease_s`` seconds."""
 
     code: ClassVar[int] = 62
-    reply: ClassVar[type[Reply]] = Done
+    reply: ClassVar[type[Reply]] = FiltersKept
     owner: str
     lease_s: float
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, NamedTuple
 
-from penstock.protocol.requests.request import Bytes, Reply, Request, value
+from penstock.protocol.requests.request import Bytes, Done, Reply, Request, value
 from penstock.protocol.requests.topics import Bounds
 
 PLACED_BYTES: Final = 20
@@ -162,6 +162,25 @@ class ListReads(Request):
     code: ClassVar[int] = 47
     reply: ClassVar[type[Reply]] = TopicsRead
     is_repeatable: ClassVar[bool] = True
+
+
+class DeviceAck(NamedTuple):
+    """A message of a topic's queue, at this log position, that an MQTT client has acknowledged."""
+
+    queue: str
+    offset: int
+    position: int
+    client: str
+
+
+@value
+class TellAcknowledged(Request):
+    """What clients of a gateway have acknowledged of traced topics, of whatever broker: each knows its own messages."""
+
+    code: ClassVar[int] = 48
+    reply: ClassVar[type[Reply]] = Done
+    gateway: str
+    rows: tuple[DeviceAck, ...]
 
 
 @value

@@ -7,9 +7,9 @@ import pytest
 
 from penstock.errors import InvalidRequest, ReservedName
 from penstock.protocol.message import UNIQUE_KEY, Message, encode_properties, record_tail
-from penstock.protocol.requests.filters import OpenFilters
+from penstock.protocol.requests.filters import KeepFilters, OpenFilters
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, QueueOffset
-from penstock.protocol.requests.messages import AppendRuns, FindByKey, Pull
+from penstock.protocol.requests.messages import AppendRuns, DeviceAck, FindByKey, Pull, TellAcknowledged
 from penstock.protocol.requests.pops import AckPopped, Pop, Range, SendPoppedBack
 from penstock.protocol.requests.retries import SendBack
 from penstock.protocol.requests.timers import SetTimers
@@ -170,3 +170,22 @@ def test_rows_have_a_retention_of_their_own_where_the_logs_is_longer(kept_s: int
     assert rows(rig)
     assert rig.ask(DescribeTopic(TRACE_TOPIC)).retention_s == told
     assert rig.ask(ChangeTopic(TRACE_TOPIC, retention_s=20)).retention_s == 20
+
+
+def test_what_a_device_acknowledges_is_told_with_the_device_and_only_by_the_broker_that_has_it() -> None:
+    rig = Rig(default_queues=1)
+    assert rig.ask(KeepFilters("gw", 60.0)).traced == ()
+    rig.ask(CreateTopic("t", trace=2))
+    send(rig, 3, 2)
+    assert rig.ask(KeepFilters("gw", 60.0)).traced == ("t",)
+    positions = [row["position"] for row in rows(rig)]
+    acks = [
+        ("t:0", 0, positions[0]),
+        ("t:0", 0, positions[1]),
+        ("t:0", 1, positions[1]),
+        ("t:0", 2, positions[1]),
+        ("u:0", 0, 0),
+    ]
+    rig.ask(TellAcknowledged("gw", tuple([DeviceAck(*ack, "d7") for ack in acks])))
+    found = [row for row in rows(rig) if row["event"] == "acknowledged"]
+    assert [(row["offset"], row["reader"], row["member"]) for row in found] == [(0, "d7", "gw"), (2, "d7", "gw")]

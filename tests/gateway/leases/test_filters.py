@@ -11,6 +11,7 @@ from memory_broker import MemoryBroker, _Queue
 from broker.filters.fold import OPEN
 from gateway.brokers import Brokers
 from gateway.leases.filters import CLOSES_MAX, FILTER_BYTES_PER_REQUEST, FILTERS_PER_REQUEST, FilterLeases, portions
+from gateway.leases.tracing import DeviceTrace
 from gateway.sessions.lasting import Lasting
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
@@ -30,7 +31,7 @@ class House:
         self.begun: list[tuple[str, int, int]] = []
         self.opened: list[bool] = []
         self.wakes = 0
-        self.leases = FilterLeases(self.brokers, "gw", 60.0, self._begun, self._wake)
+        self.leases = FilterLeases(self.brokers, "gw", 60.0, self._begun, self._wake, DeviceTrace("gw").kept)
         self.brokers.refresh()
         self.brokers.flush()
 

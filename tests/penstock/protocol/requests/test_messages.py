@@ -17,6 +17,7 @@ def test_codes_never_change() -> None:
         45: "AppendRuns",
         46: "ReadAt",
         47: "ListReads",
+        48: "TellAcknowledged",
     }
 
 

@@ -1,0 +1,68 @@
+"""What devices have acknowledged of traced topics, told to the brokers that trace them (``broker/messages/trace.py``).
+
+Brokers say which topics they trace when they hear that filters are needed still (``filters.py``). While they trace
+none, nothing is looked at. A broker knows which messages it traces; here each acknowledged message of such a topic is
+a row, at most ``ROWS_MAX`` between two ticks. A trace is for people: what is over that, or not told when the gateway
+ends, is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.brokers import Broker
+from gateway.sessions.session import Session
+from penstock.protocol.requests.filters import FiltersKept
+from penstock.protocol.requests.messages import DeviceAck, TellAcknowledged
+from penstock.protocol.requests.request import Result
+
+ROWS_MAX: Final = 500
+"""Maximum number of messages that are told of between two ticks."""
+
+
+class DeviceTrace:
+    """The acknowledgements of one gateway's devices.
+
+    Attributes:
+        is_on: whether a broker traces any topic.
+    """
+
+    def __init__(self, owner: str) -> None:
+        """``owner``: the gateway's name."""
+        self._owner = owner
+        self._topics: dict[Broker, frozenset[bytes]] = {}
+        self._traced: frozenset[bytes] = frozenset()
+        self._rows: list[DeviceAck] = []
+        self.is_on = False
+
+    def settling(self, session: Session, packet_ids: Sequence[int]) -> None:
+        """The client acknowledges these messages, which are in flight still."""
+        for packet_id in packet_ids:
+            if len(self._rows) >= ROWS_MAX:
+                return
+            made = session.in_flight.get(packet_id)
+            if made is None:
+                continue
+            arrival = made.blob(packet_id).arrival
+            if arrival.heading.topic in self._traced:
+                self._rows.append(DeviceAck(arrival.queue, arrival.queue_offset, arrival.position, session.client_id))
+
+    def kept(self, broker: Broker, result: Result) -> None:
+        """A broker's answer to ``KeepFilters``."""
+        traced = result.traced if isinstance(result, FiltersKept) else ()
+        self._topics[broker] = frozenset([topic.encode() for topic in traced])
+        self._traced = frozenset().union(*self._topics.values())
+        self.is_on = bool(self._traced)
+
+    def tick(self) -> None:
+        """Tells what was acknowledged."""
+        rows, self._rows = self._rows, []
+        if rows:
+            for broker, topics in self._topics.items():
+                if topics:
+                    broker.submit(TellAcknowledged(self._owner, tuple(rows)), _heard)
+
+
+def _heard(result: Result) -> None:
+    """Nobody waits for that."""
