@@ -32,7 +32,9 @@ pytestmark = pytest.mark.endtoend
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[RunningSystem]:
-    system = RunningSystem(tmp_path / "data")
+    file = tmp_path / "penstock.toml"
+    file.write_text("[gateway]\nfilter_lease_s = 3\n")  # a gateway hears of traced topics in a third of that
+    system = RunningSystem(tmp_path / "data", file)
     yield system
     system.stop()
 
@@ -160,7 +162,7 @@ def test_a_command_that_failed_is_in_the_sessions_lag_until_its_retry_is_acknowl
             consumer.commit()
     assert sum(lag(running)) == 1, "retries of a group are none of the device's"
     with Admin(servers) as admin:
-        assert [one.topic for one in admin.redrive("operators")] == ["%24p2p"]
+        assert [one.topic for one in admin.redrive("operators", all_groups=True)] == ["%24p2p"]
     wait_for(lambda: sum(lag(running)), 2)
     with Device(running) as again:
         first, second = again.receive(), again.receive()
@@ -170,3 +172,22 @@ def test_a_command_that_failed_is_in_the_sessions_lag_until_its_retry_is_acknowl
         wait_for(lambda: lag(running), (1, 0))
         again.acknowledge(second)
         wait_for(lambda: lag(running), (0, 0))
+
+
+def test_the_trace_of_a_command_says_when_its_device_had_it(running: RunningSystem) -> None:
+    servers = running.addresses.namesrv
+    with Admin(servers) as admin, Producer(servers=servers) as producer, Device(running, "$p2p/d7") as device:
+        producer.send_to_device("d7", b"first")
+        assert device.work() == b"first"
+        admin.change_topic("$p2p", trace_every=1)
+
+        def acknowledged() -> list[str]:
+            """By whom, after a gateway that has heard of the trace."""
+            id = producer.send_to_device("d7", b"traced").id
+            assert device.work() == b"traced"
+            seen: list[str] = []
+            while "delivered" not in seen:
+                seen = [row.event for row in admin.trace(id)]
+            return [row.who for row in admin.trace(id) if row.event == "acknowledged"]
+
+        wait_for(acknowledged, ["d7"])
