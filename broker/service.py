@@ -93,23 +93,21 @@ class BrokerService:
         self.topics = TopicRequests(state, store, settings, self._topic_changed)
         repeats = Repeats(state.producers, store)
         self._acceptance = Acceptance(self.topics, state, settings, repeats)
-        self._trace = Trace(state, self.topics, store, settings, now)
+        trace = self._trace = Trace(state, self.topics, store, settings, now)
         self._messages = MessageRequests(
-            store, self.topics, self._acceptance, settings, self._figures, state.lives, state.identity, self._trace
+            store, self.topics, self._acceptance, settings, self._figures, state.lives, state.identity, trace
         )
-        self._wakers: Wakers = {}
-        self._groups = GroupRequests(
-            state, store, self.topics, self._epoch, settings, now, self._wakers, self._trace, self._takers
-        )
+        wakers: Wakers = {}
+        self._wakers = wakers
+        self._groups = GroupRequests(state, store, self.topics, self._epoch, settings, now, wakers, trace, self._takers)
         members, silence_s = self._groups.groups, settings.reader_silence_s
         self._readers = Readers(state.offsets, members, store, settings.groups_max, silence_s, SESSION_S_MAX, now)
         gateways, questions = Gateways(state.sessions), SessionQuestions(state, self._wakers)
         letters, choose = DeadLetters(self.topics), self._messages.choose
         timers = TimerRequests(state.timers, store, self._acceptance, letters, settings, timer_clock, self._trace)
         retries = RetryRequests(members, store, state, letters, settings.retry_delays_s, self._trace)
-        pops = self._pops = PopRequests(
-            state, store, self.topics, members, retries, settings, self._wakers, choose, self._trace
-        )
+        pops = PopRequests(state, store, self.topics, members, retries, settings, self._wakers, choose, trace)
+        self._pops = pops
         halves = TransactionRequests(state.halves, store, self._acceptance, settings, now, self._wakers, self._trace)
         self._owner = LogOwner(store, state, (timers.carry, halves.carry))
         themes = (
