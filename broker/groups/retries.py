@@ -11,6 +11,7 @@ from typing import Final
 
 from broker.groups.given_back import property_for
 from broker.groups.members import Groups
+from broker.kernel.checks import check_text
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Outcome
@@ -38,6 +39,7 @@ from penstock.protocol.requests.retries import (
 from penstock.protocol.runs import record_of
 from topicmap.queues import dead_letter_topic
 
+NAME_BYTES_MAX: Final = 255
 ATTEMPTS_MAX: Final = 1_000
 ROWS_MAX: Final = 1_000
 BYTES_AT_ONCE: Final = 4 << 20
@@ -131,6 +133,7 @@ class RetryRequests:
     @handles(SendLetterAgain)
     def send_letter_again(self, request: SendLetterAgain, now: float, now_ms: int) -> Outcome:
         """Stores a dead letter in the group's retry topic, to be tried from the first attempt on."""
+        check_text("a group's name", request.group, NAME_BYTES_MAX)
         frame = self._store.frame_at(f"{dead_letter_topic(request.group)}:0", request.offset)
         record = frame[FRAME_HEAD_BYTES:]
         reason = property_of(record_properties(record), _REASON).decode("utf-8", "replace")

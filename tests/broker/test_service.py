@@ -11,8 +11,8 @@ from penstock.errors import InvalidRequest, InvalidTopic, PenstockError, QueueNo
 from penstock.protocol.message import Message
 from penstock.protocol.requests.filters import CloseFilters, FetchRetained, OpenFilters
 from penstock.protocol.requests.given import GivenPull, GivenRuns
-from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, Progress, QueueOffset
-from penstock.protocol.requests.messages import Append, AppendRuns, Pull
+from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, Progress, QueueOffset, Tried
+from penstock.protocol.requests.messages import Append, AppendRuns, DeviceAck, Pull
 from penstock.protocol.requests.pops import Range
 from penstock.protocol.requests.retries import Back
 from penstock.protocol.requests.routes import QueryRoute, TopicRoute
@@ -97,6 +97,7 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
         "penstock_halves_rolled_back_total": 0,
         "penstock_halves_checked_total": 0,
         "penstock_retries_total": 0,
+        "penstock_given_back_again_total": 0,
         "penstock_dead_letters_total": 0,
         "penstock_timers": 0,
         "penstock_timer_bytes": 0,
@@ -160,6 +161,8 @@ def _odd(hint: object, text: str, number: int) -> object:
         "tuple[SessionTerms, ...]": (SessionTerms(text, number, True, text.encode("utf-8", "replace")),),
         "tuple[HalfOutcome, ...]": (HalfOutcome(number, text),),
         "tuple[Back, ...]": (Back(text, number, number, text),),
+        "tuple[Tried, ...]": (Tried(text, number, number),),
+        "tuple[DeviceAck, ...]": (DeviceAck(text, number, number, text),),
         "tuple[Range, ...]": (Range(number, number),),
     }
     return kinds[str(hint)]
