@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from loadtest import proc
 from loadtest.cores import Cores
 from loadtest.goals import Goal
 from loadtest.servers import HOST, NAMES, Compiled, Missing, Penstock, Server
@@ -179,6 +180,7 @@ def first_rows(servers: str, ours: Server, tell: Callable[[str], None]) -> list[
         assert process.stdout is not None
         line = process.stdout.readline()
         run.seconds = time.monotonic() - begin
+        run.figures = {"cpu_s": proc.family_cpu_s(proc.tree(process.pid))}
         run.error = "" if line.strip() == "row" else f"the job printed {line!r}"
         try:
             process.wait(LIMIT_S)
