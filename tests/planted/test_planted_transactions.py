@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from broker.producers.repeats import Repeats
 from broker.transactions import requests
 from broker.transactions.fold import COMMITTED, Half, Halves
 from broker.transactions.requests import TransactionRequests
 from penstock.client.halves import Beginning
 from penstock.client.sending import once_more
 from penstock.protocol.requests.transactions import HalfOutcome
+from tests.broker.transactions import test_begun
 from tests.broker.transactions import test_requests as halves
 from tests.penstock.client import test_transaction as blocks
 
@@ -94,6 +96,12 @@ def test_a_planted_bug_is_caught(
     monkeypatch.setattr(kind, name, bug)
     with pytest.raises((AssertionError, KeyError)):
         proof()
+
+
+def test_a_half_that_begins_anew_each_time_it_is_asked_for_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Repeats, "are_stored", lambda self, numbers: False)
+    with pytest.raises(AssertionError):
+        test_begun.test_a_begin_that_is_repeated_is_the_half_that_it_was_also_after_a_restart(power=True)
 
 
 def test_a_count_that_is_in_memory_only_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -281,10 +281,6 @@ def set_a_timer_anew_each_time_it_is_asked_for(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(Repeats, "position_of_fact", lambda self, topic, unique_id: NOWHERE)
 
 
-def begin_a_half_anew_each_time_it_is_asked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Repeats, "are_stored", lambda self, numbers: False)
-
-
 def store_what_is_given_back_again_once_more(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Returns, "get", lambda self, group, queue, offset: None)
 
@@ -303,7 +299,6 @@ PLANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None], Any, Sequence[str]
     ("B26", answer_for_a_retry_before_it_is_durable, WORK, ("power",)),
     ("timers", say_that_it_fired_in_another_append, SLEEP, ()),
     ("resent", set_a_timer_anew_each_time_it_is_asked_for, delays.Posts, ("kill", "cut")),
-    ("resent", begin_a_half_anew_each_time_it_is_asked_for, tills.Tills, ("kill", "cut")),
     ("B46", let_retention_take_what_sleeps, SLEEP, ()),
     ("B46", let_retention_take_halves, SELL, ()),
     ("B28", wait_for_the_end_of_the_minute, SLEEP, ()),
