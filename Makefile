@@ -68,7 +68,7 @@ format: $(VENV)/.test  ## rewrite the code in the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix-only .
 
-check: $(VENV)/.test  ## format, lint, types, import contracts, unit tests (one to two minutes)
+check: $(VENV)/.test $(VENV)/.spark  ## format, lint, types, import contracts, unit tests (one to two minutes)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -87,7 +87,7 @@ BESIDE := --no-print-directory -j5 -k --output-sync=target
 test: $(VENV)/.test  ## install what the tests need and run all of them (under 10 minutes)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@$(MAKE) $(BESIDE) .checked/.made test-types install-test
+	@$(MAKE) $(BESIDE) .checked/.made install-test test-types
 	@$(MAKE) $(BESIDE) test-processes test-spark test-simulation test-units
 
 # What `make test` runs beside each other, each with its output in one piece: tests of whole processes and of the load
@@ -99,7 +99,7 @@ PROCESSES := tests/endtoend tests/loadtest $(SPARK_TESTS)
 COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/protocol/test_message.py tests/penstock/protocol/test_wire.py tests/penstock/spark/test_shipping.py
 GENERATOR_TESTS := $(patsubst %,tests/loadtest/test_%.py,packets wires generator paced shared)
 PYTEST := $(BIN)/pytest -p no:cacheprovider
-test-types: $(VENV)/.test
+test-types: $(VENV)/.test $(VENV)/.spark
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
