@@ -248,6 +248,13 @@ class MessageForgotten(PenstockError):
     fault = "client"
 
 
+class NumberTaken(PenstockError):
+    """Another message is stored under the number of this one: its producer gave one number to two messages."""
+
+    code = 48
+    fault = "client"
+
+
 class InvalidProperty(InvalidMessage):
     """A message property with a reserved name, with a separator or surrogate, or that is no text."""
 

@@ -1,7 +1,9 @@
 """What of an append is stored already: runs of producers, cut where what they are sent for changes.
 
 Each piece of a run is new, or all of it is stored, and then it says where: as it was told the first time. Runs that are
-ahead of all that their producer has stored cost a look; only where one is not are all of its append sifted.
+ahead of all that their producer has stored cost a look; only where one is not are all of its append sifted. Where
+stored messages are found, they are compared with those that were sent: a producer that gives a number to another
+message is refused, for its message would be lost.
 """
 
 from __future__ import annotations
@@ -15,8 +17,18 @@ from broker.producers.window import Numbers, Window
 from broker.store.frames import queue_id_of, queue_offset_of, stored_ms_of
 from broker.store.message_store import MessageStore
 from broker.store.reading import ABSENT
-from penstock.errors import Busy, Damaged, InvalidMessage, MessageForgotten
-from penstock.protocol.message import ANY_QUEUE, FLAG_SEQUENCED, FRAME_HEAD_BYTES, record_topic
+from penstock.errors import Busy, Damaged, InvalidMessage, MessageForgotten, NumberTaken
+from penstock.protocol.message import (
+    ANY_QUEUE,
+    FLAG_SEQUENCED,
+    FRAME_HEAD_BYTES,
+    KEYS,
+    KEYS_BASE64,
+    property_of,
+    record_body,
+    record_properties,
+    record_topic,
+)
 from penstock.protocol.runs import DIGITS, NOWHERE, SOMEWHERE, Run
 from topicmap.queues import SYSTEM_PREFIX
 
@@ -27,9 +39,12 @@ LOOKED_UP_MAX: Final = 64
 DOUBTS_MAX: Final = 512
 """The same for messages of which their producer's window does not tell whether they are stored."""
 _SYSTEM: Final = SYSTEM_PREFIX.encode()
+_KEYS: Final = KEYS.encode()
+_KEYS_BASE64: Final = KEYS_BASE64.encode()
 _FORGOTTEN: Final = -3
 _TWICE: Final = -4
 _LATER: Final = -5
+_OTHER: Final = -6
 _OF_STATE: Final[dict[bool | None, int]] = {True: SOMEWHERE, False: NOWHERE, None: _FORGOTTEN}
 
 
@@ -180,7 +195,7 @@ class Repeats:
             found, end = _stretch_with(stretches, number, first + stop)
             piece = _piece(run, start, end - first, SOMEWHERE)
             if found is not None:
-                self._place(piece, found.position + (number - found.first) * found.step, found.step)
+                self._find(piece, found.position + (number - found.first) * found.step, found.step)
             elif number in self._found or self._room > 0:
                 end = number + 1
                 piece = _piece(run, start, end - first, SOMEWHERE)
@@ -189,20 +204,26 @@ class Repeats:
                     self._room -= 1
                     position = self._position_of(run, producer, start)
                 if position >= 0:
-                    self._place(piece, position, 0)
+                    self._find(piece, position, 0)
             pieces.append(piece)
             start = end - first
         return pieces
 
-    def _place(self, run: Run, position: int, step: int) -> None:
-        """Notes on a run where its first message is, if that can be read, and is in a queue: a delayed one is not."""
+    def _find(self, run: Run, position: int, step: int) -> None:
+        """Notes on a run where its first message is, if that can be read, and is in a queue: a delayed one is not. Also
+        whether other messages are stored there."""
         try:
             frame = self._store.frame(position)
         except Damaged:
             return
         if is_fact(frame):
             return
-        run.placed(position, step, queue_id_of(frame), queue_offset_of(frame), stored_ms_of(frame))
+        count = len(run.bodies)
+        frames = [frame] if count == 1 else self._store.frames([(position + at * step, step) for at in range(count)])
+        if _are_others(run, frames):
+            run.position = _OTHER
+        else:
+            run.placed(position, step, queue_id_of(frame), queue_offset_of(frame), stored_ms_of(frame))
 
     def figures(self) -> dict[str, float]:
         """Gauges and counters of producers whose messages are stored once."""
@@ -219,6 +240,8 @@ def is_known(run: Run, producer: bytes) -> bool:
         raise InvalidMessage("one request has this unique id twice")
     if run.position == _FORGOTTEN:
         raise _forgotten()
+    if run.position == _OTHER:
+        raise NumberTaken("another message is stored under the number of this one")
     if run.position == _LATER:
         raise Busy(f"{DOUBTS_MAX} messages were looked up to see whether they are stored already")
     return run.position != NOWHERE
@@ -226,6 +249,20 @@ def is_known(run: Run, producer: bytes) -> bool:
 
 def _forgotten() -> MessageForgotten:
     return MessageForgotten("this message may be stored already; after what came since that is not known any more")
+
+
+def _are_others(run: Run, frames: Sequence[bytes]) -> bool:
+    """Whether one of the stored frames has another body or key than the run's message of the same number."""
+    key = _key_of(run.tail[2 + (run.tail[0] << 8 | run.tail[1]) + 2 :])
+    for body, frame in zip(run.bodies, frames, strict=False):  # there are no frames where one is damaged
+        record = memoryview(frame)[FRAME_HEAD_BYTES:]
+        if record_body(record) != body or _key_of(record_properties(record)) != key:
+            return True
+    return False
+
+
+def _key_of(properties: bytes) -> bytes:
+    return property_of(properties, _KEYS) or property_of(properties, _KEYS_BASE64)
 
 
 def is_fact(frame: bytes) -> bool:

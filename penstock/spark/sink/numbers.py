@@ -29,10 +29,13 @@ class Numbers:
 
     Args:
         task: whose rows they are.
+        is_sorted: whether they are sorted. Numbers differ then, so a batch that was stored unsorted in part is stored
+            again as a whole, and no row is taken for another one.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, *, is_sorted: bool = False) -> None:
         self._task = task
+        self._order = ("sorted",) if is_sorted else ()
         self._used: dict[tuple[str, str, str], tuple[int, int]] = {}  # volume, and rows in it
         self._prefixes: dict[tuple[tuple[str, str, str], int], bytes] = {}
 
@@ -54,5 +57,5 @@ class Numbers:
 
     def _prefix(self, key: tuple[str, str, str], volume: int) -> bytes:
         task = self._task
-        told = (task.write, task.partition, task.epoch // EPOCHS, *key, volume)
+        told = (task.write, task.partition, task.epoch // EPOCHS, *key, volume, *self._order)
         return blake2b(repr(told).encode(), digest_size=_PRODUCER_BYTES).hexdigest().encode() + b"-"

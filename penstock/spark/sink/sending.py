@@ -12,14 +12,14 @@ import os
 from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from penstock.blocking.routes import Routes
 from penstock.client.preparation import Common
 from penstock.client.sending import choose
-from penstock.errors import InternalError, NoRoute, PenstockError, TimedOut, Unavailable, from_wire
+from penstock.errors import InternalError, NoRoute, NumberTaken, PenstockError, TimedOut, Unavailable, from_wire
 from penstock.protocol.requests.messages import Append, Appended, AppendRuns
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
@@ -62,6 +62,12 @@ def checksum() -> Callable[[bytes], int] | None:
     return found
 
 
+_OTHER_ROWS: Final = (
+    "this batch, or a part of it, was stored with other rows or in another order: run it with rowOrder=sorted, which "
+    "stores it once more, or with a new checkpoint or writeId"
+)
+
+
 class _OnWay(NamedTuple):
     packed: Packed
     request: Request
@@ -78,7 +84,7 @@ class Sending:
         self._clock = clock or RealClock()
         self._checksum = checksum()
         is_runs = self._checksum is not None
-        self._packing = Packing(options.topic, Numbers(task), self._place, is_runs=is_runs)
+        self._packing = Packing(options.topic, Numbers(task, is_sorted=options.is_sorted), self._place, is_runs=is_runs)
         self._brokers: dict[str, tuple[BrokerRoute, ...]] = {}  # of each topic
         self._addresses: dict[str, str] = {}
         self._on_way: dict[str, _OnWay] = {}
@@ -192,4 +198,6 @@ def _failure(packed: Packed, result: Result) -> PenstockError | None:
     one = result.refused[0]
     error = from_wire(one.code, one.message)
     others = f", and {len(result.refused) - 1} others" if len(result.refused) > 1 else ""
-    return type(error)(f"broker {packed.broker} refused a row for topic {packed.topic}{others}: {error.message}")
+    hint = _OTHER_ROWS if isinstance(error, NumberTaken) else ""
+    told = f"broker {packed.broker} refused a row for topic {packed.topic}{others}: {error.message}"
+    return type(error)(told, hint=hint)

@@ -10,7 +10,7 @@ from broker.producers import repeats
 from broker.producers.window import WINDOW
 from broker.store import reading
 from broker.store.recovery import open_store
-from penstock.errors import Busy, InvalidMessage, MessageForgotten
+from penstock.errors import Busy, InvalidMessage, MessageForgotten, NumberTaken
 from penstock.protocol.message import (
     FLAG_RETAIN,
     FLAG_SEQUENCED,
@@ -248,6 +248,28 @@ def check_mix(seed: int) -> None:
     bodies = stored(rig)
     assert len(bodies) == len(set(bodies)), "each once"
     assert {b"%s%06d" % (producer[:4].encode(), number) for producer, number in told} <= set(bodies), "none is lost"
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_another_message_under_a_number_that_is_stored_is_refused(is_restarted: bool) -> None:
+    rig = made()
+    rig.ask(request(run(1, 40)))
+    if is_restarted:
+        rig = rig.restarted()  # memory no longer has where they are, the index of keys has
+    twice, keyed = run(1, 40), run(1, 40, key="other")
+    twice.bodies[30], twice.bodies[31] = twice.bodies[31], twice.bodies[30]
+    swapped = rig.ask(request(twice))
+    assert isinstance(swapped, Appended)
+    assert {one.code for one in swapped.refused} == {NumberTaken.code}
+    assert {31, 30} <= {one.at for one in swapped.refused}
+    named = rig.ask(request(keyed))
+    assert isinstance(named, Appended)
+    assert [one.at for one in named.refused] == list(range(40))
+    same = rig.ask(request(run(1, 40)))
+    assert isinstance(same, Appended)
+    assert not same.refused
+    rig.sync()
+    assert len(stored(rig)) == 40
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, database=None)

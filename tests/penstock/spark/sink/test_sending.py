@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.blocking.reader import Reader
-from penstock.errors import BrokerAway, InvalidTopic, PenstockError, TooLarge, Unavailable
+from penstock.errors import BrokerAway, InvalidTopic, NumberTaken, PenstockError, TooLarge, Unavailable
 from penstock.spark.sink.blocks import BLOCK_ROWS
 from penstock.spark.sink.numbers import Task
 from penstock.spark.sink.options import SinkOptions
@@ -139,6 +139,22 @@ def test_rows_in_another_order_are_known_again_where_they_are_few_or_sorted(real
                 continue
             assert write_rows(batches(shuffled), given, task) == len(rows)
     assert stored(real_cluster) == bodies(few + many)
+
+
+def test_many_rows_that_come_again_in_another_order_are_refused_not_lost(real_cluster: Any) -> None:
+    rows, given, task = rows_of(0, 3 * BLOCK_ROWS), options(real_cluster), Task("q", 0, 0)
+    later = rows[:BLOCK_ROWS] + rows[:BLOCK_ROWS:-1] + [rows[BLOCK_ROWS]]  # the first block is the same
+    with pytest.raises(Lost):
+        write_rows(ending(batches(rows), 10, Lost()), given, task)
+    assert BLOCK_ROWS <= stored(real_cluster).total() < len(rows)
+    assert write_rows(batches(rows), given, task) == len(rows), "the same order: nothing is refused"
+    for again in (later, rows[::-1], rows[BLOCK_ROWS:] + rows[:BLOCK_ROWS]):
+        with pytest.raises(NumberTaken, match=r"another message is stored .*rowOrder=sorted"):
+            write_rows(batches(again), given, task)
+    assert stored(real_cluster) == bodies(rows)
+    for again in (rows, rows[::-1]):
+        write_rows(batches(again), options(real_cluster, is_sorted=True), task)
+    assert stored(real_cluster) == bodies(rows + rows), "the way out: once more, and no row is lost"
 
 
 def test_queries_batches_and_partitions_are_told_apart(real_cluster: Any) -> None:
