@@ -185,8 +185,12 @@ class Cluster:
                 same = [key for key in found if key.topic == topic and name in (key.name, str(key.queue))]
                 if not same and topic in known:
                     continue
-                if len(same) != 1:
-                    raise InvalidConfig(f"assign: topic {topic!r} has {len(same)} queues {name}", hint="broker:number")
+                if not same:
+                    known_names = ", ".join(sorted(key.name for key in found if key.topic == topic)) or "none"
+                    raise InvalidConfig(f"assign: topic {topic!r} has no queue {name}", hint=f"it has {known_names}")
+                if len(same) > 1:
+                    several = ", ".join(sorted(key.name for key in same))
+                    raise InvalidConfig(f"assign: topic {topic!r} has several queues {name}", hint=f"name {several}")
                 chosen[same[0]] = found[same[0]]
         return chosen
 

@@ -74,8 +74,8 @@ class Where:
         return all(holds(one, values[one.column]) for one in self.of_queues)
 
     def between(self, start: int, end: int) -> Stretch:
-        """What of a queue's stretch of offsets is read."""
-        first = max(start, self.offsets[0])
+        """What of a queue's stretch of offsets is read: nothing where the queue ends before."""
+        first = max(start, min(end, self.offsets[0]))
         return first, max(first, min(end, self.offsets[1]))
 
     def selector(self, topic: str, given: str = "") -> str:

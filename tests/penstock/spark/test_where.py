@@ -103,6 +103,21 @@ def test_a_selector_of_the_users_is_kept_beside_the_conditions() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "queue", "read"),
+    [
+        ("offset >= 1", (0, 0), (0, 0)),  # an empty queue has nothing that is lost
+        ("offset >= 7", (2, 5), (5, 5)),
+        ("offset BETWEEN 3 AND 9", (2, 5), (3, 5)),
+        ("offset < 2", (2, 5), (2, 2)),
+        ("offset = 3", (2, 5), (3, 4)),
+        ("offset >= 1", (6, 5), (6, 6)),  # beyond the end without the condition: that is an error later
+    ],
+)
+def test_conditions_on_offsets_leave_what_a_queue_has(text: str, queue: tuple[int, int], read: tuple[int, int]) -> None:
+    assert where_of(text).between(*queue) == read
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("value = 'x'", "value is no column that the broker knows"),
