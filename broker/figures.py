@@ -1,4 +1,5 @@
-"""What a broker counts. Names are RocketMQ 5's where the meaning is the same; docs/guide/metrics.md lists them."""
+"""Figures that a broker counts. Names are RocketMQ 5's where the meaning is the same; docs/guide/metrics.md lists
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway counts, read when somebody asks: counters since its start, and gauges.
+"""Figures of a gateway, read on request: counters since its start, and gauges.
 
 docs/guide/metrics.md lists the names; the ones that devices of each listener count up have its name as a label.
 """

@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     one.add_argument("--scenarios", nargs="+", default=[], choices=[s.name for s in SCENARIOS], metavar="NAME")
     one.add_argument("--json", type=Path, metavar="FILE", help="also write every single run there")
     _add_native(commands.add_parser("native", help="the native path, beside RocketMQ, interleaved (about 5 minutes)"))
-    _add_spark(commands.add_parser("spark", help="what Spark reads and writes, beside Kafka's source (15 minutes)"))
+    _add_spark(commands.add_parser("spark", help="the Spark source and sink, beside Kafka's source (15 minutes)"))
     commands.add_parser("filters", help="what the filter index costs with 100,000 filters, and a selector")
     three = commands.add_parser("store", help="what the store costs by itself, beside plain calls (about a minute)")
     three.add_argument(
@@ -124,7 +124,7 @@ def _add_spark(six: argparse.ArgumentParser) -> None:
     plan = spark.Plan()
     names = [*spark.SCENARIOS, SOAK]
     six.add_argument("--rounds", type=int, default=plan.rounds, help="how often every source is read")
-    six.add_argument("--count", type=int, default=plan.count, help="so many messages are stored")
+    six.add_argument("--count", type=int, default=plan.count, help="number of messages to store")
     six.add_argument("--scenarios", nargs="+", default=list(plan.scenarios), choices=names)
     six.add_argument("--batches", type=int, default=plan.soak_batches, help="of the soak")
     six.add_argument("--json", type=Path, metavar="FILE", help="also write every single run there")

@@ -115,7 +115,7 @@ def worker_threads(count: int) -> Executor:
 
 
 def in_background(work: Callable[[], object]) -> None:
-    """Runs something in a thread that ends with the program at the latest: for what nobody waits for."""
+    """Runs a call in a thread that ends with the program at the latest: for work that has no waiter."""
     threading.Thread(target=work, daemon=True).start()
 
 

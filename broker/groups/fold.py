@@ -84,7 +84,7 @@ class Offsets:
                 yield Tried(queue, offset, count)
 
     def attempts(self, group: str, queue: str, offset: int) -> int:
-        """How often a message of an ordered group was tried, 0 where that is not noted."""
+        """Number of noted attempts of an ordered group's message; 0 without a note."""
         known = self._groups.get(group)
         return known.tried.get(queue, {}).get(offset, 0) if known else 0
 
@@ -211,7 +211,7 @@ def _copied(progress: GroupProgress) -> GroupProgress:
 
 
 def _pass(tried: dict[str, dict[int, int]], queue: str, position: int) -> None:
-    """What stands before a position was passed."""
+    """Forgets attempts of messages before a position."""
     left = {offset: count for offset, count in tried[queue].items() if offset >= position}
     if left:
         tried[queue] = left

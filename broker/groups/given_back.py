@@ -1,8 +1,8 @@
 """Fold of messages that members gave back: for each group those that its position has not passed yet.
 
-A member that loses the answer to a give-back repeats it. The message is stored for its retry already, so the answer is
-the first one. What is stored says it: the record in which a retry sleeps, or the flag ``FLAG_GIVEN_BACK`` and the
-property ``GIVEN_BACK`` of a retry that does not, and of a dead letter. One append stores the message and that.
+A member that loses the answer to a give-back repeats it. Its retry is stored already, so the broker repeats the first
+answer. The stored record itself names the give-back: a sleeping retry in its fact, any other retry and a dead letter by
+``FLAG_GIVEN_BACK`` and the property ``GIVEN_BACK``. So one append stores both.
 
 Bounded: of a queue the highest offsets are known, and where there are too many in all, groups are forgotten.
 """
@@ -26,7 +26,7 @@ from penstock.protocol.requests.retries import SentBack
 from topicmap.queues import SYSTEM_PREFIX
 
 IN_QUEUE_MAX: Final = 4_096
-"""Of a group's queue; where there are more, the higher half stays."""
+"""Maximum number for a group's queue; beyond it the higher half stays."""
 IN_ALL_MAX: Final = 100_000
 _GIVEN_BACK: Final = GIVEN_BACK.encode()
 
@@ -35,7 +35,7 @@ _Answers = dict[int, tuple[int, int]]
 
 
 class Returns:
-    """What was given back of the messages that groups have not passed."""
+    """Give-backs of messages that groups have not passed."""
 
     KEY: Final = "given_back"
     TOPICS: Final = (offsets.TOPIC,)
@@ -49,7 +49,7 @@ class Returns:
         return self._count
 
     def get(self, group: str, queue: str, offset: int) -> SentBack | None:
-        """What a member was told that gave this message back; ``None`` where none has."""
+        """The answer to the give-back of this message; ``None`` without one."""
         found = self._groups.get(group, {}).get(queue, {}).get(offset)
         return None if found is None else SentBack(*found)
 
@@ -127,12 +127,12 @@ class Returns:
 
 
 def property_for(given: GivenBack) -> str:
-    """The property that says what a stored message is."""
+    """The property that names a stored message's give-back."""
     return f"{given.attempt}:{given.due_ms}:{given.offset}:{_encoded(given.group)}:{given.queue}"
 
 
 def given_back_of(properties: bytes) -> GivenBack | None:
-    """What a stored message says; ``None`` where it says nothing."""
+    """The give-back that a stored message names, ``None`` without one."""
     attempt, due_ms, offset, group, queue = (property_of(properties, _GIVEN_BACK).split(b":", 4) + [b""] * 5)[:5]
     if not (attempt.isdigit() and due_ms.isdigit() and offset.isdigit() and queue):
         return None

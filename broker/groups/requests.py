@@ -244,8 +244,8 @@ class GroupRequests:
             self._store.append_facts(facts, now_ms)
 
     def _go_on_from_pops(self, group: str, now_ms: int) -> None:
-        """A group that was popped gets members: they begin at the first message that is not acknowledged, and what is
-        popped later begins where they will be."""
+        """Hands a popped group's position to its first members: they begin at the first message that is not
+        acknowledged. Later pops begin where the members were."""
         popped = {share_queue(share) for share in self._shares.popped_by(group)}
         if popped:
             rows = [QueueOffset(queue, offset) for queue, offset in self._positions(group).items() if queue in popped]
@@ -377,7 +377,7 @@ class GroupRequests:
         return GroupRow(group, len(members), len(lags), sum(passed), lag)
 
     def _read_by(self, group: str, members: Sequence[MemberInfo]) -> dict[str, int]:
-        """How far a group has come in each queue that it has read or is to read."""
+        """A group's position in each queue that it has read or will read."""
         read = self._positions(group)
         for member in members:
             for queue in member.queues:
@@ -410,7 +410,7 @@ def _packed_bytes(row: QueueOffset) -> int:
 
 
 def _tried_bytes(row: Tried) -> int:
-    """The same of a message that was tried, with its queue's offset."""
+    """Bytes of a row of attempts, with its queue's offset."""
     return 2 * len(row.queue.encode()) + 40
 
 

@@ -124,8 +124,8 @@ class RetryRequests:
         return AfterQuorum(SentAllBack(tuple(answers)), self._store.written)
 
     def _check_not_passed(self, group: str, queue: str, offset: int) -> None:
-        """A member that had the message before others did gets the queue back: they have worked it off, or given it
-        back. Raises ``Fenced``."""
+        """Raises ``Fenced`` for a message that the group has passed: other members processed it, or gave it back, while
+        they held the queue."""
         committed = self._offsets.of(group).get(queue, 0)
         if 0 <= offset < committed:
             raise Fenced(f"group {group} has passed offset {offset} of {queue}: it is at {committed}")
@@ -220,7 +220,8 @@ class RetryRequests:
 
 
 def _given_back(request: SendBack | SendPoppedBack | Pop, offset: int, attempt: int, due_ms: int) -> GivenBack | None:
-    """What is to be known of a message that a member gives back, which may repeat it; a taker settles it as well."""
+    """The give-back to note for a member's message; ``None`` for a taker, which settles the message in the same
+    append."""
     if not isinstance(request, SendBack):
         return None
     return GivenBack(request.group, request.queue, offset, attempt, due_ms)

@@ -1,8 +1,7 @@
-"""Reads for a pull that wants some messages of a queue only, and takes the shorter way to them.
+"""Reads for a pull that selects messages of a queue, by the shorter way.
 
-Where one MQTT filter is wanted and it is open, its light queue has each message that matches: what does not match is
-then not even read. Offsets stay those of the topic's queue, also if the filter is closed or opened meanwhile. Pure but
-for the store.
+If the pull names one MQTT filter and it is open, its light queue leads to the matching messages, and no other is read.
+Offsets are always those of the topic's queue, also if the filter is closed or opened meanwhile. Pure but for the store.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class _Light(NamedTuple):
 
 
 class Choosing:
-    """The messages of one store."""
+    """Selected reads of one store."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
@@ -33,7 +32,7 @@ class Choosing:
     def read(
         self, queue: str, offset: int, selection: Selection, count_max: int, bytes_max: int, tags: frozenset[int]
     ) -> Pulled:
-        """What is wanted of a queue from ``offset`` on, as far as one pull looks. Raises ``QueueNotFound`` and
+        """Selected messages of a queue from ``offset`` on, as far as one pull looks. Raises ``QueueNotFound`` and
         ``OffsetOutOfRange``."""
         light = self._light(queue, offset, selection)
         if light is None:

@@ -43,8 +43,8 @@ class DeadLetters:
         self._topics = topics
 
     def letter(self, group: str, record: bytes, reason: str, now_ms: int, attempts: int, **origin: str) -> Incoming:
-        """The dead letter of a message, ready to append, after ``attempts`` attempts. ``origin``: more that is said of
-        where it comes from."""
+        """The dead letter of a message, ready to append, after ``attempts`` attempts. ``origin``: further properties
+        that say where it comes from."""
         return self._redirected(dead_letter_topic(group), record, attempts, reason, now_ms, origin)
 
     def retry(self, group: str, record: bytes, reason: str, now_ms: int, attempts: int, **origin: str) -> Incoming:
@@ -75,7 +75,7 @@ class DeadLetters:
         return Incoming(run, Destination(topic, raw, self._topics.level_of(topic)))
 
     def _said(self, record: bytes, more: dict[str, str]) -> bytes:
-        """The properties of a record, without what they say of where it slept, and with what they do not say."""
+        """The properties of a record without those of its sleep, and with the missing ones of ``more``."""
         given = record_properties(record)
         topic = record_topic(record).decode("utf-8", "replace")
         if not any([mark in given for mark in _MARKS]):  # it is in its first topic, and was seen by no device

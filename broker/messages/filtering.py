@@ -1,7 +1,7 @@
-"""Chooses from what was read for a pull the messages that are wanted: by a selector, by MQTT filters, or by both.
+"""Chooses the messages of a pull: by a selector, by MQTT filters, or by both.
 
-One pull looks at 4 MiB or 20,000 messages, and at fewer the more is to be done for each, so that no filter keeps the
-broker busy; its reply then says where to go on, as with tags. Pure.
+One pull looks at 4 MiB or 20,000 messages, and at fewer if each costs more, so that no filter keeps the broker busy.
+Its reply then says where to go on, as with tags. Pure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHUNK_BYTES: Final = 1 << 20
 CHECKED_FROM: Final = 64
 """A reply with at least this number of messages has a checksum."""
 NODES_PER_NAME: Final = 4
-"""A name is judged by a MQTT filter in about the time of a selector of this size."""
+"""Cost of one MQTT filter, as the size of a selector that takes about as long."""
 _REMEMBERED_MAX: Final = 4096
 _ENTRY_BYTES: Final = ENTRY.size
 _NAME_PREFIX: Final = MQTT_TOPIC.encode() + b"\x01"
@@ -79,7 +79,7 @@ class Selection:
 
     Attributes:
         names: MQTT filters, of which one matches; empty for all names.
-        nodes: what one judgement costs.
+        nodes: cost of one judgement.
         reads_body: whether it looks into bodies.
     """
 
@@ -98,8 +98,8 @@ class Selection:
 
 
 def selection_of(settings: BrokerSettings, request: Pull) -> Selection | None:
-    """What a pull wants; ``None`` for all. Raises as ``allowed_selector``, and ``InvalidTopic`` for names that are no
-    filters."""
+    """The selection of a pull; ``None`` for all messages. Raises as ``allowed_selector``, and ``InvalidTopic`` for
+    names that are no filters."""
     selector = allowed_selector(settings, request.filter, request.queue) if request.filter else None
     if len(request.names) > NAMES_MAX:
         raise InvalidRequest(f"a pull has at most {NAMES_MAX} MQTT filters, not {len(request.names)}")
@@ -112,10 +112,10 @@ def selection_of(settings: BrokerSettings, request: Pull) -> Selection | None:
 
 
 class Choice:
-    """What one pull has looked at and chosen so far.
+    """Messages that one pull has looked at and chosen so far.
 
     Args:
-        only: of what is looked at, only messages of this topic queue are chosen, with their offsets there.
+        only: chooses only messages of this topic queue, with their offsets there.
     """
 
     def __init__(self, wanted: Selection, count_max: int, bytes_max: int, only: TopicQueue | None = None) -> None:

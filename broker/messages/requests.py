@@ -56,7 +56,7 @@ from topicmap.queues import is_own_topic
 COUNT_MAX: Final = 65_536
 WAIT_S_MAX: Final = 60.0
 READ_S: Final = 600.0
-"""A topic that was not read without a group for so long is not told of."""
+"""Seconds for which a read without a group is listed."""
 REFUSED_MAX: Final = 1000
 """So many gateways are remembered that the log had no room for, the last ones."""
 _ROW_BYTES: Final = ENTRY.size
@@ -294,7 +294,7 @@ class MessageRequests:
     def choose(
         self, queue: str, offset: int, wanted: Selection, count_max: int, bytes_max: int, tags: frozenset[int]
     ) -> Pulled:
-        """What is wanted of a queue from an offset on. Raises ``QueueNotFound``, ``OffsetOutOfRange``."""
+        """Selected messages of a queue from an offset on. Raises ``QueueNotFound``, ``OffsetOutOfRange``."""
         return self._choosing.read(queue, offset, wanted, count_max, bytes_max, tags)
 
     @handles(GivenPull)

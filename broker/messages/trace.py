@@ -1,12 +1,12 @@
-"""Message trace: what became of every so-many-th message of a topic, as messages of the topic ``%TRACE%``.
+"""Message trace: the fate of a share of a topic's messages, as messages of the topic ``%TRACE%``.
 
-A topic is traced by its configuration (``TopicInfo.trace``). Which of its messages are is decided by their unique ids,
-so that nothing is remembered of the others. Of a traced one there is a row when it is stored, each time it is given
-to a consumer, to a taker or, by way of a filter, to a gateway, when a group or a device acknowledges it, and when it is
+A topic is traced by its configuration (``TopicInfo.trace``). A message's unique id decides whether it is traced, so the
+broker remembers nothing of the others. A traced message has a row when it is stored, each time it is given to a
+consumer, to a taker or, by way of a filter, to a gateway, when a group or a device acknowledges it, and when it is
 given back.
 
-A trace is for people: rows wait in memory for the next tick, at most ``rows_max`` come in a second, and what is over
-that, or lost in a crash, is not traced. It keeps up to ``OPEN_MAX`` traced messages per queue in view.
+A trace is for people: rows wait in memory for the next tick and are lost in a crash; those above ``rows_max`` in a
+second are dropped. It keeps up to ``OPEN_MAX`` traced messages per queue in view.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Open:
                 del some[:OPEN_MAX]
 
     def index_of(self, offset: int, position: int) -> int:
-        """Where the message at this offset and log position is; -1 if it is none of them."""
+        """Index of the message at this offset and log position, -1 without one."""
         at = bisect_left(self.offsets, offset)
         is_here = at < len(self.offsets) and (self.offsets[at], self.positions[at]) == (offset, position)
         return at if is_here else -1
@@ -153,7 +153,7 @@ class Trace:
                     self._given(some, some.positions, first, last + 1, about)
 
     def popped(self, queue: str, first: int, end: int, group: str, taker: str) -> None:
-        """A taker of a group has these messages now."""
+        """Traces messages that a taker of a group got."""
         known = self._open.get(queue)
         if known is not None:
             self._given(known, known.offsets, first, end, {"queue": queue, "reader": group, "member": taker})
@@ -178,7 +178,7 @@ class Trace:
         member: str = "",
         is_known: Callable[[int], bool] = _never,
     ) -> None:
-        """A group has acknowledged these messages of a topic's queue, but those of which that ``is_known``."""
+        """Traces messages of a topic's queue that a group has acknowledged, but those that ``is_known`` names."""
         self._now_ms = now_ms
         traced = self._open.get(queue)
         if traced is None:
@@ -196,7 +196,7 @@ class Trace:
 
     @handles(TellAcknowledged)
     def device_acknowledged(self, request: TellAcknowledged, now: float, now_ms: int) -> Outcome:
-        """Clients of a gateway have acknowledged messages; those of other brokers are passed over."""
+        """Traces messages that clients of a gateway have acknowledged; passes over those of other brokers."""
         self._now_ms = now_ms
         for queue, offset, position, client in request.rows:
             traced = self._open.get(queue)
@@ -259,7 +259,7 @@ def _number_of(id: bytes) -> int:
 
 
 def _offsets(found: Pulled | GivenPulled, first: int) -> list[tuple[int, int]]:
-    """Ranges of offsets that a topic's pull brought from an offset on: without what it passed over."""
+    """Ranges of offsets that a topic's pull returned from an offset on."""
     if isinstance(found, GivenPulled) or found.count == found.next - first:
         return [(first, found.next)]
     rows = memoryview(found.body)[: found.count * ENTRY.size]

@@ -1,12 +1,12 @@
 """Fold of producers: which numbers of each producer's messages are in the log, so that a message is stored once however
 often it is sent.
 
-The messages say it themselves (``FLAG_SEQUENCED``): the end of their unique id is a number that counts, what is before
-it is the producer. So does the record in which a delayed message sleeps, and the halves tell which numbers theirs have.
-A window is a function of the numbers in the order of the log. Bounded: the producers that were heard of last are known,
-each for ``KNOWN_MS`` of the log's time.
+Messages with ``FLAG_SEQUENCED`` say it themselves: their unique id is the producer's name and a number that counts. So
+does the record in which a delayed message sleeps; facts of halves list the numbers of their messages. A window is a
+function of the numbers in the order of the log. Bounded: only the latest producers are known, each for ``KNOWN_MS`` of
+the log's time.
 
-Beside the fold, in memory alone: where the latest runs are, so that who asks again is told.
+Beside the fold, in memory alone: the places of the latest runs, for answers to retries.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Producers:
         return NO_CHANGE
 
     def follow(self, change: Change) -> Change:
-        """Messages that are in a fact are in the log."""
+        """Takes in the numbers of messages that a fact holds."""
         for event in change.events:
             if isinstance(event, NumbersUsed):
                 for producer, first, count in event.numbers:

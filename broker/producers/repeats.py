@@ -73,9 +73,9 @@ class Repeats:
         return True
 
     def position_of_fact(self, topic: str, unique_id: bytes) -> int:
-        """Where the fact is that holds a message, in records of this system topic; ``NOWHERE`` for a new message,
-        ``SOMEWHERE`` where that is not known any more. Raises ``MessageForgotten`` where it is not known whether the
-        message is stored, and ``InvalidMessage`` for a producer that is none."""
+        """Position of the fact that holds a message, in records of this system topic; ``NOWHERE`` for a new message,
+        ``SOMEWHERE`` if the position is forgotten. Raises ``MessageForgotten`` if it is unknown whether the message is
+        stored, and ``InvalidMessage`` for an illegal producer."""
         producer, number = unique_id[:-DIGITS], int(unique_id[-DIGITS:], 16)
         check_producer(producer)
         window = self._producers.get(producer)
@@ -92,8 +92,8 @@ class Repeats:
         return position if position >= 0 else SOMEWHERE
 
     def are_stored(self, numbers: Numbers) -> bool | None:
-        """Whether all these messages of a producer are stored; ``False`` where none is. ``None`` where it is not known.
-        Raises ``InvalidMessage`` where only some of them are."""
+        """Whether all these messages of a producer are stored: ``False`` if all are new, ``None`` if unknown. Raises
+        ``InvalidMessage`` where only some of them are."""
         check_producer(numbers.producer)
         window = self._producers.get(numbers.producer)
         if window is None or numbers.first > window.highest:
@@ -104,7 +104,7 @@ class Repeats:
         return None if None in states else True in states
 
     def note_repeated(self, count: int) -> None:
-        """So many messages were sent again."""
+        """Counts repeated messages."""
         self._repeated += count
 
     def sift(self, runs: list[Run]) -> list[Run]:
@@ -248,7 +248,7 @@ def is_known(run: Run, producer: bytes) -> bool:
 
 
 def _forgotten() -> MessageForgotten:
-    return MessageForgotten("this message may be stored already; after what came since that is not known any more")
+    return MessageForgotten("this message may be stored already; the broker does not know any more")
 
 
 def _are_others(run: Run, frames: Sequence[bytes]) -> bool:

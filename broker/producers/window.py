@@ -29,8 +29,7 @@ class Numbers(NamedTuple):
 
 
 class NumbersUsed(NamedTuple):
-    """A fact at this position, stored then, holds messages with these numbers: what its fold tells that of
-    producers."""
+    """Numbers of the messages in a fact, with its position and store time: from its fold to that of producers."""
 
     numbers: tuple[Numbers, ...]
     stored_ms: int

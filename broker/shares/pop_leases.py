@@ -1,9 +1,9 @@
-"""Who has been given which messages of a popped queue, as ranges of offsets. Not durable: after a restart all that is
-not settled is given out again.
+"""Leases of a popped queue's messages, as ranges of offsets. Not durable: after a restart all unsettled messages go out
+again.
 
-What is given together is one *lease*: its taker has it until it is settled, or its time is over. Then it is *owed*, and
-goes out before what is new, with one delivery more. A part that is settled splits a lease. What nobody wants is passed
-over, and settled later.
+Messages given together are one *lease*: its taker has it until it is settled, or its time is over. Then it is *owed*,
+and goes out before new messages, with one delivery more. A part that is settled splits a lease. Messages that the
+group's filter leaves out are *passed over*, and settled later.
 
 Invariant: an offset below ``next`` that is not settled is in exactly one lease, owed, or passed over. Pure.
 """
@@ -80,7 +80,7 @@ class PopLeases:
             self.redelivered += end - first
 
     def pass_over(self, first: int, end: int) -> None:
-        """No taker wants these messages; they are to be settled."""
+        """Passes over messages that the filter leaves out, to be settled later."""
         if self._passed and self._passed[-1][1] == first:
             first = self._passed.pop()[0]
         self._passed.append((first, end))

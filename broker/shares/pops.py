@@ -51,7 +51,7 @@ LATE: Final = "it was not acknowledged in time"
 _ALL_TAGS: Final[frozenset[int]] = frozenset()
 
 Choose = Callable[[str, int, Selection, int, int, frozenset[int]], Pulled]
-"""Reads what is wanted of a queue from an offset on (``MessageRequests.choose``)."""
+"""Reads selected messages of a queue from an offset on (``MessageRequests.choose``)."""
 
 
 class Wanted(NamedTuple):
@@ -126,7 +126,8 @@ class PopRequests:
         return Parked(wakers, now + wait_s, again)
 
     def _when_begun(self, request: Pop, popped: Popped) -> Outcome:
-        """Messages go out when the share is durable: else a taker might acknowledge what no log knows of."""
+        """Messages go out when the share is durable: else a taker might acknowledge a message of a share that a power
+        loss ends."""
         share = pop_share(request.group, request.queue)
         begun = self._begun.get(share, 0)
         if begun > self._store.committed:
@@ -241,7 +242,8 @@ class PopRequests:
         self._check_wanted(request)
 
     def _check_wanted(self, request: Pop) -> None:
-        """All takers of a group want the same; what they want changes when none is there."""
+        """Raises ``InvalidRequest`` for tags or a filter unlike those of the group's other takers. A group without
+        takers may change both."""
         asked = Wanted(tuple(sorted(set(request.tags))), request.filter)
         known = self._wanted.get(request.group, _EVERYTHING)
         if asked == known:
@@ -286,8 +288,8 @@ class PopRequests:
         self._begun[share] = self._store.written
 
     def _take(self, request: Pop) -> Popped | None:
-        """Messages for a taker; ``None`` where there are none. Where none was wanted of those that were looked at, the
-        answer has no messages."""
+        """Messages for a taker; ``None`` if the queue has no more. An answer without messages: the filter left out all
+        that were looked at."""
         self._begin(request)
         share, leases, settled = self._of(request.group, request.queue)
         self._expire(share, leases)
@@ -323,7 +325,7 @@ class PopRequests:
         return Popped(pulled.count, owed.deliveries, pulled.next, bounds.end, pulled.body, pulled.checksum)
 
     def _give(self, request: Pop, leases: PopLeases, first: int, pulled: Pulled, deliveries: int) -> None:
-        """Leases to the taker what was read from an offset on; what was left out, or is damaged, is passed over."""
+        """Leases the messages read from an offset on to the taker; passes over those left out or damaged."""
         deadline, at = self._now + request.invisible_s, first
         for begin, end in _stretches(pulled, first):
             if at < begin:
@@ -339,7 +341,7 @@ class PopRequests:
         """Wanted messages from an offset on and before another; ``next`` is at most that one."""
         queue, bytes_max = request.queue, min(request.bytes_max, self._settings.pull_bytes_max)
         count, selector, tags = min(count, end - first), None, _ALL_TAGS
-        if not queue.startswith(RETRY_PREFIX):  # what is there was wanted before
+        if not queue.startswith(RETRY_PREFIX):  # retries passed the filter before
             selector = allowed_selector(self._settings, request.filter, queue) if request.filter else None
             tags = frozenset([tag_hash(tag) for tag in request.tags]) if request.tags else _ALL_TAGS
         if selector is None:
@@ -365,7 +367,7 @@ class PopRequests:
             self._wakers[share] = None
 
     def _settle_passed(self, share: str, leases: PopLeases) -> None:
-        """Settles what takers do not want, many at a time."""
+        """Settles passed-over messages, many at a time."""
         passed = [Range(first, end) for first, end in leases.take_passed(RANGES_MAX)]
         if passed:
             try:

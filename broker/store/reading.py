@@ -220,7 +220,7 @@ class Reading:
         offset, _ = self._first_real(queue, offset, queue.next)
         position, size, _ = ENTRY20.unpack_from(self._entries(queue, offset, 1))
         [frame] = self._frames_in(position, position + size, [(position, size)])
-        return frame or self.frame(position)  # which says what is wrong
+        return frame or self.frame(position)  # which raises the cause
 
     def last_position(self, queue: Queue) -> int:
         """Log position of a queue's last entry, -1 if there is none, or none that can be read."""

@@ -1,5 +1,4 @@
-"""Which messages of a transaction that begins are in a half already: their producer has sent them before, and has not
-heard that they are stored."""
+"""Recognises messages of a repeated begin that are in a half already: their producer lost the first answer."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ class Found(NamedTuple):
 
 
 class Begun:
-    """Looks at the runs of halves that begin, by the numbers of their messages."""
+    """Look-up of the runs of halves that begin, by the numbers of their messages."""
 
     def __init__(self, halves: Halves, repeats: Repeats) -> None:
         self._halves = halves
@@ -73,7 +72,7 @@ class Begun:
         if half is None and are_stored:
             raise OutcomeStands("these messages were sent before, and their transaction has an outcome")
         if half is None:
-            raise MessageForgotten("these messages may be in a half already, which is not known any more")
+            raise MessageForgotten("these messages may be in a half already; the broker does not know any more")
         return id
 
 

@@ -154,9 +154,9 @@ class _Shelf:
 
 
 class FilterLeases:
-    """All filters that this gateway holds open. ``owner`` is its name in this life: what an earlier one of that name
-    held goes with the lease, which nobody renews. ``begun`` is told where a cursor begins, ``on_kept`` what brokers
-    answer to ``KeepFilters``."""
+    """All filters that this gateway holds open. ``owner`` is its name in this epoch: filters of an earlier epoch go as
+    their lease ends. ``begun`` takes the place where a cursor begins, ``on_kept`` a broker's answer to
+    ``KeepFilters``."""
 
     def __init__(
         self,

@@ -1,9 +1,8 @@
-"""What devices have acknowledged of traced topics, told to the brokers that trace them (``broker/messages/trace.py``).
+"""Reports devices' acknowledgements in traced topics to the brokers that trace them (``broker/messages/trace.py``).
 
-Brokers say which topics they trace when they hear that filters are needed still (``filters.py``). While they trace
-none, nothing is looked at. A broker knows which messages it traces; here each acknowledged message of such a topic is
-a row, at most ``ROWS_MAX`` between two ticks. A trace is for people: what is over that, or not told when the gateway
-ends, is lost.
+Brokers name the topics that they trace in their answer to ``KeepFilters`` (``filters.py``). A broker knows which
+messages it traces; here each acknowledged message of such a topic is a row, at most ``ROWS_MAX`` between two ticks. A
+trace is for people: rows above that, and rows not sent when the gateway ends, are lost.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from penstock.protocol.requests.messages import DeviceAck, TellAcknowledged
 from penstock.protocol.requests.request import Result
 
 ROWS_MAX: Final = 500
-"""Maximum number of messages that are told of between two ticks."""
+"""Maximum number of rows between two ticks."""
 
 
 class DeviceTrace:
@@ -37,7 +36,7 @@ class DeviceTrace:
         self.is_on = False
 
     def settling(self, session: Session, packet_ids: Sequence[int]) -> None:
-        """The client acknowledges these messages, which are in flight still."""
+        """Notes messages in flight that the client acknowledges."""
         for packet_id in packet_ids:
             if len(self._rows) >= ROWS_MAX:
                 return
@@ -49,14 +48,14 @@ class DeviceTrace:
                 self._rows.append(DeviceAck(arrival.queue, arrival.queue_offset, arrival.position, session.client_id))
 
     def kept(self, broker: Broker, result: Result) -> None:
-        """A broker's answer to ``KeepFilters``."""
+        """Takes a broker's answer to ``KeepFilters``."""
         traced = result.traced if isinstance(result, FiltersKept) else ()
         self._topics[broker] = frozenset([topic.encode() for topic in traced])
         self._traced = frozenset().union(*self._topics.values())
         self.is_on = bool(self._traced)
 
     def tick(self) -> None:
-        """Tells what was acknowledged."""
+        """Sends the acknowledgements to the brokers."""
         rows, self._rows = self._rows, []
         if rows:
             for broker, topics in self._topics.items():
@@ -65,4 +64,4 @@ class DeviceTrace:
 
 
 def _heard(result: Result) -> None:
-    """Nobody waits for that."""
+    """Ignores the answer: a lost row is not sent again."""

@@ -1,1 +1,1 @@
-"""What Spark reads and writes, how fast, and beside what: the benchmark of the Spark source (``make bench-spark``)."""
+"""The benchmark of the Spark source and sink, beside Kafka's source and Parquet (``make bench-spark``)."""

@@ -1,8 +1,8 @@
 """The benchmark of the Spark source: our broker and Kafka's with the same messages, the same two cores, one session.
 
-Servers and Spark share all cores, as on one machine: the broker's and Spark's processor time are told apart. Per round
-and scenario each source is read once, forwards in one round and backwards in the next, after a round that warms up.
-Figures are medians over the rounds, ratios medians of the rounds' own ratios.
+Servers and Spark share all cores, as on one machine: the broker's and Spark's processor time are measured apart. Per
+round and scenario each source is read once, forwards in one round and backwards in the next, after a round that warms
+up. Figures are medians over the rounds, ratios medians of the rounds' own ratios.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from loadtest.spark.messages import store, write_parquet
 
 FIRST: Final = "first-row"
 SCENARIOS: Final = (COUNT, WINDOWS, WRITE, LIVE, FIRST)
-"""Those of a run that names none; ``soak`` takes longer."""
+"""Scenarios that run by default; ``soak`` takes longer."""
 TOPIC: Final = "readings"
 STARTS: Final = 4
-"""Of the job whose first row is waited for; the first of them warms up."""
+"""Number of starts of the job of ``first-row``; the first one warms up."""
 LIMIT_S: Final = 1200.0
 OURS: Final[tuple[type[Server], ...]] = (Compiled, Penstock)
-"""The first that is there is measured."""
+"""Our servers in order of preference: the first that is available is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much of it."""
+    """The size of a measurement."""
 
     count: int = 2_000_000
     rounds: int = 3
@@ -144,7 +144,7 @@ def _run_all(
 
 
 def _job(order: dict[str, Any], ours: Server, errors: Path, tell: Callable[[str], None]) -> Iterator[Run]:
-    """The runs of the program that is measured, as they are done. Its other words are in ``errors``."""
+    """The runs of the measured program, as they end. Its stderr goes to ``errors``."""
     command = [sys.executable, "-m", "loadtest.spark.job"]
     pipe, environ = subprocess.PIPE, ours.environment()
     with (
@@ -244,7 +244,7 @@ def figure(run: Run, name: str) -> float:
 
 
 def reached(measured: Measured, demand: Demand) -> float | None:
-    """What a source has reached of a demand; ``None`` where it, or what it is compared with, was not measured."""
+    """The figure of a source that a demand judges; ``None`` if it or its reference was not measured."""
     runs = measured.of(demand.scenario, demand.source)
     if not runs or any(run.error for run in runs):
         return None

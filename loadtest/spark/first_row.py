@@ -11,7 +11,7 @@ from penstock.spark import session
 
 
 def main(servers: str, topic: str) -> None:
-    """Runs the job and ends when it has read what is there."""
+    """Runs the job over all stored messages and ends."""
     told: list[int] = []
 
     def take(frame: Any, number: int) -> None:

@@ -1,7 +1,7 @@
 """The program that is measured: one Spark session on two cores, which reads from each source in turn.
 
-It takes an order as JSON on its standard input and prints a line of JSON for each run. All that is counted is compared
-with what was stored: a run that lost, doubled or changed a message has an error instead of figures.
+It takes an order as JSON on its standard input and prints a line of JSON for each run. It compares all counts with the
+stored messages: a run that lost, doubled or changed a message has an error instead of figures.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ SOAK: Final = "soak"
 SCHEMA: Final = "device STRING, time LONG, value DOUBLE"
 LIVE_WARM: Final = 10
 SOAK_WARM: Final = 5
-"""So many parts of a hundred of the batches are run before memory is looked at."""
+"""Percentage of the batches before memory is first measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run. ``kafka``, ``jars``: empty where Kafka is missing. ``broker_pids``: by source."""
+    """An order to run scenarios. ``kafka``, ``jars``: empty where Kafka is missing. ``broker_pids``: by source."""
 
     servers: str
     topic: str
@@ -54,7 +54,7 @@ class Order:
 
 @dataclass(slots=True)
 class Run:
-    """One run: of what, from where, and what it took. ``figures``: what a scenario has besides."""
+    """One run of a scenario with a source, and its cost. ``figures``: the scenario's own figures."""
 
     scenario: str
     source: str
@@ -68,14 +68,14 @@ class Run:
 
 
 class Job:
-    """The session and what it reads."""
+    """The measured program: its session and its sources."""
 
     def __init__(self, order: Order, spark: Any) -> None:
         self.order = order
         self.spark = spark
 
     def sources(self, scenario: str) -> dict[str, Callable[[], Any]]:
-        """What a scenario reads from: the frame of each source."""
+        """The sources of a scenario: a frame of each."""
         chosen: dict[str, Callable[[], Any]] = {"penstock": self.penstock, "penstock value": self.penstock_value}
         if scenario == WINDOWS:
             chosen = {"penstock": self.penstock_value, "penstock readings": self.readings, "parquet": self.parquet}
@@ -100,7 +100,7 @@ class Job:
     def parquet(self) -> Any:
         return self.spark.read.parquet(self.order.parquet)
 
-    # ---------------------------------------------------------------- what is done with it
+    # ---------------------------------------------------------------- scenarios
 
     def count(self, frame: Any) -> None:
         from pyspark.sql import functions as F
@@ -169,7 +169,7 @@ class Job:
 
 
 def expect(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
-    """Raises ``ValueError`` where a run found something else than what was stored."""
+    """Raises ``ValueError`` if a run's result differs from the stored messages."""
     if found != wanted:
         raise ValueError(f"found {found}, stored {wanted}")
 

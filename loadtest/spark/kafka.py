@@ -16,7 +16,8 @@ from loadtest.servers import HOST, ROOT, START_S, Missing, Server, free_port
 
 BROKERS: Final = ("4.1.0", "4.0.0")
 CONNECTORS: Final = ("4.3.0", "4.2.0")
-"""The first that can be had is taken, of the broker and of Spark's connector; that of 4.2 runs in Spark 4.3."""
+"""Versions of Spark's connector in order of preference: the first that Maven has is taken. That of 4.2 runs in Spark
+4.3."""
 BUILD: Final = ROOT / "build" / "kafka"
 FETCH_S: Final = 400.0
 _HEAP: Final = "1g"
@@ -58,12 +59,12 @@ class Jars:
         return all((self.lib / name).exists() for name in [*parts, f"kafka_2.13-{self.broker}.jar"])
 
     def for_spark(self) -> str:
-        """The connector and what it loads, for ``spark.jars``."""
+        """The connector and its dependencies, for ``spark.jars``."""
         names = (*_CONNECTOR, "kafka-clients", "commons-pool2")
         return ",".join(str(next(self.lib.glob(f"{name}-[0-9]*.jar"))) for name in names)
 
     def pom(self) -> str:
-        """What Maven is to fetch."""
+        """The project file that has Maven fetch the jars."""
         wanted = [("org.apache.spark", name, self.connector, _ALONE) for name in _CONNECTOR]
         wanted.append(("org.apache.kafka", "kafka_2.13", self.broker, ""))
         wanted.append(("org.apache.commons", "commons-pool2", "2.12.1", ""))
@@ -71,7 +72,7 @@ class Jars:
 
 
 def prepare(folder: Path = BUILD) -> Jars:
-    """Fetches the jars, where that has not been done. Raises ``Missing``."""
+    """Fetches the jars unless they are there. Raises ``Missing``."""
     if shutil.which("java") is None:
         raise Missing("there is no `java` (Debian: apt-get install default-jdk-headless)")
     here = next((one for one in _versions(folder) if one.are_there), None)

@@ -1,4 +1,4 @@
-"""A stream that is never idle for long: how soon a published message is a row, and what memory many batches take."""
+"""Scenarios of a busy stream: the latency of a published message, and the memory of many batches."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _drop(receipts: Any) -> None:
 
 @contextmanager
 def streaming(job: Job, source: str) -> Iterator[Rows]:
-    """A stream of the topic with trigger 0; what it reads, and when it came."""
+    """A stream of the topic with trigger 0: its rows, with the time of each."""
     came: Rows = queue.Queue()
 
     def take(frame: Any, number: int) -> None:

@@ -12,7 +12,7 @@ BODY_BYTES: Final = 200
 DEVICES: Final = 1000
 QUEUES: Final = 4
 BATCH: Final = 500
-"""So many neighbours are in one queue."""
+"""Number of consecutive messages in one queue."""
 BEGIN_MS: Final = 1_699_999_990_000
 """A window of ten seconds begins here."""
 WINDOW_MS: Final = 10_000

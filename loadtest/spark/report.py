@@ -1,4 +1,4 @@
-"""What a person reads of the benchmark of the Spark source: a table of all sources, one of the goals, and notes."""
+"""Report of the Spark benchmark for people: a table of all sources, one of the goals, and notes."""
 
 from __future__ import annotations
 

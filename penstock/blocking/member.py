@@ -318,8 +318,8 @@ class Member:
         self.link.call(NoteAttempts(who.group, who.member, self._holdings.generation, tried), NOTE_S)
 
     def _learn(self) -> None:
-        """After a refused commit: asks what is held now, and joins again where the broker does not know us. Where an
-        assignment waits for the program, this does not carry it out. Raises ``PenstockError``."""
+        """After a refused commit: fetches the assignment, and joins again if the broker does not know us. It does not
+        carry out an assignment that waits for the program. Raises ``PenstockError``."""
         sent = self._lease.now()
         try:
             watch = WatchGroup(self.who.group, self.who.member, self._holdings.carried_out, 0.0)

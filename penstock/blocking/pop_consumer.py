@@ -78,7 +78,7 @@ class PopConsumer(OnlyBlocking):
         self._routes = Routes(servers, timeout_s)
         self._exchange = Exchange()
         self._pulls = Pulls(self._exchange, self._taker, self._clock, self._rng)
-        self._brokers: dict[str, BlockingLink] = {}  # by name; the link of today, for a broker may move
+        self._brokers: dict[str, BlockingLink] = {}  # by name; the current link, for a broker may move
         self._handling: Handling | None = None
         self._look_again = 0.0
         self._extend_at = 0.0
@@ -98,7 +98,7 @@ class PopConsumer(OnlyBlocking):
         self.close()
 
     def close(self) -> None:
-        """Gives back what is not acknowledged, closes the connections."""
+        """Returns unacknowledged messages, closes the connections."""
         self._open = False
         for link in self._brokers.values():
             with contextlib.suppress(PenstockError):
@@ -213,7 +213,7 @@ class PopConsumer(OnlyBlocking):
             handling.stop()
 
     def _acknowledge(self) -> None:
-        """Says which messages are done, those of one broker with one write. Raises ``PenstockError``: it is said again
+        """Sends acknowledgements, those of one broker with one write. Raises ``PenstockError``: they are sent again
         later."""
         failures: list[PenstockError | None] = []
         by_broker: dict[str, list[tuple[Popping, AckPopped]]] = {}
@@ -244,12 +244,12 @@ class PopConsumer(OnlyBlocking):
     # -- leases
 
     def _look(self) -> None:
-        """Takes in what has come while the program was at work, and extends it."""
+        """Takes in replies that came while the program was at work, and extends leases."""
         self._exchange.wait(0.0)
         self._tend()
 
     def _tend(self) -> None:
-        """Extends leases, looks for new queues; what fails here is tried again later."""
+        """Extends leases, looks for new queues; a failure is tried again later."""
         now = self._clock.monotonic()
         if now >= self._look_again:
             try:
@@ -260,7 +260,7 @@ class PopConsumer(OnlyBlocking):
         for batch in waiting:
             popping = batch.position
             assert isinstance(popping, Popping)
-            if popping.leased_until <= now:  # it may be elsewhere by now; if not, it goes there untried
+            if popping.leased_until <= now:  # another may have it by now; if not, it is returned without an attempt
                 popping.rewind()
                 offsets = [one.offset for one in batch.messages]
                 self._extend([(popping, self._taker.extensions(popping, ranges_of(offsets), 0.0))])

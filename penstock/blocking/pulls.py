@@ -33,7 +33,7 @@ WAIT_S_MAX = 1.0
 
 
 class Asking(Protocol):
-    """What is asked for, and how many messages make a batch: ``PullLimits``, or a consumer that pops."""
+    """Source of pull requests and of the batch size: ``PullLimits``, or a consumer that pops."""
 
     @property
     def batch_max(self) -> int:
@@ -41,7 +41,7 @@ class Asking(Protocol):
         ...
 
     def pull(self, position: Position, queues: int) -> Request:
-        """The request for what comes next in one of ``queues`` queues; ``Position.advance`` takes its answer."""
+        """The request for the next messages of one of ``queues`` queues; ``Position.advance`` takes its answer."""
         ...
 
 

@@ -216,7 +216,8 @@ class Reader(OnlyBlocking):
         self._look_again = self._clock.monotonic() + REFRESH_S
 
     def _find(self, *, is_later: bool = False) -> list[_Held]:
-        """Where to begin in the queues that are new to us. ``is_later``: in what there is of them."""
+        """Queues that are new to us, with the offset to begin at. ``is_later``: after the reader was opened; absent
+        brokers and queues are left out."""
         holders, new = self._routes.holders(self.topic), list[_Held]()
         routes = brokers_to_read(holders, self.topic, self._allow_incomplete or is_later)
         if not is_later:

@@ -1,4 +1,4 @@
-"""Repeats what failed, for a time, in the calling thread."""
+"""Repeats failed calls until a deadline, in the calling thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.world import Clock, Rng, pause
 
 
 class Repeating:
-    """The repetitions of one client's calls. ``log``: where it says what is still tried, and why."""
+    """The repetitions of one client's calls. ``log``: takes a line for a call that is repeated, and why."""
 
     def __init__(self, timeout_s: float, clock: Clock, rng: Rng, log: logging.Logger) -> None:
         self._timeout_s = timeout_s

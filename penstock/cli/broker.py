@@ -92,7 +92,7 @@ def allow(server: str, name: str, read: bool | None, write: bool | None, yes: bo
 
 
 def _said(readers: Sequence[BrokerReader]) -> str:
-    """What still reads a broker that is to be drained."""
+    """A sentence on the readers of a broker that is to be drained."""
     lagging = [f"{shown(one.group)} ({one.lag:,} messages)" for one in readers if one.lag]
     topics = [shown(one.topic) for one in readers if one.topic]
     said = f"still to read: {', '.join(lagging)}" if lagging else "no group has messages to read"

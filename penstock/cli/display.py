@@ -65,7 +65,7 @@ def confirm(question: str, otherwise: str) -> None:
     try:
         is_meant = click.confirm(question, err=True)
     except click.Abort:
-        click.echo(err=True)  # nobody has ended the question's line
+        click.echo(err=True)  # the line of the question is still open
         is_meant = False
     if not is_meant:
         raise InvalidConfig(otherwise, hint="answer y, or add --yes")

@@ -18,7 +18,7 @@ from penstock.world import RealClock
 @click.option("--topic", default="telemetry", show_default=True, help="Broker topic.")
 @click.option("-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="File.  [TOPIC-DAY.html]")
 @click.option(
-    "--rule", "rules", multiple=True, help="What is an alert: 'temperature > 80'; may be repeated.  [* zscore 4]"
+    "--rule", "rules", multiple=True, help="Rule of an alert: 'temperature > 80'; may be repeated.  [* zscore 4]"
 )
 @click.option(
     "--times",
@@ -32,7 +32,7 @@ from penstock.world import RealClock
     type=DURATION,
     default="1h",
     show_default=True,
-    help="Messages stored so long after the day count too: 30m, 6h, 7d.",
+    help="How long after the day's end stored messages still count: 30m, 6h, 7d.",
 )
 @click.pass_obj
 def report(

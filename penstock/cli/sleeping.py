@@ -279,7 +279,7 @@ def redrive(server: str, group: str, to: str, all_groups: bool, again: bool, yes
         if not yes:
             known = [one for one in admin.dead_letters() if one.group == group]
             if not known:
-                raise TopicNotFound(f"group {group!r} has no dead letters", hint="`penstock dlq list` shows who has")
+                raise TopicNotFound(f"group {group!r} has no dead letters", hint="`penstock dlq list` names others")
             count = sum([one.letters if again else one.waiting for one in known])
             origins = "to the topics that they came from" if all_groups else "to this group again"
             where = f"to {to!r}" if to else origins

@@ -1,4 +1,4 @@
-"""``penstock spark``: what a Spark cluster needs of Penstock."""
+"""``penstock spark``: commands for a Spark cluster."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def sql(server: str, query: str, as_csv: bool, as_json: bool, out: Path | None, 
     with show("Spark starts") as line:
         spark = session(app="penstock-sql", conf=command_settings())
         try:
-            from penstock.telemetry.history import answer  # which needs all that the session was found to have
+            from penstock.telemetry.history import answer  # imports pyspark, which session() has checked
 
             line.update("reading")
             found = answer(query, spark, server, topics)

@@ -18,7 +18,7 @@ _HINT: Final = "queues=[0, 3] are these of every broker, queues=[MessageQueue(..
 
 
 class ChosenQueues:
-    """The queues that a program has named. Raises ``InvalidRequest`` for others than the topic's."""
+    """Queues that a program has named. Raises ``InvalidRequest`` for those of another topic."""
 
     def __init__(self, queues: Queues, topic: str) -> None:
         self._numbers: frozenset[int] | None = None
@@ -62,5 +62,5 @@ class ChosenQueues:
 
 
 def later_start(start: Beginning, opened_ms: int) -> Beginning:
-    """Where to begin in a queue that was found when the reader was already open: what is new to it is read."""
+    """Where to begin in a queue that was found after the reader was opened: at the messages that are new to it."""
     return max(0, opened_ms - CLOCKS_APART_MS) if start == "latest" else start

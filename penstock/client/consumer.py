@@ -395,8 +395,8 @@ class Consumer(OnlyAsync):
         return SentBack(tried, self._clock.wall_ms() + round(wait_s * 1000))
 
     async def _note_attempts(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Has the next holder of an ordered queue count on. If the broker cannot store it now, the next attempt says
-        it."""
+        """Stores the attempts, so that the next holder of an ordered queue counts on. If the broker cannot store them
+        now, the next attempt stores the whole number."""
         try:
             await self._member_of(messages[0].queue).note_attempts(messages)
         except PenstockError as error:

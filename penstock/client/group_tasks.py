@@ -70,12 +70,12 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class BrokerReader:
-    """What reads the topics of a broker.
+    """A reader of a broker: a group, or all readers of one topic without a group.
 
     Attributes:
         group: a consumer group, with its ``members`` and its ``lag`` in messages at this broker; empty for all readers
             without a group: Spark jobs, ``Reader``, commands, and devices that ask for history.
-        topic: what the latter read; empty for a group.
+        topic: the topic that the latter read; empty for a group.
         ago_s: seconds since they read last.
     """
 
@@ -249,7 +249,7 @@ def _queues(route: BrokerRoute, name: str, topic: str, *, is_to_move: bool) -> T
         detail: GroupDetail = yield Ask(route.address, DescribeGroup(name), GroupDetail)
         if is_to_move:
             _check_unread(detail)
-        read = tuple([one.queue for one in detail.lags if not one.queue.startswith("~")])  # none of a filter
+        read = tuple([one.queue for one in detail.lags if not one.queue.startswith("~")])  # without queues of filters
     except GroupNotFound:
         pass
     if not topic:

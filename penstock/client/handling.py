@@ -95,7 +95,7 @@ class Handling:
         self._is_full = False
         self._idle: list[anyio.Event] = []  # of workers that wait for a job, or for the end
         self._is_waking = False  # one was woken, and has not begun yet
-        self._cancelled: type[BaseException] = Exception  # what a loop raises in a cancelled task
+        self._cancelled: type[BaseException] = Exception  # the exception of the event loop for a cancelled task
         self._stopped = anyio.Event()
         self._feeding = anyio.CancelScope()
         self._failure: PenstockError | None = None

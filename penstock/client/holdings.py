@@ -1,12 +1,12 @@
-"""What a group's member holds at one broker: which queues, in which generation, and what became of its commits. Pure.
+"""Holdings of a group's member at one broker: its queues, their generation, and its commits. Pure.
 
-A queue that is taken away with messages handed out and not committed is *lost*: the next commit says so (``Fenced``),
-for its new holder begins at the last commit and gets those messages again. Where an assignment names another committed
-offset than ours, somebody else held the queue meanwhile: reading begins anew at that offset. An assignment may be older
-than our last commits, so that an offset which was ours since it was asked for is ours too.
+A queue that is taken away with messages handed out and not committed is *lost*: the next commit raises ``Fenced``, for
+its new holder begins at the last commit and gets those messages again. If an assignment names another committed offset
+than ours, another member held the queue meanwhile: reading begins anew at that offset. An assignment may be older than
+our last commits, so an offset that was ours since the request is ours too.
 
-A member that its broker does not know any more, for the broker was restarted or the session has ended, is *out*: it
-joins again, and keeps what it is assigned again at the committed offset that it knows (docs/decisions/0061).
+A member that its broker has forgotten (a restart, or the end of its session) is *out*: it joins again, and keeps the
+queues that it gets again at the committed offset that it knows (docs/decisions/0061).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REFRESH_S: Final = 15.0
 LEAVE_S: Final = 2.0
 """So long a member that leaves waits for the broker to hear of it."""
 NOTE_S: Final = 2.0
-"""So long an ordered queue waits for the broker to note an attempt."""
+"""Seconds for which an ordered queue waits for the broker to note an attempt."""
 FENCED_MAX: Final = 5
 """A commit that is refused so often in a row, each time after a fresh assignment, is given up."""
 
@@ -121,7 +121,7 @@ class Holdings(Generic[P]):
     # -- assignments
 
     def asking(self) -> None:
-        """An assignment is asked for: it has what is committed now, or later."""
+        """Notes the committed offsets as an assignment is requested: it has these, or later ones."""
         for position in self.held.values():
             position.asked = position.committed
 
@@ -166,13 +166,13 @@ class Holdings(Generic[P]):
             self._lost.append(position.queue.name)
 
     def drop_leaving(self) -> None:
-        """Drops what was about to go to others when the broker forgot us."""
+        """Drops the queues that were to go to other members when the broker forgot us."""
         for position in list(self.held.values()):
             if position.leaving:
                 self.drop(position)
 
     def drop_all(self) -> None:
-        """Others may hold all of it by now."""
+        """Drops all queues: other members may hold them by now."""
         self.generation = self.carried_out = UNSET
         for position in list(self.held.values()):
             self.drop(position)

@@ -62,7 +62,7 @@ class InHand(Unfinished):
 
 @dataclass(slots=True, eq=False)
 class Popping(Position):
-    """A queue that is popped. ``leased_until``: when the lease of a batch that waits for the program may be over."""
+    """A popped queue. ``leased_until``: when the lease of a batch that waits for the program may be over."""
 
     in_hand: InHand = field(default_factory=InHand)
     leased_until: float = 0.0

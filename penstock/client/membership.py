@@ -181,7 +181,7 @@ class Member:
             self._watching.cancel()
 
     async def _apply(self, assignment: Assignment, *, was_out: bool = False) -> None:
-        """``was_out``: what goes went while the broker did not know us; it is too late to let go of it."""
+        """``was_out``: removed queues went while the broker did not know us; it is too late to let go of them."""
         hand_over = self.who.hand_over
         self.who.terms.hear(self.who.group, assignment.filter)
         change = self._holdings.change(assignment)
@@ -360,22 +360,22 @@ class Member:
         await call(self._link, NoteAttempts(who.group, who.member, self._holdings.generation, tried), NOTE_S)
 
     async def _learn(self) -> None:
-        """After a refused commit: asks what is held now, and joins again where the broker does not know us. Where an
-        assignment waits for the program, the program does not wait for it. Raises ``PenstockError``."""
+        """After a refused commit: fetches the assignment, and joins again if the broker does not know us. It does not
+        carry out an assignment that waits for the program. Raises ``PenstockError``."""
         try:
             if self.who.hand_over.lets_go or _IN_CALLBACK.get():
                 await self._watch(0.0)
             else:
                 await self._look(0.0)
         except (Fenced, GroupNotFound):
-            if self._left or _IN_CALLBACK.get():  # what joins is over, or waits for this very callback
+            if self._left or _IN_CALLBACK.get():  # the task that joins is over, or waits for this very callback
                 self._holdings.drop_all()
                 self._again()
             else:
                 await self._come_back()
 
     async def _come_back(self) -> None:
-        """Waits until ``run`` has joined again. Raises what kept it from it."""
+        """Waits until ``run`` has joined again. Raises the error of the join."""
         self._is_out = True
         self._again()
         await self._tried.wait()

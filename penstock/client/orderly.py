@@ -40,8 +40,8 @@ class Orderly(Handling):
         attempts: Attempts,
         note: Callable[[Sequence[ReceivedMessage]], Awaitable[None]],
     ) -> None:
-        """``bury``: makes a message a dead letter, durably. ``note``: has later holders of the queue know how often
-        messages were tried."""
+        """``bury``: makes a message a dead letter, durably. ``note``: stores the attempts for later holders of the
+        queue."""
         super().__init__(intake, bury, commit, flow, clock, rng)
         self._attempts = attempts
         self._note = note
@@ -91,7 +91,7 @@ class Orderly(Handling):
         after_s: float | None,
         reason: str,
     ) -> None:
-        """The queue stays at a message until it is tried again, or goes on behind a dead letter. ``left``: what stands
+        """The queue stays at a message until it is tried again, or goes on behind a dead letter. ``left``: the messages
         behind those that were tried."""
         first, repetition, left = tried[0], job.repetition, [*tried, *left]
         await self._note(tried)

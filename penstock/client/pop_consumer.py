@@ -99,7 +99,7 @@ class PopConsumer(OnlyAsync):
         self._links = links
         self._back_off = BackOff()
         self._wires, self._tasks = TaskScope(), TaskScope()
-        self._brokers: dict[str, Link] = {}  # by name; the link of today, for a broker may move
+        self._brokers: dict[str, Link] = {}  # by name; the current link, for a broker may move
         self._ready: deque[tuple[Batch, anyio.Event]] = deque()
         self._changed = anyio.Event()
         self._failure: PenstockError | None = None

@@ -73,7 +73,7 @@ class Position:
         unfinished: what a handler is at work on, if one works.
         committed: what the broker has stored, ``UNSET`` if nothing.
         committing: what was last sent to be stored.
-        asked: what the broker had stored when the assignment that comes next was asked for.
+        asked: the broker's committed offset when the next assignment was requested.
         stop_at: the first offset that is not wanted any more, ``UNSET`` for none.
         filter: the group's, if it has one.
         log_id: the broker's log in which the offsets are; empty where it did not tell.
@@ -110,8 +110,8 @@ class Position:
         self.asked = self.committed
 
     def is_ours(self, offset: int | None) -> bool:
-        """Whether an assignment with this committed offset says that nobody else has had the queue: it may have been
-        made before our last commits arrived."""
+        """Whether an assignment with this committed offset shows that no other member had the queue: it may be older
+        than our last commits."""
         if offset is None:
             return False
         return offset in (self.committed, self.committing) or self.asked <= offset < self.committed
@@ -128,7 +128,7 @@ class Position:
         self.version += 1
 
     def pause(self) -> None:
-        """Nothing is handed out until ``paused`` is False again; what was pulled is pulled again then."""
+        """Hands out nothing until ``paused`` is False again; messages already pulled are pulled again then."""
         if not self.paused:
             self.paused = True
             self.rewind()
@@ -202,7 +202,7 @@ class Position:
         return batches
 
     def _as_tried(self, message: ReceivedMessage) -> ReceivedMessage:
-        """A message with the attempts that its record does not know of."""
+        """A message with the attempts that are not in its record."""
         more = self.attempts.get(message.offset, 0) - message.attempts
         return message.delivered(more) if more > 0 else message
 

@@ -227,7 +227,7 @@ class Reader(OnlyAsync):
     async def _in_time(self, find: Callable[[], Awaitable[list[Held]]]) -> list[Held]:
         with anyio.move_on_after(self._timeout_s):
             return await find()
-        raise TimedOut(f"nobody said within {self._timeout_s:g} s where the queues of {self.topic} begin")
+        raise TimedOut(f"no broker said within {self._timeout_s:g} s where the queues of {self.topic} begin")
 
     async def _keep_finding(self, intake: Intake) -> None:
         """Looks for queues that are made later, and for brokers that have moved."""
@@ -238,7 +238,8 @@ class Reader(OnlyAsync):
                     intake.pull(held)
 
     async def _find(self, *, is_later: bool = False) -> list[Held]:
-        """Begins in the queues that are new to us. ``is_later``: in what there is of them."""
+        """Begins to read queues that are new to us. ``is_later``: after the reader was opened; absent brokers and
+        queues are left out."""
         assert self._discovery is not None
         discovery, chosen, new = self._discovery, self._chosen, list[Held]()
         holders = await discovery.holders(self.topic)

@@ -1,4 +1,4 @@
-"""Repeats what failed, for a time, on asyncio and on trio. As penstock/blocking/repeating.py."""
+"""Repeats failed calls until a deadline, on asyncio and on trio. As penstock/blocking/repeating.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.world import Clock, Rng
 
 
 class Repeating:
-    """The repetitions of one client's calls. ``log``: where it says what is still tried, and why."""
+    """The repetitions of one client's calls. ``log``: takes a line for a call that is repeated, and why."""
 
     def __init__(self, timeout_s: float, clock: Clock, rng: Rng, log: logging.Logger) -> None:
         self._timeout_s = timeout_s

@@ -1,7 +1,7 @@
-"""What a consumer that pops asks of its group's queues: messages, acknowledgements, longer leases. Pure.
+"""Requests of a consumer that pops: messages, acknowledgements, longer leases. Pure.
 
-The asynchronous and the blocking consumer share it. It keeps the queues that are popped, and makes the requests; who
-sends them tells it what was not answered.
+The asynchronous and the blocking consumer share it. It keeps the popped queues and makes the requests; the consumer
+sends them and reports failures.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SPAN_MAX: Final = 1 << 62
 
 
 class PopTerms(NamedTuple):
-    """What a program asks for, as ``PopConsumer`` has it."""
+    """The arguments of ``PopConsumer``."""
 
     group: str
     topics: Topics
@@ -48,7 +48,7 @@ class Taker:
     """A consumer of a group that pops.
 
     Attributes:
-        queues: what it pops.
+        queues: the queues that it pops.
         batch_max: maximum number of messages per batch.
     """
 
@@ -115,14 +115,14 @@ class Taker:
                 popping.in_hand.finish(offset)
 
     def acknowledgements(self) -> Iterator[tuple[Popping, AckPopped]]:
-        """Which messages are done; each is told once, unless its request fails: then ``not_told`` has it told again."""
+        """Acknowledgements of finished messages, each once; ``not_told`` repeats those of a failed request."""
         for popping in list(self.queues.values()):
             done = popping.in_hand.take_done()
             for at in range(0, len(done), RANGES_MAX):
                 yield popping, AckPopped(self.group, popping.queue.name, done[at : at + RANGES_MAX])
 
     def not_told(self, popping: Popping, request: AckPopped, error: BaseException) -> PenstockError | None:
-        """An acknowledgement failed; the error to raise. Where the topic was deleted there is none."""
+        """Takes a failed acknowledgement back; returns the error to raise, ``None`` if the topic was deleted."""
         if isinstance(error, QueueNotFound):
             return None
         popping.in_hand.not_told(request.ranges)
@@ -139,7 +139,7 @@ class Taker:
     # -- leases
 
     def extensions(self, popping: Popping, ranges: Sequence[Range], invisible_s: float) -> list[ExtendPopped]:
-        """The requests that lease messages for so long from now on; 0 returns them."""
+        """Requests that lease messages for ``invisible_s`` seconds; 0 returns them."""
         name = popping.queue.name
         return [
             ExtendPopped(self.group, name, self._name, tuple(ranges[at : at + RANGES_MAX]), invisible_s)
@@ -149,7 +149,8 @@ class Taker:
     def renewals(
         self, waiting: Iterable[Sequence[ReceivedMessage]], *, in_hand: bool
     ) -> list[tuple[Popping, list[ExtendPopped]]]:
-        """Requests that extend the leases of batches that wait for the program; ``in_hand``: and of what it has."""
+        """Requests that extend the leases of batches that wait for the program, with ``in_hand`` also of those that it
+        has."""
         found = []
         held = {batch[0].queue: ranges_of(one.offset for one in batch) for batch in waiting}
         for queue, popping in self.queues.items():

@@ -272,7 +272,7 @@ class FrameReader:
             self._wanted = 4 + length if 4 <= length <= FRAME_BYTES_MAX else 4
 
     def _take_complete(self) -> tuple[RawFrame | None, memoryview]:
-        """The frame that is complete now if it is a long one, its body put together with one copy; and what is still to
+        """The long frame that is complete now, if there is one, its body joined with one copy; and the bytes still to
         be cut into frames."""
         pieces, wanted, behind = self._pieces, self._wanted, self._held - self._wanted
         self._pieces, self._held, self._wanted = [], 0, 0

@@ -1,6 +1,6 @@
-"""What each figure means, in one line: what ``/metrics`` says of it (``# HELP``). The one table of them.
+"""The one table of figures: the meaning of each in one line, as ``/metrics`` has it (``# HELP``).
 
-By family, whoever counts it: name server, broker, gateway or process. docs/guide/metrics.md says more of each.
+Sorted by the service that counts it: name server, broker, gateway or process. docs/guide/metrics.md says more of each.
 """
 
 from __future__ import annotations

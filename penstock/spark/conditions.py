@@ -1,7 +1,7 @@
 """Reads the option ``where``: conditions in SQL's words that are joined by AND.
 
-Each condition is a column, a comparison and literals, so that what it says of queues, offsets, times and messages can
-be told apart. Strings double their quotes; ``X'6B31'`` is bytes. OR is not read: IN says most of it. Pure.
+Each condition is a column, a comparison and literals, so that conditions on queues, offsets, times and messages can be
+separated. Strings double their quotes; ``X'6B31'`` is bytes. OR is not read: IN says most of it. Pure.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _ORDERS: Final = ("=", "<>", "<", "<=", ">", ">=")
 
 
 class Condition(NamedTuple):
-    """What is to be true of a column.
+    """A condition on a column.
 
     Attributes:
         column: its name.
         word: ``= <> < <= > >=``, ``IN``, ``LIKE`` or ``IS NULL``.
-        values: what it is compared with; none for ``IS NULL``.
+        values: the literals that it is compared with; empty for ``IS NULL``.
         negated: NOT IN, NOT LIKE or IS NOT NULL.
         field: of ``properties``, the property.
     """
@@ -52,7 +52,7 @@ class Condition(NamedTuple):
 
 
 def read_conditions(text: str) -> tuple[Condition, ...]:
-    """The conditions that a text says, all of which count. Raises ``InvalidConfig``."""
+    """The conditions of a text, all of which must hold. Raises ``InvalidConfig``."""
     return _Reading(text).whole()
 
 

@@ -1,4 +1,4 @@
-"""Spark Connect: a session at a server that somebody else runs, of which this program has the address alone.
+"""Spark Connect: a session at a remote server, of which this program has only the address.
 
 Nothing is started here: no Java, no master. The server's own settings stand, but for those of SQL that a session may
 change. The server's Python need not have Penstock: the source travels by value (``shipping``).
@@ -45,7 +45,7 @@ def open_session(url: str, app: str, settings: Mapping[str, str]) -> SparkSessio
     """A session at a server.
 
     Raises:
-        InvalidConfig: the address is none, or a package is missing.
+        InvalidConfig: the address is illegal, or a package is missing.
         Unavailable: no server answers there.
     """
     host, port = address_of(url)
@@ -71,11 +71,11 @@ def address_of(url: str) -> tuple[str, int]:
 
 
 def check_packages() -> None:
-    """Raises ``InvalidConfig`` that names what a client of Spark Connect lacks here."""
+    """Raises ``InvalidConfig`` that names the missing packages of a Spark Connect client."""
     missing = sorted(package for module, package in _PACKAGES.items() if not _is_there(module))
     if missing:
         raise InvalidConfig(
-            f"Spark Connect needs {', '.join(missing)}", hint="`pip install 'pyspark[connect]'` brings what is missing"
+            f"Spark Connect needs {', '.join(missing)}", hint="`pip install 'pyspark[connect]'` installs them"
         )
 
 
@@ -88,7 +88,7 @@ def _is_there(module: str) -> bool:
 
 
 def _reach(host: str, port: int) -> None:
-    """pyspark would try again and again for minutes, in silence."""
+    """Raises ``Unavailable`` if the port does not answer: pyspark would retry for minutes in silence."""
     try:
         socket.create_connection((host, port), _REACH_S).close()
     except OSError as error:

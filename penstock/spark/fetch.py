@@ -138,7 +138,7 @@ class _RangeReader:
             self._look_up()
 
     def _told(self, error: PenstockError) -> PenstockError:
-        """An error of the way to the broker, with what a person needs to see to it: which machine, broker, address."""
+        """A connection error with the machine, broker and address that a person needs to mend it."""
         if not isinstance(error, Unavailable | TimedOut):
             return error
         here, there = platform.node() or "this machine", self.link.address

@@ -1,9 +1,9 @@
 """Tells brokers how far a stream has read, under the name of a consumer group: so lag shows, and retention waits.
 
-The offsets are Spark's, in its checkpoint; the group's are a copy for people and for retention, and nothing is read by
-them. They are told when Spark asks how far the next batch may go, for then all before is finished, and at most once a
-second. A group that has members is theirs: the query ends with an error if it is so from the start. What fails later is
-a warning, for a query does not end because of a copy.
+The offsets are Spark's, in its checkpoint; the group's are a copy for people and for retention, and no query reads by
+them. They are sent when Spark asks how far the next batch may go, for then all before is finished, at most once a
+second. A query whose group has members from the start ends with an error. A later failure is a warning: no query ends
+because of a copy.
 """
 
 from __future__ import annotations

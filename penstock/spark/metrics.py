@@ -1,6 +1,6 @@
 """Figures of a session's streams as a page for Prometheus: rows, batches and lag per queue of each running query.
 
-Spark's own page shows rates, rows and the bytes that Python workers passed (its tab SQL); what it lacks, lag, is here.
+Spark's own page shows rates, rows and the bytes that Python workers passed (its tab SQL); it lacks lag, which is here.
 The page is served from the driver by a thread that ends with the program. It answers GET of ``/metrics`` and nothing
 else, and only to this machine unless another address is asked for.
 """
@@ -30,7 +30,7 @@ MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 class QueryMetrics:
-    """What the queries of a session have done, as far as a listener has heard."""
+    """Figures of a session's queries, from a listener's events."""
 
     def __init__(self) -> None:
         self.listener = LagListener(self._heard)

@@ -49,12 +49,12 @@ from topicmap.queues import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, TRA
 
 _LATEST: Final = Bound("offset", LATEST)
 _NOT_OF_DEVICES: Final = "|".join((DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, TRACE_TOPIC, encode_level("$")))
-"""How topics begin whose messages a MQTT filter with a leading wildcard does not match."""
+"""Prefixes of topics whose messages an MQTT filter with a leading wildcard does not match."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a query reads, and how.
+    """Options of a query.
 
     Attributes:
         servers: addresses of name servers.
@@ -63,8 +63,8 @@ class SourceOptions:
         starting, ending: where reading begins, and for a batch ends.
         late_start: what a queue without a message at or after the starting time does: ``error`` or ``latest``.
         rows_per_trigger: most rows of one micro-batch.
-        rows_awaited, delay_s: a micro-batch waits until it has that number of rows, but at most so long.
-        group: the consumer group under which brokers are told how far the query has come; empty for none.
+        rows_awaited, delay_s: a micro-batch waits until it has that number of rows, at most ``delay_s``.
+        group: the consumer group under which brokers show the query's position; empty for none.
         partitions_min, partitions_max, target_rows: how partitions are cut (``planning``).
         fail_on_data_loss: whether messages that are lost end the query: retention removed them, they are damaged, or
             their log was replaced. A broker that is away has lost nothing.
@@ -172,7 +172,7 @@ _WHAT_TO_READ: Final = ("subscribe", "subscribePattern", "assign")
 _FILTER: Final = "mqttFilter"
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "group", "kafka.group.id")
 _LOGINS: Final = ("user", "password", "token", "tls.ca", "tls.certificate", "tls.key", "tls.password")
-"""Options that native ports will have; their values are told in no error."""
+"""Options for logins of native ports, which have none yet; no error has their values."""
 _BATCH_ONLY: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 
@@ -223,7 +223,7 @@ def _check_chosen(options: SourceOptions) -> None:
 
 
 def _topics_under(filters: tuple[str, ...]) -> dict[str, Any]:
-    """What is to be read for MQTT filters: the topics of their first levels, or all where one begins with a
+    """The subscription of MQTT filters: the topics of their first levels, or all topics if a filter begins with a
     wildcard."""
     levels = [one.partition("/")[0] for one in filters]
     if "+" in levels or "#" in levels:
@@ -266,7 +266,7 @@ def _known(name: str) -> str:
     if known is not None:
         return known
     if name.lower() in _LOGINS or name.lower().startswith(("kafka.sasl.", "kafka.ssl.", "kafka.security.")):
-        hint = "leave it out; docs/decisions/0030-native-ports-trust-their-network.md says who is let in"
+        hint = "leave it out; docs/decisions/0030-native-ports-trust-their-network.md says who has access"
         raise InvalidConfig(
             f"the native ports know no logins and no TLS yet, so option {name} would do nothing", hint=hint
         )

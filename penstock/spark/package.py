@@ -1,8 +1,8 @@
 """One archive of Penstock for ``spark-submit --py-files``: its sources, as they lie here, and nothing that is compiled.
 
-The same sources give the same bytes. What Penstock builds on is not in it, for numpy, pyarrow and others are compiled
-for one kind of machine: ``DRIVER`` and ``EXECUTORS`` name it. Executors use the source that the driver ships by value
-(``shipping``); of the archive they need what users' own functions import.
+The same sources give the same bytes. Penstock's dependencies are not in it, for numpy, pyarrow and others are compiled
+for one kind of machine: ``DRIVER`` and ``EXECUTORS`` name them. Executors use the source that the driver ships by value
+(``shipping``), and the archive only for modules that users' functions import.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.errors import InvalidConfig
 EXECUTORS: Final = ("msgpack", "numpy", "orjson", "pyarrow")
 """Packages that the Python of executors, or of a Spark Connect server, needs to read and to decode."""
 COMPRESSED: Final = ("backports.zstd", "lz4")
-"""What they need besides for bodies that producers compressed."""
+"""Further packages of executors, for bodies that producers compressed."""
 DRIVER: Final = (*EXECUTORS, "click", "fastcrc", "mypy-extensions")
 """Packages that the driver's Python needs."""
 

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class Terms(Protocol):
-    """What the options of a query say of waiting."""
+    """The options of a query that concern waiting."""
 
     @property
     def patience_s(self) -> float: ...

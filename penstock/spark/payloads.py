@@ -1,6 +1,6 @@
-"""What rows are made of messages: the messages themselves, readings, or what their payloads say in some format.
+"""The rows of a query: messages, readings, or payloads decoded by a format.
 
-The source's option ``payload`` decodes behind each pull, which spares Spark a second way through Python. Pure.
+The source's option ``payload`` decodes behind each pull, so rows pass through Python once. Pure.
 """
 
 from __future__ import annotations

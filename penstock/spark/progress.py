@@ -1,6 +1,7 @@
-"""How far streams are behind: lag per queue, out of the progress that Spark tells of a query.
+"""The lag of streams per queue, from Spark's progress reports.
 
-Spark has no room for a Python source's own metrics, but its progress has where a batch ended and what was there then.
+Spark takes no metrics from a Python source, but its reports have the offsets where a batch ended and the ends of the
+queues then.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class QueueLag(NamedTuple):
 
 
 class QueryLag(NamedTuple):
-    """One word on a running query: after each batch, and while it waits for one.
+    """Progress of a running query: after each batch, and while it waits for one.
 
     Attributes:
         query, name: its id and name.
@@ -61,7 +62,7 @@ class QueryLag(NamedTuple):
 
 
 def lag_of(progress: Any) -> QueryLag:
-    """What ``query.lastProgress``, or a listener's ``event.progress``, says of a query's lag.
+    """The lag of a query, from ``query.lastProgress`` or a listener's ``event.progress``.
 
     Args:
         progress: pyspark's object, or the dictionary of its JSON.
@@ -95,17 +96,18 @@ def _places(told: Any) -> dict[QueueKey, int]:
 
 
 class LagListener(StreamingQueryListener):
-    """Keeps the last word of each query of a session: ``spark.streams.addListener(LagListener(print))``.
+    """Listener that keeps the latest progress of each query of a session:
+    ``spark.streams.addListener(LagListener(print))``.
 
     Args:
-        on_lag: is called with each word, in a thread of Spark's; it does not wait.
+        on_lag: called with each progress, in a thread of Spark's; it must not wait.
     """
 
     def __init__(self, on_lag: Callable[[QueryLag], object] | None = None) -> None:
         super().__init__()
         self._on_lag = on_lag
         self.queries: dict[str, QueryLag] = {}
-        """The last word of each running query, by its id."""
+        """The latest progress of each running query, by its id."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Nothing is known yet."""

@@ -1,4 +1,4 @@
-"""Helpers for people who read topics from Python: a frame in one call, views of all topics, and what a frame will read.
+"""Short calls for notebooks: a frame of topics, views of all topics, and an explanation of a frame.
 
 They add nothing to ``format("penstock")`` but shorter words: an editor completes the options' names, lists stand where
 the source takes text, and ``explain`` tells what Spark's own ``explain`` does not know of a Python source.
@@ -72,9 +72,9 @@ def read(
         spark: a session that knows the source.
         topics: names of topics; may be left out with ``mqtt_filter``, ``subscribePattern`` or ``assign``.
         servers: name servers.
-        stream: a stream rather than what is there now.
+        stream: a stream instead of a batch.
         columns: of messages; only those that are named travel from the broker's reply to Spark.
-        mqtt_filter: MQTT filters; only what one of them matches is read.
+        mqtt_filter: MQTT filters; reads only messages that one of them matches.
         where: conditions that the broker judges.
         options: further options of the source.
     """
@@ -116,7 +116,7 @@ def _quoted(name: str) -> str:
 
 
 def explain(frame: DataFrame) -> str:
-    """What the Penstock sources of a frame read, a line for each thing that is said; Spark's plan knows nothing of it.
+    """The options of a frame's Penstock sources, one per line; Spark's plan does not show them.
 
     Raises:
         InvalidConfig: the frame is one of Spark Connect, which does not tell its plan.
@@ -150,7 +150,7 @@ def _map_of(options: Any) -> Mapping[str, str]:
 
 
 def describe(options: SourceOptions) -> list[str]:
-    """What a query with these options reads, in lines for people."""
+    """The options of a query, in lines for people."""
     what = ", ".join(options.topics) or options.pattern or ", ".join(options.assigned)
     kind = "pattern" if options.pattern else "topics"
     lines = [f"penstock {'stream' if options.is_stream else 'batch'} of {kind} {what} at {','.join(options.servers)}"]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SHUFFLE_PARTITIONS_MAX: Final = 4
 
 SECRETS: Final = "(?i)secret|password|passphrase|token|credential|access[.]?key"
-"""Names whose values Spark is to show nowhere: of Hadoop's stores, of JDBC, and of our options."""
+"""Names whose values Spark hides: of Hadoop's stores, of JDBC, and of our options."""
 
 # What makes small batches fast and results the same everywhere; also on a cluster.
 COMMON: Final[Mapping[str, str]] = {
@@ -38,12 +38,12 @@ COMMON: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # What Spark shows of settings and options in logs, plans and its web page.
+    # Redaction of settings and options in logs, plans and Spark's web page.
     "spark.redaction.regex": SECRETS,
     "spark.sql.redaction.options.regex": f"{SECRETS}|(?i)url",
 }
 
-# What a session at somebody's Spark Connect server changes there, for itself.
+# Settings that a session at a Spark Connect server changes for itself.
 REMOTE: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.connect.serverStacktrace.enabled": "false",
@@ -101,7 +101,7 @@ def session(
         conf: further Spark settings; they win over ours.
 
     Raises:
-        InvalidConfig: pyspark or Java is missing or of another version, or two places are named to run at.
+        InvalidConfig: pyspark or Java is missing or of another version, or both a master and SPARK_REMOTE are given.
         Unavailable: SPARK_REMOTE names a Spark Connect server, and it does not answer.
     """
     check_pyspark()
@@ -197,8 +197,8 @@ def submitted(environ: Mapping[str, str]) -> bool:
 
 
 def prepare(environ: MutableMapping[str, str], cache: Path, *, here: bool = True) -> Java:
-    """Sets what ``spark-submit`` and the Python workers take from the environment: Java, Python, home. ``here``:
-    whether the workers run on this machine, and find what is written to the cache. Returns the Java."""
+    """Sets the environment of ``spark-submit`` and the Python workers: Java, Python, home. ``here``: whether the
+    workers run on this machine, and find files of the cache. Returns the Java."""
     java = find_java(environ, cache)
     environ["JAVA_HOME"] = str(java.home)
     python = str(write_python(sys.executable, cache)) if here else sys.executable

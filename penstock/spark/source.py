@@ -160,7 +160,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc, unused-ignore]
         return _partitions(ranges, self._options) or [Partition(())]  # Spark reads one even where there is none
 
     def _narrowed(self, cluster: Cluster, starts: Places, ends: Places, extents: Extents) -> tuple[Places, Places]:
-        """What the option ``where`` leaves of each queue."""
+        """The part of each queue that the option ``where`` selects."""
         where = self._options.where
         first, last = where.times
         earliest = cluster.places(Bound("time", first), extents) if first else {}

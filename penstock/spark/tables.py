@@ -48,7 +48,7 @@ def kept(schema: StructType | None) -> dict[str, str]:
 
 
 def spark_types(columns: tuple[str, ...], payload: str = "", text: str = "", message: str = "") -> StructType:
-    """The schema of rows that are messages with these columns, readings, or decoded by a schema (``text``)."""
+    """The schema of rows: messages with these columns, readings, or payloads decoded by a schema (``text``)."""
     schema: StructType = from_arrow_schema(schema_of(columns, payload, text, message))
     return schema
 

@@ -1,6 +1,6 @@
 """Reads the values of options: text in, checked values out. Pure.
 
-Each function takes the option's name, for what it says of a wrong value, and the text. Raises ``InvalidConfig``.
+Each function takes the option's name, for its errors, and the text. Raises ``InvalidConfig``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Given = Mapping[str, Mapping[str, int]]
 
 
 class Bound(NamedTuple):
-    """Where reading begins or ends: at offsets or at store times (milliseconds), the same for all queues or each its
-    own. ``logs``: the log that the offsets of each broker are of, as far as that is known."""
+    """A beginning or an end of reading: offsets or store times (milliseconds), the same for all queues or one for each.
+    ``logs``: the log of each broker's offsets, as far as it is known."""
 
     by: Literal["offset", "time"]
     everywhere: int

@@ -1,7 +1,7 @@
-"""Which pyspark Penstock's source runs on: those that were tried, no others.
+"""The releases of pyspark that Penstock's source runs on: those that were tried, no others.
 
-Before 4.2 a Python source cannot bound a batch (``maxOffsetsPerTrigger``) nor read what is there now and end; the
-module with these calls is missing there. Pure, but for the look at what is installed.
+Before 4.2 a Python source cannot bound a batch (``maxOffsetsPerTrigger``) nor support ``availableNow``; the module with
+these calls is missing there. Pure, but for the look at installed packages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def check_pyspark() -> None:
     try:
         import pyspark
     except ImportError as error:
-        hint = "`pip install 'penstock[spark]'` brings what is missing"
+        hint = "`pip install 'penstock[spark]'` installs it"
         raise InvalidConfig(f"Spark is not installed: {error}", hint=hint) from None
     check_release(str(pyspark.__version__))
 

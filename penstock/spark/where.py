@@ -1,8 +1,8 @@
-"""The option ``where``: which of a query's queues, offsets and messages are read, decided before any of it travels.
+"""The option ``where``: selects a query's queues, offsets and messages before any of them travels.
 
 Conditions on topic, queue and broker choose queues; those on offset and store time choose a stretch of each queue;
-those on names, tags, keys, ids and properties become a selector, with which the broker sends only what matches. All is
-exact: what is left out is what SQL would leave out. Why Spark's own pushing is not used: decision 65. Pure.
+those on names, tags, keys, ids and properties become a selector, with which the broker sends only what matches. The
+selection is exact: SQL would select the same. Decision 65 says why Spark's own pushing is not used. Pure.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _ALL: Final[Stretch] = (0, END)
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What of a subscription is read.
+    """The selected part of a subscription.
 
     Attributes:
-        text: as it was written.
+        text: the text of the option.
         of_queues: conditions on the queues.
         offsets, times: the stretches of each queue; ``times`` in milliseconds of the store time.
         of_messages: conditions on messages, for the broker.
@@ -74,7 +74,7 @@ class Where:
         return all(holds(one, values[one.column]) for one in self.of_queues)
 
     def between(self, start: int, end: int) -> Stretch:
-        """What of a queue's stretch of offsets is read: nothing where the queue ends before."""
+        """The selected part of a queue's stretch of offsets, empty if the queue ends before it."""
         first = max(start, min(end, self.offsets[0]))
         return first, max(first, min(end, self.offsets[1]))
 
@@ -88,7 +88,8 @@ ALL: Final = Where()
 
 
 def where_of(text: str) -> Where:
-    """What a text says. Raises ``InvalidConfig`` for what the source and its brokers cannot tell exactly."""
+    """The selection of a text. Raises ``InvalidConfig`` for a condition that the source and its brokers cannot judge
+    exactly."""
     where = Where(text)
     for one in read_conditions(text):
         if one.column in (*_NAMES, *_NUMBERS):
@@ -102,7 +103,7 @@ def where_of(text: str) -> Where:
         elif one.column in ("key", *_PROPERTIES) or one.field:
             where = replace(where, of_messages=(*where.of_messages, one))
         else:
-            hint = f"df.where() takes what the broker does not know; it knows {', '.join(_KNOWN)}"
+            hint = f"df.where() takes other columns; the broker knows {', '.join(_KNOWN)}"
             raise InvalidConfig(f"where: {one.name} is no column that the broker knows", hint=hint)
     try:
         if where.of_messages:
@@ -155,7 +156,7 @@ def _stretch(one: Condition, values: Iterable[Literal]) -> Stretch:
 
 
 def _times(one: Condition) -> Stretch:
-    """The same for store times: they have whole milliseconds, and what they are compared with microseconds."""
+    """The stretch of store times: they have whole milliseconds, the literals microseconds."""
     text = one.values[0] if one.values else ""
     try:
         at = datetime.fromisoformat(str(text)) if isinstance(text, str) else None

@@ -45,8 +45,8 @@ class Job:
     """An entry.
 
     Attributes:
-        name, about: how it is called, and one line of what it does.
-        columns: what a terminal shows of its rows.
+        name, about: its name, and a description in one line.
+        columns: columns that a terminal shows.
         keys: columns that tell its rows apart: a database has one row for each.
         make: rows of the source to rows of the result; none for a fold.
         fold, state: for a fold: a batch and the state before it to events and state; the state's schema.
@@ -54,7 +54,7 @@ class Job:
         mode: Spark's output mode on a terminal. Elsewhere rows come when they are final, where the job can say so.
         is_final: whether rows can become final (by the watermark).
         partition: column by which Parquet folders are cut.
-        options: what can be chosen.
+        options: its options.
     """
 
     name: str
@@ -180,7 +180,7 @@ JOBS: Final = (
     ),
     Job(
         "devices",
-        "readings with what a registry of devices knows of them",
+        "readings with the columns of a registry of devices",
         ("event_time", "device", "metric", "value", "known"),
         ("topic", "queue", "offset", "metric"),
         make=lambda rows, given: devices.with_devices(rows, given[REGISTRY]),

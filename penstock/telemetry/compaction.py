@@ -2,7 +2,7 @@
 
 A day has a folder for each batch, ``batch=7``. Those of batches that Spark has committed are copied to one folder,
 ``batch=-8`` for all up to 7, and removed. Spark repeats only the batch that it has not committed, which is never among
-them. After a crash between the copy and the removal both are there until the next batch removes what was copied.
+them. After a crash between the copy and the removal both are there until the next batch removes the copied folders.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOLDERS_MAX: Final = 60
-"""A day that is not over is compacted when it has so many folders."""
+"""Number of folders at which a day that is not over is compacted."""
 _MARK: Final = "batch="
 _ASIDE: Final = "_compacting"
 
 
 class Plan(NamedTuple):
-    """What is to be done in a day's folder.
+    """A compaction of a day's folder.
 
     Attributes:
         copied: folders that have been copied to another already: only to be removed.
-        joined: folders to copy; none if that is not worth it.
+        joined: folders to copy; empty if that is not worth it.
         into: the folder that they become.
     """
 
@@ -34,7 +34,7 @@ class Plan(NamedTuple):
 
 
 def plan(names: Iterable[str], below: int, *, is_over: bool) -> Plan:
-    """What to do with the folders of a day.
+    """The compaction of a day's folders.
 
     Args:
         names: its folders.
@@ -51,7 +51,7 @@ def plan(names: Iterable[str], below: int, *, is_over: bool) -> Plan:
 
 
 def compact(spark: SparkSession, folder: str, partition: str, newest: str, below: int) -> None:
-    """Compacts what is worth it below a folder.
+    """Compacts the days below a folder that are over or have many folders.
 
     Args:
         folder: where ``partition=DAY/batch=N`` lie.
@@ -106,7 +106,7 @@ class Files:
         self._system.delete(self._path(name), True)
 
     def claim(self, name: str, text: str) -> str:
-        """Writes a file unless it is there; returns what it says."""
+        """Writes a file unless it exists; returns its text."""
         path = self._path(name)
         if not self._system.exists(path):
             out = self._system.create(path)

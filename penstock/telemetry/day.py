@@ -1,6 +1,7 @@
 """The figures of one day of telemetry: rates, devices, values, gaps, alerts, each small enough to be shown.
 
-A day is one of event time, in UTC. It is read by store time: what was stored on the day, and for a while after it.
+A day is one of event time, in UTC. It is read by store time: from messages stored on the day, and for some time after
+it.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What a report shows.
+    """The figures of a report.
 
     Attributes:
-        day, topic: of what it is.
-        readings, refused, devices, metrics: how many there were.
+        day, topic: the day and the topic of the readings.
+        readings, refused, devices, metrics: numbers of them.
         rates: per ``STEP_MINUTES``: ``at``, ``readings``, ``refused``.
         busiest: devices with most readings: ``device``, ``readings``, ``metrics``, ``first``, ``last``.
         values: per metric with most readings and step: ``metric``, ``at``, ``mean``, ``min``, ``max``.
         gaps, gaps_all: the longest gaps, and how many there were.
         alerts, alerts_all: the first alerts, and how many there were.
-        rules: what was an alert.
+        rules: the rules of the alerts.
     """
 
     day: date
@@ -60,7 +61,8 @@ class Day:
 
 
 def day_of(text: str, now_ms: int) -> date:
-    """``2026-12-01``, ``today`` or ``yesterday`` (UTC). Raises ``InvalidConfig`` for what is none, or lies ahead."""
+    """``2026-12-01``, ``today`` or ``yesterday`` (UTC). Raises ``InvalidConfig`` for other text, and for a day
+    ahead."""
     today = datetime.fromtimestamp(now_ms / 1000, UTC).date()
     named = {"today": today, "yesterday": today - timedelta(days=1)}.get(text)
     try:
@@ -75,7 +77,7 @@ def day_of(text: str, now_ms: int) -> date:
 
 
 def source_options(day: date, late: timedelta) -> dict[str, str]:
-    """The source's options that read a day: what was stored on it, and ``late`` after its end."""
+    """The source's options that read messages stored on a day, and until ``late`` after its end."""
     start = datetime(day.year, day.month, day.day, tzinfo=UTC)
     end_ms = min(int((start + timedelta(days=1)).timestamp() * 1000) + int(late.total_seconds() * 1000), 2**53)
     return {
@@ -91,8 +93,8 @@ def figures(readings: DataFrame, day: date, topic: str, *, rules: Sequence[Rule]
 
     Args:
         readings: rows of the source with ``payload=readings``; those of other days are left out.
-        day, topic: of what the report is.
-        rules: what is an alert.
+        day, topic: the day and the topic of the readings.
+        rules: the rules of the alerts.
         times: how many usual intervals of silence make a gap.
     """
     from pyspark.sql import functions as f

@@ -1,8 +1,8 @@
 """Topics as tables for SQL: one row a message, its JSON fields as columns beside ``device``, ``metric``, ``time``.
 
 The fields of a topic are those of its newest messages. A field that is called like a column of the message is
-``field_...``; of two that differ only in upper and lower case the first counts, for SQL does not tell them apart. What
-a payload lacks, or has of another kind, is NULL: no payload ends a query.
+``field_...``; of two that differ only in upper and lower case the first counts, for SQL does not tell them apart. A
+field that a payload lacks, or has of another kind, is NULL: no payload ends a query.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NEWEST: Final = 500
-"""So many messages of each queue say which fields there are."""
+"""Number of messages per queue from which the fields are inferred."""
 MESSAGE_COLUMNS: Final = ("key", "mqtt_topic", "client_id", "queue", "offset", "stored", "payload")
 COLUMNS: Final = ("device", "metric", "time", "value", "FIELDS", *MESSAGE_COLUMNS)
 _READ: Final = ("key", "value", "queue", "offset", "timestamp", "mqtt_topic", "client_id")
@@ -38,10 +38,10 @@ def answer(query: str, spark: SparkSession, servers: str, topics: Sequence[str])
         query: one statement of Spark's SQL.
         spark: a session that knows the source.
         servers: name servers.
-        topics: which topics there are.
+        topics: names of all topics.
 
     Raises:
-        TopicNotFound: the query names a table that is no topic.
+        TopicNotFound: the query names a table that is not a topic.
         InvalidConfig: Spark does not take the query; says why.
     """
     from pyspark.errors import AnalysisException, ParseException
@@ -157,7 +157,7 @@ def expressions(fields: dict[str, str]) -> list[str]:
 
 
 def _time(fields: dict[str, str]) -> str:
-    """When it was measured: as the payload says where that can be believed, else when it was stored."""
+    """The time of the measurement: the payload's if it is credible, else the store time."""
     for name in TIME_FIELDS:
         kind = fields.get(name)
         if kind in ("bigint", "double"):
@@ -182,7 +182,7 @@ def _quoted(name: str) -> str:
 
 
 def _named_once(rows: DataFrame) -> DataFrame:
-    """Rows whose columns all have names of their own."""
+    """Rows whose columns all have different names."""
     names: list[str] = []
     for name in rows.columns:
         found, number = name, 2
@@ -193,7 +193,7 @@ def _named_once(rows: DataFrame) -> DataFrame:
 
 
 def _first(error: Any) -> str:
-    """What an error of Spark says, without its name and what follows."""
+    """The sentence of Spark's error, without its name and details."""
     text = str(error).strip().splitlines()[0]
     text = text.split("] ", 1)[-1] if text.startswith("[") else text
     return text.split(" SQLSTATE")[0].rstrip(". ")

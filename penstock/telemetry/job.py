@@ -190,7 +190,7 @@ def cause(said: str) -> PenstockError:
 
 
 def command_settings() -> dict[str, str]:
-    """Settings of a command's session: where Spark runs here, it makes no folder where the command was started."""
+    """Settings of a command's session: Spark on this machine makes no folder in the working directory."""
     from penstock.spark.session import cache_folder, submitted
 
     if submitted(os.environ):
@@ -200,7 +200,7 @@ def command_settings() -> dict[str, str]:
 
 @contextlib.contextmanager
 def plain_errors() -> Iterator[None]:
-    """Whatever Spark raises within is raised as the error within it (``cause``)."""
+    """Raises the error within an error of Spark's (``cause``)."""
     from pyspark.errors import PySparkException
 
     try:

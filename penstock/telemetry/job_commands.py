@@ -1,6 +1,6 @@
 """``penstock telemetry run NAME`` for the jobs of the catalog: one command each, with the job's options in its help.
 
-Without a name the windows job runs, as it did when it was the only one. Spark is loaded only when a job starts.
+Without a name the windows job runs. Spark is loaded only when a job starts.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def command_of(job: Job, look_for_topics: Callable[[Any], None]) -> click.Comman
 
     def start(context: click.Context, /, server: str | None, as_json: bool, **given: Any) -> None:
         options = options_of(job, server or context.obj or SERVERS, given)
-        outputs_of(job, options)  # wrong ones are told before Spark takes its time to start
+        outputs_of(job, options)  # refuses wrong ones before Spark starts, which takes seconds
         look_for_topics(options)
         run_job(job, options, as_json)
 
@@ -71,7 +71,7 @@ def command_of(job: Job, look_for_topics: Callable[[Any], None]) -> click.Comman
 
 
 def options_of(job: Job, servers: str, given: dict[str, Any]) -> RunOptions:
-    """What the flags say. Raises ``InvalidConfig`` for a length of time that is none."""
+    """The options of the flags. Raises ``InvalidConfig`` for an illegal length of time."""
     own = {one.name: given.pop(one.name) for one in job.options}
     for one in job.options:
         if one.kind == "length":
@@ -81,7 +81,7 @@ def options_of(job: Job, servers: str, given: dict[str, Any]) -> RunOptions:
 
 
 def run_job(job: Job, options: RunOptions, as_json: bool) -> None:
-    """Runs a job and ends Spark; says at the end what came late."""
+    """Runs a job and ends Spark; reports late readings at the end."""
     from penstock.spark import session
 
     conf = (
@@ -107,13 +107,13 @@ def conf_of(given: Sequence[str]) -> dict[str, str]:
 
 
 def summary(done: Progress) -> None:
-    """Says on stderr what the watermark left out."""
+    """Reports on stderr the readings that the watermark left out."""
     if done.late:
         click.echo(f"{done.late:,} came later than the watermark allows and are left out", err=True)
 
 
 def printer(job: Job, as_json: bool) -> OnBatch:
-    """What prints a batch: one JSON line, or a table under a line that says which batch it is."""
+    """The printer of a batch: one JSON line, or a table under a line with the batch's number."""
 
     def show_batch(batch: Batch) -> None:
         if as_json:
@@ -153,7 +153,7 @@ def _common(job: Job) -> list[click.Parameter]:
         click.Option(
             ["--starting-offsets"], default="earliest", show_default=True, help="earliest, latest or JSON per queue."
         ),
-        click.Option(["--once", "--available-now", "once"], is_flag=True, help="Read what is there now and end."),
+        click.Option(["--once", "--available-now", "once"], is_flag=True, help="Read all stored messages and end."),
         click.Option(["--out"], multiple=True, metavar="PLACE", help=to),
         click.Option(["--checkpoint"], default="", help="Folder of the job's progress; else within --out."),
         click.Option(
@@ -161,7 +161,7 @@ def _common(job: Job) -> list[click.Parameter]:
         ),
         click.Option(["--conf"], multiple=True, metavar="NAME=VALUE", help="Setting of Spark; may be repeated."),
         click.Option(
-            ["--rows-per-batch"], default=1_000_000, show_default=True, type=click.IntRange(min=1), help="At most."
+            ["--rows-per-batch"], default=1_000_000, show_default=True, type=click.IntRange(min=1), help="Maximum."
         ),
-        click.Option(["--accept-data-loss"], is_flag=True, help="Go on where retention removed what was to be read."),
+        click.Option(["--accept-data-loss"], is_flag=True, help="Continue if retention has removed unread messages."),
     ]

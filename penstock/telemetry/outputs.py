@@ -1,8 +1,8 @@
 """Where a job's rows go: Parquet, a database, Delta Lake, Iceberg, a topic, devices.
 
-Spark repeats a batch that it has not committed. So a batch that is written again replaces what it has written before,
-in folders by the batch's number, in a database by the rows' keys; Delta Lake and brokers know a batch that they have.
-Iceberg does not: there a repeated batch adds its rows again.
+Spark repeats a batch that it has not committed. So a repeated batch replaces its earlier rows: in folders by the
+batch's number, in a database by the rows' keys. Delta Lake and brokers recognise a batch. Iceberg does not: there a
+repeated batch adds its rows again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def output_of(text: str, name: str, keys: Sequence[str], servers: str, partition
     """The output that a text names (``KINDS``). Raises ``InvalidConfig``.
 
     Args:
-        text: what the user wrote.
+        text: the option's value.
         name: the job's, which names its folder and, unless the text has one, its table.
         keys: columns that tell its rows apart.
         servers: name servers, for messages.
@@ -73,7 +73,7 @@ class ParquetFolder:
         java(spark)
 
     def write(self, rows: DataFrame, batch: int) -> None:
-        """Replaces what this batch has written before. Raises ``InvalidConfig`` for a folder of another query: its
+        """Replaces the rows that this batch wrote before. Raises ``InvalidConfig`` for a folder of another query: its
         batches have the same numbers."""
         from pyspark.sql import functions as f
 
@@ -110,7 +110,7 @@ class JdbcTable:
         driver_of(self._address, spark)
 
     def write(self, rows: DataFrame, batch: int) -> None:
-        """Replaces the rows of the same keys. Raises what the database says."""
+        """Replaces the rows of the same keys. Raises the database's error."""
         spark = rows.sparkSession
         driver = driver_of(self._address, spark)
         staging = f"{self._table}{_STAGING}"
@@ -169,7 +169,7 @@ class Messages:
     Args:
         to: topic, or pattern of MQTT topic names (``jobs.messages``).
         servers: name servers.
-        to_devices: which of both ``to`` is.
+        to_devices: whether ``to`` is a pattern.
     """
 
     def __init__(self, to: str, servers: str, *, to_devices: bool) -> None:
@@ -183,11 +183,10 @@ class Messages:
         """The broker's topic of the messages."""
 
     def check(self, spark: SparkSession) -> None:
-        """Any session can."""
+        """Accepts any session."""
 
     def write(self, rows: DataFrame, batch: int) -> None:
-        """Sends a batch; what the broker has of it already is not sent again. Raises what Spark says of the errors of
-        a producer."""
+        """Sends a batch; the broker stores no row of it twice. Raises a producer's error as Spark wraps it."""
         given = {"servers": self._servers, "rowOrder": "sorted"}
         query = query_of(rows)
         if query:
@@ -200,7 +199,7 @@ class Messages:
 
 
 def query_of(rows: Any) -> str:
-    """The id of the streaming query whose batch this is: its checkpoint's; empty for none."""
+    """The id of the streaming query of a batch, from its checkpoint; empty outside of one."""
     return rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
 
 

@@ -1,4 +1,4 @@
-"""What a running query has done so far, out of Spark's reports of its batches: rows, lag, late readings.
+"""Progress of a running query, from Spark's reports of its batches: rows, lag, late readings.
 
 Pure but for ``show``, which draws one line on a terminal, and nothing into a file or a pipe.
 """
@@ -25,9 +25,9 @@ class Progress:
     Attributes:
         rows: rows that were read.
         lag: messages that were stored and not yet read, when the last batch began.
-        late: what the watermark left out. Spark counts it per window, device and metric of a batch: several late
-            readings of one window that come in one batch are one.
-        batches: how many there were.
+        late: readings that the watermark left out. Spark counts them per window, device and metric of a batch: several
+            late readings of one window in one batch are one.
+        batches: number of batches.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Tables of devices to join with: CSV, Parquet, a database's table, or what stands retained under a topic's names."""
+"""Tables of devices to join with: CSV, Parquet, a database's table, or the newest messages of a topic."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Runs a job of the catalog as one query: reads, computes, writes each batch to its outputs or hands its rows over.
 
 The query's progress and a fold's state are in the checkpoint. An output is written within the batch; a batch that Spark
-repeats after a crash writes the same again in the same place (``outputs`` says where that is so).
+repeats after a crash is written again (``outputs`` says which outputs recognise it).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RunOptions:
 
 
 def outputs_of(job: Job, options: RunOptions) -> list[Output]:
-    """The outputs of a run. Raises ``InvalidConfig`` for one that is none, or that the job would read again."""
+    """The outputs of a run. Raises ``InvalidConfig`` for an illegal one, and for a topic that the job reads."""
     found = [output_of(one, job.name, job.keys, options.servers, job.partition) for one in options.out]
     read = {one.strip() for one in options.topic.split(",")}
     for text, one in zip(options.out, found, strict=True):
@@ -69,7 +69,7 @@ def outputs_of(job: Job, options: RunOptions) -> list[Output]:
 
 
 def checkpoint_of(job: Job, options: RunOptions) -> str:
-    """The folder of a run's progress; empty for none that lasts."""
+    """The folder of a run's progress; empty for a temporary one."""
     folders = [one for one in options.out if ":" not in one or "://" in one.removeprefix("jdbc:")]
     folders = [one for one in folders if not one.startswith("jdbc:")]
     if options.checkpoint:
@@ -84,18 +84,18 @@ def run(
     on_batch: OnBatch,
     on_progress: OnProgress = lambda progress: None,
 ) -> Progress:
-    """Runs a job until it is done, or until SIGINT or SIGTERM; returns what it has done.
+    """Runs a job until it is done, or until SIGINT or SIGTERM; returns its progress.
 
     Args:
         job: an entry of the catalog.
-        options: how.
+        options: the options of the run.
         spark: a session that knows the source.
         on_batch: takes each batch that has rows: ``{"batch": 3, "rows": [...], "count": 7}``; ``rows`` is empty where
             they go to outputs.
-        on_progress: is told once a second.
+        on_progress: called once a second.
 
     Raises:
-        PenstockError: why the job ended, when it ended by itself.
+        PenstockError: the cause, if the job failed.
     """
     outputs = outputs_of(job, options)
     for one in outputs:
@@ -191,7 +191,7 @@ class _Sink:
 
 
 def batch_of(rows: list[dict[str, Any]], number: int) -> Batch:
-    """What is handed over of a batch: its rows in order."""
+    """A batch as it is handed over: its rows in order."""
     ordered = sorted(rows, key=lambda row: [(value is not None, str(value)) for value in row.values()])
     return {"batch": number, "rows": ordered, "count": len(rows)}
 

@@ -1,7 +1,7 @@
 """The state that a fold keeps between batches: two folders in the checkpoint, written in turn.
 
-Batch N reads what N-1 wrote, and writes over what N-2 wrote. Spark repeats a batch that it has not committed, so one
-that died while it wrote is repeated from the same state, and gives the same again.
+Batch N reads what N-1 wrote, and writes over what N-2 wrote. Spark repeats a batch that it has not committed, so a
+batch that died while it wrote is repeated from the same state, with the same result.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class StateSlots:
         self._schema = schema
 
     def before(self, batch: int) -> DataFrame | None:
-        """What the batch before this one has written; none before the first. Raises ``InvalidConfig`` where there is
-        another."""
+        """The state that the batch before this one wrote; ``None`` before the first. Raises ``InvalidConfig`` if the
+        folder has another batch's."""
         from pyspark.errors import AnalysisException
 
         if batch == 0:
@@ -43,7 +43,7 @@ class StateSlots:
         return rows.drop("batch")
 
     def write(self, state: DataFrame, batch: int) -> None:
-        """Keeps what a batch leaves for the next one."""
+        """Writes the state of a batch for the next one."""
         from pyspark.sql import functions as f
 
         marked = state.withColumn("batch", f.lit(batch).cast("bigint"))

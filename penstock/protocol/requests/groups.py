@@ -247,7 +247,8 @@ class HoldOffsets(Request):
 @value
 class NoteAttempts(Request):
     """A member of an ordered group says how often it has tried messages at which its queues wait, so that the next
-    holder counts on. What the group has passed is left out. Durable when it is answered. ``Fenced`` as a commit."""
+    holder counts on. Messages that the group has passed are left out. Durable when it is answered. ``Fenced`` as a
+    commit."""
 
     code: ClassVar[int] = 79
     reply: ClassVar[type[Reply]] = Done

@@ -175,7 +175,7 @@ class DeviceAck(NamedTuple):
 
 @value
 class TellAcknowledged(Request):
-    """What clients of a gateway have acknowledged of traced topics, of whatever broker: each knows its own messages."""
+    """Messages of traced topics that clients of a gateway have acknowledged, of all brokers: each knows its own."""
 
     code: ClassVar[int] = 48
     reply: ClassVar[type[Reply]] = Done

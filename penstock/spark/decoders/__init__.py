@@ -1,4 +1,4 @@
-"""Payloads as columns: ``decode(frame, "json", "temp DOUBLE")``, and what cannot be decoded put aside.
+"""Payloads as columns: ``decode(frame, "json", "temp DOUBLE")``, with undecodable ones kept apart.
 
 JSON, MessagePack and CBOR by a schema that is given or inferred; Avro and protobuf by theirs; Sparkplug B with the
 names of its metrics. A payload never ends a query: each message gives one row, with ``data`` or with an ``error``.

@@ -39,7 +39,7 @@ _PRECISION_MAX: Final = 38
 
 
 def make(schema: str) -> tuple[pa.DataType, Callable[[bytes], Any]]:
-    """The type of a schema's values, and what reads one. Raises ``InvalidConfig`` for a schema that is none."""
+    """The type of a schema's values, and the reader of one. Raises ``InvalidConfig`` for an illegal schema."""
     import fastavro
 
     try:

@@ -1,6 +1,6 @@
 """Decoded values made to fit a schema, and columns of them. Pure.
 
-What does not fit is told with the path of its field: ``temp: 'hot' is no DOUBLE``. A field that is missing or null is
+An error names the path of the field that does not fit: ``temp: 'hot' is no DOUBLE``. A field that is missing or null is
 null; one that the schema does not name is left out. Numbers are never cut: 1.5 is no BIGINT, and true no DOUBLE.
 """
 
@@ -29,15 +29,16 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Undecodable(ValueError):
-    """Why a payload gives no row of the schema."""
+    """The reason why a payload gives no row of the schema."""
 
 
 NOT_PLAIN: Final = (Undecodable, pa.ArrowException, OverflowError, UnicodeError, TypeError)
-"""What ``plain_column`` raises."""
+"""Exceptions that ``plain_column`` raises."""
 
 
 def fitter(kind: pa.DataType) -> Fit:
-    """What makes a decoded value fit a type; of a struct it makes a list of its fields. Raises ``Undecodable``."""
+    """The function that makes a decoded value fit a type; a struct becomes a list of its fields. It raises
+    ``Undecodable``."""
     if pa.types.is_struct(kind):
         return _struct(kind)
     if pa.types.is_list(kind):

@@ -1,4 +1,4 @@
-"""The formats of payloads by name, and what each needs to be told: a schema, for protobuf also a message's name.
+"""The formats of payloads by name, and the options of each: a schema, for protobuf also a message's name.
 
 A format is a type and a function from bytes to a value that is then made to fit it. Packages are imported where a
 format is made, so that Spark's workers need those of the formats that a query uses.
@@ -27,11 +27,11 @@ _REASON_MAX: Final = 300
 
 
 class Format(NamedTuple):
-    """How payloads are read.
+    """A format of payloads.
 
     Attributes:
-        kind: the type of what they say.
-        value_of: the value of a payload; whatever it raises is the reason why there is none.
+        kind: the type of the values.
+        value_of: the value of a payload; an exception is the reason why there is no value.
         needs_name: whether it wants the message's MQTT name beside the payload.
     """
 
@@ -42,7 +42,7 @@ class Format(NamedTuple):
 
 @lru_cache(maxsize=32)
 def format_of(name: str, schema: str, message: str = "") -> Format:
-    """A format. Raises ``InvalidConfig`` for one that there is not, or that lacks what it needs."""
+    """A format. Raises ``InvalidConfig`` for an unknown one, and if its schema or message is missing."""
     make = FORMATS.get(name)
     if make is None:
         raise InvalidConfig(f"there is no payload format {name!r}", hint=f"there are {', '.join(FORMATS)}")
@@ -119,7 +119,7 @@ _SET: Final = "base64:"
 
 
 class Decoded(NamedTuple):
-    """Columns beside those of the messages: what payloads say, or why they say nothing and what was sent."""
+    """Columns beside those of the messages: the decoded data, or the error and the payload."""
 
     data: pa.Array
     error: pa.Array
@@ -140,7 +140,7 @@ def decoded(payloads: Sequence[bytes | None], how: Format, names: Sequence[str |
             value = value_of(payload) if names is None else value_of(payload, names[at] or "")
             if value is None:
                 raise Undecodable("the payload is null")
-        except Exception as error:  # whatever a device sends, and whatever a package makes of it
+        except Exception as error:  # devices send anything, and packages raise anything
             errors[at] = _reason(error)
         values.append(value)
     try:
@@ -155,7 +155,7 @@ def decoded(payloads: Sequence[bytes | None], how: Format, names: Sequence[str |
 
 
 def _fitted(kind: pa.DataType, values: list[Any], errors: list[str | None]) -> pa.Array:
-    """The column of values that are made to fit one by one; those that do not get their error."""
+    """The column of values fitted one by one; a value that does not fit gets its error."""
     fit = fitter(kind)
     found: list[Any] = []
     for at, value in enumerate(values):

@@ -23,7 +23,7 @@ SAMPLE_ROWS: Final = 1000
 def decode(
     frame: DataFrame, payload: str, schema: str | bytes = "", *, message: str = "", column: str = "value"
 ) -> DataFrame:
-    """The frame with ``data`` in place of its payloads; ``error`` and ``payload`` are null but where there is none.
+    """The frame with ``data`` in place of its payloads; ``error`` and ``payload`` are null unless decoding failed.
 
     Args:
         frame: messages, of a batch or a stream.
@@ -34,7 +34,7 @@ def decode(
         column: where the payloads are.
 
     Raises:
-        InvalidConfig: a schema that is none, or a column that is not there, or is there already.
+        InvalidConfig: the schema is illegal, the column is missing, or an added column exists already.
     """
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
     from pyspark.sql.types import StructType
@@ -58,7 +58,7 @@ def decode(
 
 
 def split(frame: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """What was decoded, and what could not be, of a frame that ``decode`` or ``payload=`` made."""
+    """The decoded and the undecodable rows of a frame that ``decode`` or ``payload=`` made."""
     from pyspark.sql.functions import col
 
     good = frame.where(col(ERROR).isNull()).drop(ERROR, PAYLOAD)
@@ -66,8 +66,8 @@ def split(frame: DataFrame) -> tuple[DataFrame, DataFrame]:
 
 
 def dead_letters(bad: DataFrame) -> DataFrame:
-    """Rows to write to a topic for what could not be decoded: the payload as it was sent, and as properties the reason
-    and where the message is stored (``DLQ_REASON``, ``DLQ_TOPIC``, ``DLQ_QUEUE``, ``DLQ_OFFSET``)."""
+    """Messages of undecodable rows, to write to a topic: the payload as it was sent, and as properties the reason and
+    where the message is stored (``DLQ_REASON``, ``DLQ_TOPIC``, ``DLQ_QUEUE``, ``DLQ_OFFSET``)."""
     from pyspark.sql.functions import col, create_map, lit
 
     pairs: list[Any] = [lit("DLQ_REASON"), col(ERROR)]
@@ -90,7 +90,7 @@ def infer(frame: DataFrame, payload: str, *, rows: int = SAMPLE_ROWS, column: st
 def _values(payloads: Sequence[bytes | None], value_of: Callable[[bytes], Any]) -> Iterator[Any]:
     for payload in payloads:
         if payload is not None:
-            with suppress(Exception):  # what cannot be decoded says nothing of the schema
+            with suppress(Exception):  # an undecodable payload says nothing of the schema
                 yield value_of(payload)
 
 
@@ -116,7 +116,7 @@ def _decoded_batches(
 def decoded_batch(
     batch: pa.RecordBatch, how: Format, column: str, kept: Sequence[str], arrow: pa.Schema
 ) -> pa.RecordBatch:
-    """A batch with what its payloads say behind the columns that are kept."""
+    """A batch with the decoded columns behind those that are kept."""
     names = batch.column("mqtt_topic").to_pylist() if how.needs_name else None
     found = decoded(batch.column(column).cast(pa.binary()).to_pylist(), how, names)
     arrays = [batch.column(name) for name in kept] + list(found)

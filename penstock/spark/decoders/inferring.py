@@ -1,7 +1,7 @@
 """The schema of a sample of decoded values. Pure.
 
-Whole numbers are BIGINT, together with others DOUBLE; objects STRUCT, of all fields that were seen; what differs in
-kind is STRING, which takes anything as JSON. What was null alone is STRING as well.
+Whole numbers are BIGINT, together with others DOUBLE; objects STRUCT, of all fields that were seen. Values of different
+kinds are STRING, which takes anything as JSON; so are fields that are always null.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEPTH_MAX: Final = 16
 
 
 def infer_text(values: Iterable[Any]) -> str:
-    """The schema of the values as text. Raises ``InvalidConfig`` where there are none but nulls."""
+    """The schema of the values as text. Raises ``InvalidConfig`` if all are null."""
     found = _NULL
     for value in values:
         found = _joined(found, _kind(value, 0))

@@ -1,4 +1,4 @@
-"""Sparkplug's metrics by name, over a stream: what a birth tells of aliases and types holds for the messages behind it.
+"""Sparkplug's metrics by name, over a stream: a birth's aliases and types hold for the messages behind it.
 
 ``Edge`` is the state of one edge node with its devices: JSON between batches. It takes the node's messages in order and
 gives a row for each metric, and one for each death. ``metrics`` runs it in Spark, for batches and for streams.
@@ -30,7 +30,7 @@ SCHEMA: Final = (
 
 
 class Edge:
-    """What is known of an edge node.
+    """The state of an edge node.
 
     Attributes:
         births: of each device that is born, ``""`` for the node: alias (or name) to name and type.
@@ -143,8 +143,8 @@ def metrics(frame: DataFrame) -> DataFrame:
     """The metrics of Sparkplug's messages, each by its name, and the deaths; ``SCHEMA`` has the columns.
 
     Args:
-        frame: rows of ``payload=sparkplug``, of a batch or a stream, with ``topic``, ``queue`` and ``offset``. What
-            could not be decoded is left out (``split``).
+        frame: rows of ``payload=sparkplug``, of a batch or a stream, with ``topic``, ``queue`` and ``offset``.
+            Undecodable ones are left out (``split``).
 
     A batch knows the births that it reads; a stream keeps them in its state. Messages of a node are taken in the order
     of their offsets: its queue has them in the order in which it sent them. Needs pandas.

@@ -1,7 +1,7 @@
 """Protobuf payloads, by a descriptor set: ``protoc --include_imports --descriptor_set_out``.
 
-A field with presence that is not set is null, any other has its default. Enums are their names, timestamps times. What
-contains itself is JSON text.
+A field with presence that is not set is null, any other has its default. Enums are their names, timestamps times. A
+message type that contains itself is JSON text.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _SIMPLE: Final = {
 
 
 def make(schema: str, message: str) -> tuple[pa.DataType, Callable[[bytes], Any]]:
-    """The type of a message's values, and what reads one. ``schema``: a descriptor set in base64. Raises
-    ``InvalidConfig`` for what is none, or has no such message."""
+    """The type of a message's values, and the reader of one. ``schema``: a descriptor set in base64. Raises
+    ``InvalidConfig`` if it is illegal or has no such message."""
     kind, read, parse = reader_of(_class_of(schema, message))
 
     def value_of(payload: bytes) -> Any:
@@ -57,7 +57,8 @@ def make(schema: str, message: str) -> tuple[pa.DataType, Callable[[bytes], Any]
 
 
 def reader_of(message_class: Any) -> tuple[pa.DataType, _Read, _Read]:
-    """Of a class of messages: the type of their values, what makes a value of one, and what makes one of bytes."""
+    """The type of a message class's values, the function from a message to its value, and the one from bytes to a
+    message."""
     kind, read = _of_message(message_class.DESCRIPTOR, ())
     return kind, read, message_class.FromString
 

@@ -37,7 +37,7 @@ _AS_BYTES: Final = ("dataset_value", "template_value", "extension_value")
 
 
 class Name(NamedTuple):
-    """What the MQTT name of a message says."""
+    """The parts of a message's MQTT name."""
 
     type: str
     group: str
@@ -58,7 +58,7 @@ def name_of(mqtt_topic: str) -> Name:
 
 
 def value_of(payload: bytes, mqtt_topic: str) -> dict[str, Any]:
-    """What a message says. Raises ``Undecodable``."""
+    """The value of a message. Raises ``Undecodable``."""
     name = name_of(mqtt_topic)
     said: dict[str, Any] = {"type": name.type, "group": name.group, "node": name.node, "device": name.device}
     if name.type == _STATE:
@@ -136,7 +136,7 @@ def _time(milliseconds: int) -> float:
 
 @lru_cache(maxsize=1)
 def _payload() -> Callable[[bytes], Any]:
-    """What reads Sparkplug's message, of which the fields and their numbers are those of its specification."""
+    """The parser of Sparkplug's message; its fields and their numbers are those of the specification."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     of = descriptor_pb2.FieldDescriptorProto

@@ -1,9 +1,9 @@
 """Rows to write as runs of messages: Arrow in, the bytes of requests out. Pure.
 
 Rows are cut into blocks that depend on the rows alone, not on the batches in which Spark hands them over. In a block
-all rows with the same topic, key, name, tag, properties and flags are one *kind*; what a kind has in common is worked
-out once. A run is rows of one kind and size, and its bodies are one slice of an Arrow buffer: no Python runs per row
-but for ``properties``. Rows of one key keep their order.
+all rows with the same topic, key, name, tag, properties and flags are one *kind*; the common part of a kind is computed
+once. A run is rows of one kind and size, and its bodies are one slice of an Arrow buffer: no Python runs per row but
+for ``properties``. Rows of one key keep their order.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _QOS_MAX: Final = 2
 
 
 class Kind(NamedTuple):
-    """What rows have in common. ``queue``: the one that they name, ``ANY_QUEUE`` where the broker chooses."""
+    """The common part of rows. ``queue``: the one that they name, ``ANY_QUEUE`` if the broker chooses."""
 
     common: Common
     queue: int
@@ -97,7 +97,7 @@ class Packing:
 
     Args:
         topic: of all rows; empty: their column says it.
-        numbers: what their messages are known by.
+        numbers: the numbers that identify their messages.
         place: says where messages of a kind go, in the given block.
         is_runs: whether they go as runs wherever the broker chooses the queue; else as whole records.
     """
@@ -114,8 +114,8 @@ class Packing:
         self._block = 0
 
     def requests(self, block: pa.Table, now_ms: int, *, by_content: bool = False) -> Iterator[Packed]:
-        """The requests that store a block, in order. Raises what a row is refused with. ``by_content``: numbers follow
-        from what rows are, not from their order; only for the one block of a task."""
+        """The requests that store a block, in order. Raises the error of a refused row. ``by_content``: numbers follow
+        from the rows' contents, not from their order; only for the one block of a task."""
         rows = self._rows(block)
         self._block += 1
         ways = self._ways(rows.kinds)
@@ -219,7 +219,7 @@ class Packing:
 
 
 def content_order(block: pa.Table) -> _Numbers:
-    """The rows in an order that follows from what they are: it is the same however they come."""
+    """The rows sorted by their contents, so the same in whatever order they come."""
     columns = {name: block.column(name) for name in sorted(block.column_names) if name != "properties"}
     if "properties" in block.column_names:
         texts = [repr(one) for one in block.column("properties").to_pylist()]
@@ -274,7 +274,7 @@ class _Ways(NamedTuple):
 
 
 class _Runs(NamedTuple):
-    """Rows in the order in which they go out. ``numbers``: what each is known by."""
+    """Rows in the order in which they go out. ``numbers``: the number that identifies each."""
 
     codes: _Numbers
     sizes: _Numbers
@@ -315,7 +315,7 @@ def _cuts(rows: Rows) -> list[int]:
 
 
 class _Header(NamedTuple):
-    """A column of which few values are told apart. ``codes``: of each row, -1 for null."""
+    """A column with few distinct values. ``codes``: the value's number for each row, -1 for null."""
 
     codes: _Numbers
     values: Sequence[Any]

@@ -1,4 +1,4 @@
-"""Which number each written row has, so that a broker stores it once (docs/decisions/0066). Pure.
+"""Numbers of written rows, by which a broker stores each once (docs/decisions/0066). Pure.
 
 A row is known by its write, epoch and partition, and by its place among the rows of that partition that go to the same
 topic and broker. To the broker this is a producer whose numbers count without a gap within an epoch.
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 SPAN: Final = 1 << 22
 """Rows of an epoch in one volume of numbers; further rows are another producer's."""
 EPOCHS: Final = 1 << 26
-"""Epochs in one volume: twelve hexadecimal digits hold so many spans."""
+"""Epochs in one volume: the number of spans that twelve hexadecimal digits hold."""
 _PRODUCER_BYTES: Final = 8
 
 
@@ -28,7 +28,7 @@ class Numbers:
     """The numbers of the rows of one task.
 
     Args:
-        task: whose rows they are.
+        task: the task that writes the rows.
         is_sorted: whether they are sorted. Numbers differ then, so a batch that was stored unsorted in part is stored
             again as a whole, and no row is taken for another one.
     """
@@ -40,7 +40,7 @@ class Numbers:
         self._prefixes: dict[tuple[tuple[str, str, str], int], bytes] = {}
 
     def take(self, topic: str, broker: str, layout: str, count: int) -> tuple[bytes, int]:
-        """Numbers for the next ``count`` rows of a topic at a broker: what is before the digits, and the first one.
+        """Numbers for the next ``count`` rows of a topic at a broker: the prefix of the digits, and the first number.
 
         ``layout``: the names of all brokers among which rows were dealt. Where it is another than before, a repeated
         row is stored again rather than taken for one that went elsewhere.

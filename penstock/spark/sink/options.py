@@ -31,14 +31,14 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "partition": _NUMBER,
     "born_timestamp": ("timestamp",),
 }
-"""What a message takes of a row, and the types that it may have in Spark."""
+"""Columns that a message takes, with their types in Spark."""
 PASSED_OVER: Final = ("offset", "timestamp", "timestampType", "client_id", "msg_id", "broker", "position")
 """Columns of read messages that the broker gives anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Where rows go.
+    """Options of a write.
 
     Attributes:
         servers: addresses of name servers.

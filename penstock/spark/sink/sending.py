@@ -1,9 +1,9 @@
 """Sends the rows of one Spark task to the brokers and waits until all are stored.
 
 One request at a time is on its way to a broker, so that its numbers reach the log without a gap; the next is made
-meanwhile. What has no answer is sent again, byte for byte, to the same broker: it knows what it has. Rows without a
-key go round all brokers of their topic, whichever is away just now, for the same row must go to the same broker when
-Spark repeats it.
+meanwhile. An unanswered request is sent again, byte for byte, to the same broker, which recognises it. Rows without a
+key go round all brokers of their topic, also those away just now, for a row must go to the same broker when Spark
+repeats it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: Ta
 
     Raises:
         BrokerAway, Unavailable, TimedOut: a broker stayed away for longer than the options' patience.
-        PenstockError: what a row is refused with.
+        PenstockError: a broker refused a row.
     """
     routes = routes_of(os.getpid(), options.servers, options.timeout_s)
     try:
@@ -52,8 +52,8 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: Ta
 
 
 def checksum() -> Callable[[bytes], int] | None:
-    """What makes the checksum of runs; nothing on executors that lack ``fastcrc``, as they need it for no read. These
-    send whole records, which takes longer."""
+    """The checksum of runs; ``None`` on executors without ``fastcrc``, which reads do not need. These send whole
+    records, which takes longer."""
     try:
         from fastcrc.crc32 import iscsi
     except ImportError:

@@ -1,8 +1,8 @@
 """Spark's writers of batches and streams: Arrow batches in, messages stored.
 
 Spark runs ``write`` in workers, once for each partition, and again where a task failed, is suspected to be slow, or its
-batch is repeated after a crash. Each row has a number that follows from the query, its batch and the partition, so all
-these add nothing twice. There is nothing left to do at the commit: what is stored is visible.
+batch is repeated after a crash. Each row has a number that follows from the query, its batch and the partition, so a
+broker stores it once. The commit has nothing to do: stored rows are visible.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _BATCH: Final = "streaming.sql.batchId"
 
 
 class Written(WriterCommitMessage):
-    """What a task tells the driver. ``rows``: how many it has stored."""
+    """A task's message to the driver. ``rows``: number of stored rows."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
 
 
 class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc, unused-ignore]
-    """Writes a frame. A write without an id gets one of its own, which all its tasks share."""
+    """Writer of a frame. A write without an id gets one of its own, which all its tasks share."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -48,7 +48,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc, unused-ignore]
 
 
 class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc, unused-ignore]
-    """Writes the batches of a streaming query, which its checkpoint names."""
+    """Writer of a streaming query's batches; the checkpoint names the query."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -69,7 +69,7 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
 
 
 def check_mode(overwrite: bool) -> None:
-    """Raises ``InvalidConfig`` where a write would replace what is in a topic."""
+    """Raises ``InvalidConfig`` for a write that would replace a topic's messages."""
     if overwrite:
         raise InvalidConfig("a topic is a log: nothing in it is overwritten", hint='write with mode("append")')
 

@@ -1,8 +1,8 @@
 """Alerts: a metric crosses a limit, or leaves its device's usual range.
 
-An alert is told when a rule begins to hold, not for each reading while it holds. ``zscore`` compares a reading with the
-mean and standard deviation of all earlier ones of the same device and metric. Restarts forget nothing of this, and tell
-the same alert under the same ``id``, so that a receiver can drop the repetition.
+An alert is one row when a rule begins to hold, not one for each reading while it holds. ``zscore`` compares a reading
+with the mean and standard deviation of all earlier ones of the same device and metric. All of this survives restarts. A
+repeated alert has the same ``id``, so that a receiver can drop it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 LEARNED_FROM: Final = 20
-"""So many readings are seen before one can be unusual."""
+"""Number of readings before one can be unusual."""
 COLUMNS: Final = ("device", "metric", "rule", "event_time", "value", "score", "id")
 
 _KEYS: Final = ("device", "metric", "rule", "sign", "bound")
@@ -66,7 +66,7 @@ def alerts(readings: DataFrame, rules: Sequence[Rule]) -> DataFrame:
 
     Args:
         readings: rows of the source with ``payload=readings``.
-        rules: what is looked for.
+        rules: conditions of the alerts.
     """
     return next_alerts(readings, None, rules).events
 
@@ -77,7 +77,7 @@ def next_alerts(readings: DataFrame, earlier: DataFrame | None, rules: Sequence[
     Args:
         readings: the batch.
         earlier: ``state`` of the batch before; none for the first.
-        rules: what is looked for; always the same in one stream.
+        rules: conditions of the alerts; always the same in one stream.
     """
     from pyspark.sql import functions as f
 
@@ -96,7 +96,7 @@ def _row(rule: Rule) -> dict[str, str | float]:
 
 
 def _step(had: Column, one: Column, sign: Column, bound: Column) -> Column:
-    """What a reading makes of a state."""
+    """The state after a reading."""
     from pyspark.sql import functions as f
 
     value, readings = one["value"], had["readings"]

@@ -1,4 +1,4 @@
-"""Readings joined with what a registry knows of their devices."""
+"""Readings joined with a registry of their devices."""
 
 from __future__ import annotations
 

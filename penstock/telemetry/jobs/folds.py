@@ -1,9 +1,9 @@
-"""Folds: per key, readings in the order of their time change a state, and say what they find.
+"""Folds: each reading of a key, in the order of event times, changes a state and may give an event.
 
-For what windows cannot say: whether a device was silent for longer than it uses to be, whether a value has just crossed
-a limit. A fold is one expression that Java runs over each key's sorted readings of a batch; the state is a column, kept
-between batches by ``penstock.telemetry.slots``. That costs no Python per device, as ``transformWithState`` would
-(0.7 ms for each in each batch).
+They answer questions that windows cannot: whether a device is silent for longer than usual, whether a value has just
+crossed a limit. A fold is one expression that Java runs over each key's sorted readings of a batch; the state is a
+column, kept between batches by ``penstock.telemetry.slots``. No Python runs per device, as it would in
+``transformWithState`` (docs/decisions/0067).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 FOUND: Final = "found"
-"""The field of a state that holds what this batch's readings have found; it begins empty with each batch."""
+"""The field of a state with the events of this batch's readings; it is empty as each batch begins."""
 
 
 class Fold(NamedTuple):
-    """What becomes of one key's readings.
+    """A fold of one key's readings.
 
     Attributes:
         state: type of the state, a struct in Spark's DDL with an array ``FOUND``.
@@ -38,11 +38,11 @@ class Fold(NamedTuple):
 
 
 class FoldBatch(NamedTuple):
-    """What a fold makes of a batch.
+    """The result of a fold for a batch.
 
     Attributes:
-        rows: what the two others are made of, to be computed once (``persist``).
-        events: what was found.
+        rows: the rows from which the two others come, to be computed once (``persist``).
+        events: the events of the batch.
         state: rows for the next batch.
     """
 
@@ -56,8 +56,8 @@ def folded(readings: DataFrame, earlier: DataFrame | None, fold: Fold) -> DataFr
 
     Args:
         readings: rows of the source with ``payload=readings``, and the fold's keys; refused payloads are left out.
-        earlier: what this function returned for the batch before; none before the first.
-        fold: what to do.
+        earlier: the result for the batch before; none before the first.
+        fold: the fold.
     """
     from pyspark.sql import functions as f
 
@@ -85,7 +85,7 @@ def _afresh(state: Column, fold: Fold) -> Column:
 
 
 def findings(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """What a batch has found: the key's columns and those of the states' ``FOUND``, one row each."""
+    """The events of a batch, one row each: the key's columns and those of the states' ``FOUND``."""
     from pyspark.sql import functions as f
 
     return rows.select(*keys, f.explode(f"state.{FOUND}").alias("one")).select(*keys, "one.*")

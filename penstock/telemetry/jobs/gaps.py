@@ -1,8 +1,8 @@
 """Gaps: when a device was, or is, silent for several times its usual interval.
 
-The usual interval of a device's metric is a running mean of its intervals, slow to forget and hardly moved by a gap: an
-interval counts at most as much as one that is just no gap. The clock is the latest event time of all devices, so the
-same messages give the same gaps whenever they are read. A reading that comes late, out of order, makes no interval.
+The usual interval of a device's metric is a running mean of its intervals, slow to change and hardly moved by a gap: a
+longer interval counts as the longest that is no gap. The clock is the latest event time of all devices, so the same
+messages give the same gaps whenever they are read. A reading that comes late, out of order, makes no interval.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TIMES: Final = 5.0
 LEARNED_FROM: Final = 4
-"""So many intervals are seen before one can be a gap."""
+"""Number of intervals before one can be a gap."""
 MEMORY: Final = 32
 """From this many intervals on, a new one changes the mean by this part of its difference."""
 
@@ -41,7 +41,7 @@ def gaps(readings: DataFrame, times: float = TIMES) -> DataFrame:
 
 
 def next_gaps(readings: DataFrame, earlier: DataFrame | None, times: float = TIMES) -> FoldBatch:
-    """Gaps that a batch of a stream ends or makes known; each that begins is told once, and once more with its end.
+    """Gaps that a batch of a stream begins or ends: a row for each beginning, and another with the end.
 
     Args:
         readings: the batch.
@@ -75,7 +75,7 @@ def _seconds(later: Column, earlier: Column) -> Column:
 
 
 def _step(times: float) -> Callable[[Column, Column], Column]:
-    """What a reading makes of a state."""
+    """The state after a reading."""
     from pyspark.sql import functions as f
 
     def step(had: Column, one: Column) -> Column:
