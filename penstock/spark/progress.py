@@ -66,7 +66,13 @@ def lag_of(progress: Any) -> QueryLag:
 
     Args:
         progress: pyspark's object, or the dictionary of its JSON.
+
+    Raises:
+        InvalidConfig: there is no progress yet.
     """
+    if progress is None:
+        hint = "lastProgress is None until its first batch ends"
+        raise InvalidConfig("the query has told no progress yet", hint=hint)
     told = progress if isinstance(progress, Mapping) else json.loads(progress.json)
     queues = [lag for source in told.get("sources", ()) for lag in _queues_of(source)]
     return QueryLag(

@@ -56,8 +56,10 @@ def make(schema: str) -> tuple[pa.DataType, Callable[[bytes], Any]]:
         stream = BytesIO(payload)
         try:
             value = fastavro.schemaless_reader(stream, parsed, None)
+        except EOFError:  # its text has the address of an object
+            raise Undecodable("no Avro of this schema: the payload ends within the value") from None
         except Exception as error:
-            raise Undecodable(f"no Avro of this schema: {error or type(error).__name__}") from None
+            raise Undecodable(f"no Avro of this schema: {str(error) or type(error).__name__}") from None
         if stream.tell() != len(payload):
             raise Undecodable("no Avro of this schema: bytes follow the value")
         return value

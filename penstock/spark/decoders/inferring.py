@@ -1,7 +1,8 @@
 """The schema of a sample of decoded values. Pure.
 
 Whole numbers are BIGINT, together with others DOUBLE; objects STRUCT, of all fields that were seen. Values of different
-kinds are STRING, which takes anything as JSON; so are fields that are always null.
+kinds are STRING, which takes anything as JSON; so are fields that are always null. Where most values are objects, the
+schema is that of the objects: the others become bad rows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _DEPTH_MAX: Final = 16
 def infer_text(values: Iterable[Any]) -> str:
     """The schema of the values as text. Raises ``InvalidConfig`` if all are null."""
     found = _NULL
-    for value in values:
+    sample = [value for value in values if value is not None]
+    objects = [value for value in sample if isinstance(value, dict)]
+    for value in objects if 2 * len(objects) > len(sample) else sample:
         found = _joined(found, _kind(value, 0))
     if found == _NULL:
         raise InvalidConfig("nothing of the sample can be decoded; there is no schema to infer")

@@ -20,7 +20,7 @@ def value_of(payload: bytes) -> Any:
     except msgpack.ExtraData:
         raise Undecodable("no MessagePack: bytes follow the value") from None
     except Exception as error:
-        raise Undecodable(f"no MessagePack: {error or type(error).__name__}") from None
+        raise Undecodable(f"no MessagePack: {str(error) or type(error).__name__}") from None
 
 
 def _refused(code: int, data: bytes) -> NoReturn:

@@ -197,7 +197,8 @@ def _failure(packed: Packed, result: Result) -> PenstockError | None:
         return None
     one = result.refused[0]
     error = from_wire(one.code, one.message)
-    others = f", and {len(result.refused) - 1} others" if len(result.refused) > 1 else ""
+    more = len(result.refused) - 1
+    others = f", and {more} other{'s' * (more > 1)}" if more else ""
     hint = _OTHER_ROWS if isinstance(error, NumberTaken) else ""
     told = f"broker {packed.broker} refused a row for topic {packed.topic}{others}: {error.message}"
     return type(error)(told, hint=hint)

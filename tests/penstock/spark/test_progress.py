@@ -4,6 +4,9 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from penstock.errors import InvalidConfig
 from penstock.spark.progress import LagListener, QueryLag, QueueLag, lag_of
 
 
@@ -29,6 +32,11 @@ def test_lag_is_what_a_querys_progress_says_of_each_queue() -> None:
 def test_other_sources_and_queries_that_have_read_nothing_have_no_queues() -> None:
     for other in (None, "17", {"logOffset": 3}, {"a": {"0": 5}}, "no json"):
         assert lag_of(told(other, None)).queues == ()
+
+
+def test_a_query_without_progress_says_so() -> None:
+    with pytest.raises(InvalidConfig, match="no progress yet"):
+        lag_of(None)
 
 
 def test_a_listener_keeps_the_last_word_of_each_query_until_it_ends() -> None:

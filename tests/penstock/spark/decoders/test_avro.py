@@ -94,6 +94,7 @@ def test_bytes_that_were_changed_give_one_row_each(changes: list[tuple[int, int]
     data, errors = found.data.to_pylist(), found.error.to_pylist()
     assert [one is None for one in data] == [one is not None for one in errors]
     assert errors[2] == "no Avro of this schema: bytes follow the value"
+    assert not any("object at" in one for one in errors if one)
     assert data[3]["device"] == "d7"
 
 

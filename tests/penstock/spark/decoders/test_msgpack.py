@@ -24,6 +24,7 @@ def test_one_value_is_read() -> None:
         (b"\x01\x01", "bytes follow the value"),
         (b"\xdd\xff\xff\xff\xff", "no MessagePack"),
         (b"\xa1\xff", "no MessagePack"),
+        (b"\xc1", "no MessagePack: FormatError"),
         (msgpack.packb(msgpack.ExtType(5, b"x")), "an extension of MessagePack, 5"),
         (b"\x91" * 5000, "no MessagePack"),
         (b"\x81\x90\x01", "no MessagePack"),
