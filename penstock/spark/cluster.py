@@ -6,6 +6,7 @@ It keeps one connection per server and waits on plain sockets; what the answers 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
@@ -27,6 +28,7 @@ from penstock.spark.values import Bound
 from topicmap.queues import RETRY_PREFIX, is_system, parse_topic_queue, topic_queue
 
 _T = TypeVar("_T")
+_log = logging.getLogger(__name__)
 
 
 class Cluster:
@@ -38,6 +40,7 @@ class Cluster:
         self._pattern = re.compile(options.pattern) if options.pattern else None
         self._chooses = bool(options.selector or options.where.of_messages)
         self._has_reached = False  # a name server
+        self._awaited: set[str] = set()
 
     def close(self) -> None:
         """Ends the connections."""
@@ -111,10 +114,13 @@ class Cluster:
         for topic in self._topics():
             try:
                 holders = self._holders(topic)
-            except NoRoute:
-                if missing_ok or self._options.is_implied:
-                    continue
-                raise
+            except NoRoute as error:
+                if not (missing_ok or self._options.is_implied):
+                    raise
+                if topic not in self._awaited and not self._options.is_implied:
+                    self._awaited.add(topic)
+                    _log.warning("%s; the stream waits for it", error.message)
+                continue
             for broker in holders.brokers if self._options.allow_incomplete else holders.whole(f"topic {topic!r}"):
                 found |= self._of_broker(topic, broker)
         missing = [key for key in needed if key not in found]
