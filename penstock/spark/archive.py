@@ -34,7 +34,7 @@ def archive_options(
         java: the program that runs.
         spark_home: where the jars are.
         cache: folder for the archive.
-        make: whether this session may write it, which costs it a quarter more of Java's processor time.
+        make: whether this session may write it, which costs more of Java's processor time.
     """
     file = cache / f"classes-{_key(java, spark_home)}.jsa"
     if not file.exists() and not (make and _begin(file, clock or RealClock())):
