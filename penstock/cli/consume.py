@@ -23,7 +23,7 @@ TAIL_S: Final = 0.2
 @click.command()
 @click.argument("topic")
 @click.option(
-    "-g", "--group", default="", callback=named, help="Read as a member of this group and commit what was printed."
+    "-g", "--group", default="", callback=named, help="Read as a member of this group and commit printed messages."
 )
 @click.option(
     "-o",

@@ -60,7 +60,7 @@ class NameServers:
 
 def check_servers(servers: object) -> None:
     """Raises ``InvalidConfig`` unless a program gave addresses or a URL."""
-    NameServers(servers, RealClock())  # type: ignore[arg-type]  # that is what it checks
+    NameServers(servers, RealClock())  # type: ignore[arg-type]  # it checks the type
 
 
 def _read(url: str) -> str:

@@ -68,15 +68,15 @@ class SourceOptions:
         partitions_min, partitions_max, target_rows: how partitions are cut (``planning``).
         fail_on_data_loss: whether messages that are lost end the query: retention removed them, they are damaged, or
             their log was replaced. A broker that is away has lost nothing.
-        allow_incomplete: whether brokers that are away are left out rather than waited for.
-        patience_s: how long a broker or name server that is away is waited for.
+        allow_incomplete: whether a query leaves out brokers that are away instead of waiting for them.
+        patience_s: longest wait for a broker or name server that is away.
         columns: which columns rows have, in order.
         payload: ``raw`` for rows that are messages, ``readings`` for rows that are measured values, else the format in
             which ``data`` is decoded from payloads, by ``payload_schema`` and, of protobuf, ``payload_message``.
         tags, names, selector: only messages with one of these tags, whose MQTT name one of these MQTT filters matches,
             which this selector wants; the broker chooses.
         where: which queues, offsets and messages of all that.
-        retries, retry_pause_s: how often at least a question is asked again that was not answered, and how long after.
+        retries, retry_pause_s: minimum number of repetitions of an unanswered request, and the pause between them.
         pull_bytes, batch_rows: most bytes of a pull and rows of an Arrow batch.
         timeout_s: deadline of each request.
         is_stream: whether it is a stream's.
@@ -266,7 +266,7 @@ def _known(name: str) -> str:
     if known is not None:
         return known
     if name.lower() in _LOGINS or name.lower().startswith(("kafka.sasl.", "kafka.ssl.", "kafka.security.")):
-        hint = "leave it out; docs/decisions/0030-native-ports-trust-their-network.md says who has access"
+        hint = "leave it out; docs/decisions/0030-native-ports-trust-their-network.md has the reason"
         raise InvalidConfig(
             f"the native ports know no logins and no TLS yet, so option {name} would do nothing", hint=hint
         )

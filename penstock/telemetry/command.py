@@ -17,12 +17,11 @@ from penstock.errors import TimedOut, TopicNotFound, Unavailable
 from penstock.protocol.addresses import SERVERS
 from penstock.telemetry.catalog import JOBS, WINDOWS
 from penstock.telemetry.job import Batch, JobOptions, OnBatch, command_settings
-from penstock.telemetry.job_commands import Jobs, add_jobs
+from penstock.telemetry.job_commands import Jobs, add_jobs, rounded
 from penstock.telemetry.running import RunOptions
 from penstock.telemetry.windows import WATERMARK, WINDOW, WINDOW_COLUMNS
 
 SHOWN = ("window_start", "device", "metric", "count", "mean", "min", "max", "refused")
-_PLACES = 3
 
 
 @click.group()
@@ -118,13 +117,9 @@ def printer(as_json: bool) -> OnBatch:
             return
         bad = f", {batch['refused']} payloads refused" if batch["refused"] else ""
         click.echo(f"batch {batch['batch']}: {len(batch['rows'])} windows changed{bad}")
-        print_rows([_rounded(row) for row in batch["rows"]], SHOWN, as_json=False, empty="no reading")
+        print_rows([rounded(row) for row in batch["rows"]], SHOWN, as_json=False, empty="no reading")
 
     return show
-
-
-def _rounded(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: round(value, _PLACES) if isinstance(value, float) else value for name, value in row.items()}
 
 
 add_jobs(run, look_for_topics)

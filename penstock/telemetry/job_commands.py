@@ -122,12 +122,13 @@ def printer(job: Job, as_json: bool) -> OnBatch:
         click.echo(f"batch {batch['batch']}: {batch['count']:,} rows{'' if batch['rows'] else ' kept'}")
         if batch["rows"]:
             columns = [name for name in batch["rows"][0] if name in job.columns or job.name == "devices"]
-            print_rows([_rounded(row) for row in batch["rows"]], columns, as_json=False)
+            print_rows([rounded(row) for row in batch["rows"]], columns, as_json=False)
 
     return show_batch
 
 
-def _rounded(row: Mapping[str, Any]) -> dict[str, Any]:
+def rounded(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with rounded numbers, for a table."""
     return {name: round(value, _PLACES) if isinstance(value, float) else value for name, value in row.items()}
 
 

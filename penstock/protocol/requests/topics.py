@@ -98,8 +98,8 @@ class ChangeTopic(Request):
 
 @value
 class PurgeTopic(Request):
-    """Removes all messages of a topic's queues; answered with what it was. Offsets go on, and what waits for MQTT
-    sessions stays, as do retained messages without ``retained``. ``TopicNotFound``, ``InvalidTopic`` for one of the
+    """Removes all messages of a topic's queues; answered with the topic as it was. Offsets go on. Messages that wait
+    for MQTT sessions stay, and retained ones unless ``retained``. ``TopicNotFound``, ``InvalidTopic`` for one of the
     system's."""
 
     code: ClassVar[int] = 35

@@ -14,6 +14,7 @@ from typing import Any, Final
 from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import SERVERS, parse_servers
 from penstock.protocol.topic_names import topic_of
+from penstock.spark.values import read_amount, read_milliseconds, read_text
 
 _TEXT: Final = ("string",)
 _BYTES: Final = ("binary", "string")
@@ -43,11 +44,12 @@ class SinkOptions:
     Attributes:
         servers: addresses of name servers.
         topic: the topic of all rows; empty: the column says it.
-        write_id, write_batch: name a batch write; another write with the same two adds nothing that is there already.
-        is_sorted: whether the rows of each partition are sorted before they go out, so that they are known again in
-            whatever order they come.
-        patience_s, retries, retry_pause_s: how long a broker that is away is waited for, how often at least it is
-            asked again and how long after.
+        write_id, write_batch: the name of a batch write and its number; a repeated write with the same two adds no row
+            twice.
+        is_sorted: whether the rows of each partition are sorted before they go out, so that a broker recognises
+            repeated rows in any order.
+        patience_s, retries, retry_pause_s: longest wait for a broker that is away, minimum number of repetitions and
+            the pause between them.
         timeout_s: deadline of each request.
     """
 
@@ -62,22 +64,6 @@ class SinkOptions:
     timeout_s: float = 30.0
 
 
-def _seconds(name: str, text: str) -> float:
-    return _amount(name, text) / 1000
-
-
-def _amount(name: str, text: str) -> int:
-    if not text.strip().isdecimal():
-        raise InvalidConfig(f"{name} is a number from 0 on, not {text!r}")
-    return int(text)
-
-
-def _word(name: str, text: str) -> str:
-    if not text.strip():
-        raise InvalidConfig(f"{name} is empty")
-    return text.strip()
-
-
 def _order(name: str, text: str) -> bool:
     if text not in ("given", "sorted"):
         raise InvalidConfig(f"{name} is given or sorted, not {text!r}")
@@ -89,14 +75,14 @@ _TABLE: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "kafka.bootstrap.servers": ("servers", lambda name, text: parse_servers(text)),
     "nameServer": ("servers", lambda name, text: parse_servers(text)),
     "servers": ("servers", lambda name, text: parse_servers(text)),
-    "topic": ("topic", lambda name, text: topic_of(_word(name, text))),
-    "writeId": ("write_id", _word),
-    "writeBatch": ("write_batch", _amount),
+    "topic": ("topic", lambda name, text: topic_of(read_text(name, text))),
+    "writeId": ("write_id", read_text),
+    "writeBatch": ("write_batch", read_amount),
     "rowOrder": ("is_sorted", _order),
-    "brokerPatienceMs": ("patience_s", _seconds),
-    "fetchOffset.numRetries": ("retries", _amount),
-    "fetchOffset.retryIntervalMs": ("retry_pause_s", _seconds),
-    "pollTimeoutMs": ("timeout_s", _seconds),
+    "brokerPatienceMs": ("patience_s", read_milliseconds),
+    "fetchOffset.numRetries": ("retries", read_amount),
+    "fetchOffset.retryIntervalMs": ("retry_pause_s", read_milliseconds),
+    "pollTimeoutMs": ("timeout_s", read_milliseconds),
 }
 NAMES: Final = tuple(_TABLE)
 _BY_LOWER: Final = {name.lower(): name for name in _TABLE}
