@@ -20,13 +20,10 @@ from broker.store.reading import ABSENT
 from penstock.errors import Busy, Damaged, InvalidMessage, MessageForgotten, NumberTaken
 from penstock.protocol.message import (
     ANY_QUEUE,
+    BODY_AT,
     FLAG_SEQUENCED,
     FRAME_HEAD_BYTES,
-    KEYS,
-    KEYS_BASE64,
-    property_of,
     record_body,
-    record_properties,
     record_topic,
 )
 from penstock.protocol.runs import DIGITS, NOWHERE, SOMEWHERE, Run
@@ -39,8 +36,6 @@ LOOKED_UP_MAX: Final = 64
 DOUBTS_MAX: Final = 512
 """The same for messages of which their producer's window does not tell whether they are stored."""
 _SYSTEM: Final = SYSTEM_PREFIX.encode()
-_KEYS: Final = KEYS.encode()
-_KEYS_BASE64: Final = KEYS_BASE64.encode()
 _FORGOTTEN: Final = -3
 _TWICE: Final = -4
 _LATER: Final = -5
@@ -252,17 +247,22 @@ def _forgotten() -> MessageForgotten:
 
 
 def _are_others(run: Run, frames: Sequence[bytes]) -> bool:
-    """Whether one of the stored frames has another body or key than the run's message of the same number."""
-    key = _key_of(run.tail[2 + (run.tail[0] << 8 | run.tail[1]) + 2 :])
-    for body, frame in zip(run.bodies, frames, strict=False):  # there are no frames where one is damaged
+    """Whether one of the stored frames is not the run's message of the same number: its body, topic or a property is
+    another. The order of properties does not matter."""
+    for at, (body, frame) in enumerate(zip(run.bodies, frames, strict=False)):  # no frames where one is damaged
         record = memoryview(frame)[FRAME_HEAD_BYTES:]
-        if record_body(record) != body or _key_of(record_properties(record)) != key:
+        if record_body(record) != body:
+            return True
+        stored, sent = bytes(record[BODY_AT + len(body) :]), run.tail_of(at)
+        if stored != sent and _parts_of(stored) != _parts_of(sent):
             return True
     return False
 
 
-def _key_of(properties: bytes) -> bytes:
-    return property_of(properties, _KEYS) or property_of(properties, _KEYS_BASE64)
+def _parts_of(tail: bytes) -> tuple[bytes, list[bytes]]:
+    """Topic and properties."""
+    end = 2 + (tail[0] << 8 | tail[1])
+    return tail[2:end], sorted(tail[end + 2 :].split(b"\x02"))
 
 
 def is_fact(frame: bytes) -> bool:

@@ -265,6 +265,12 @@ def test_another_message_under_a_number_that_is_stored_is_refused(is_restarted: 
     named = rig.ask(request(keyed))
     assert isinstance(named, Appended)
     assert [one.at for one in named.refused] == list(range(40))
+    moved = run(1, 40)
+    properties = {UNIQUE_KEY: f"{PRODUCERS[0]}{1:0{DIGITS}x}"}
+    moved.tail = record_tail(b"t", encode_properties({MQTT_TOPIC: "t/x", KEYS: "k"} | properties))
+    devices = rig.ask(request(moved))
+    assert isinstance(devices, Appended)
+    assert [one.at for one in devices.refused] == list(range(40)), "the body alone does not make a message"
     same = rig.ask(request(run(1, 40)))
     assert isinstance(same, Appended)
     assert not same.refused
