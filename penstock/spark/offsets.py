@@ -152,7 +152,9 @@ def check_not_lost(key: QueueKey, start: int, end: int, extent: Extent | None) -
         unread = f"offsets {start} to {end} were to be read from it"
         raise OffsetOutOfRange(f"the broker says that {where} is gone, and {unread}", hint=GUIDE)
     if start < extent.first and start < end:
-        raise OffsetOutOfRange(f"{where} was deleted at offset {extent.first}; offset {start} is wanted", hint=GUIDE)
+        raise OffsetOutOfRange(
+            f"{where} was deleted or purged at offset {extent.first}; offset {start} is wanted", hint=GUIDE
+        )
     if start < extent.min and start < end:
         gone = f"{start} to {min(end, extent.min) - 1} are gone"
         raise OffsetOutOfRange(f"{where} begins at {extent.min} now; offset {start} is wanted: {gone}", hint=hint)

@@ -55,6 +55,9 @@ def answer(query: str, spark: SparkSession, servers: str, topics: Sequence[str])
             if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
                 raise InvalidConfig(_first(error)) from None
             name = (error.getMessageParameters() or {}).get("relationName", "").strip("`")
+        if "`.`" in name:  # as of DROP TABLE and INSERT, which name Spark's own catalog
+            hint = "each topic is a table, with no catalog before its name, and a query only reads"
+            raise InvalidConfig(f"there is no table {name.replace('`', '')}", hint=hint)
         if name not in topics:
             near = difflib.get_close_matches(name, topics, n=1)
             hint = f"did you mean {near[0]}?" if near else "`penstock topic list` shows all"

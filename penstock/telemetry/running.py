@@ -12,13 +12,14 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import SERVERS
 from penstock.telemetry.catalog import REGISTRY, Job
 from penstock.telemetry.job import Batch, OnBatch, spark_interval, stop_queries, stop_signals, wait_for
-from penstock.telemetry.outputs import Output, ParquetFolder, output_of
+from penstock.telemetry.jobs.messages import check_places
+from penstock.telemetry.outputs import Messages, Output, ParquetFolder, output_of
 from penstock.telemetry.progress import Progress
 from penstock.telemetry.slots import StateSlots
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 OnProgress = Callable[[Progress], None]
+_OF_OPTIONS: Final = {REGISTRY, "percentiles"}
+"""Options that give a job further columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ def outputs_of(job: Job, options: RunOptions) -> list[Output]:
     for text, one in zip(options.out, found, strict=True):
         if getattr(one, "topic", None) in read:
             raise InvalidConfig(f"{text}: the job reads this topic, and would read what it writes")
+        if isinstance(one, Messages) and not _OF_OPTIONS.intersection(own.name for own in job.options):
+            check_places(text, job.columns)
     if any(not isinstance(one, ParquetFolder) for one in found) and not checkpoint_of(job, options):
         told = "--checkpoint FOLDER is needed: without it, each start would read and write all again"
         raise InvalidConfig(told)

@@ -152,7 +152,7 @@ def test_spark_is_told_of_what_it_had_not_read_of_a_deleted_topic_and_goes_on_wh
         for made_again in (False, True):
             if made_again:
                 producer.send("orders", b"3", key="k")
-            with pytest.raises(OffsetOutOfRange, match="was deleted at offset 3; offset 2 is wanted"):
+            with pytest.raises(OffsetOutOfRange, match="was deleted or purged at offset 3; offset 2 is wanted"):
                 bodies(reader, second, reader.latestOffset(second, everything))
         lossy = stream(failOnDataLoss="false")
         assert bodies(lossy, second, lossy.latestOffset(second, everything)) == [b"3"]

@@ -96,6 +96,7 @@ def test_topics_are_tables_whose_columns_are_the_fields_of_their_payloads(
     [
         ("select * from histroy", "error: there is no topic histroy\n       did you mean history?\n"),
         ("select nix from history", "error: A column, variable, or function parameter with name `nix` cannot be"),
+        ("drop table elsewhere", "error: there is no table spark_catalog.default.elsewhere\n"),
         ("selct 1", "error: this is no SQL: "),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidConfig
@@ -28,16 +29,22 @@ def messages(rows: DataFrame, pattern: str) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
+    check_places(pattern, rows.columns)
     pieces = []
     for at, piece in enumerate(_PLACE.split(pattern)):
         if at % 2 == 0:
             pieces.append(f.lit(piece))
             continue
-        if piece not in rows.columns:
-            raise InvalidConfig(f"{pattern!r}: there is no {{{piece}}}", hint=f"there are {', '.join(rows.columns)}")
         text = f.coalesce(f.col(piece).cast("string"), f.lit("_"))
         text = text if piece == "metric" else f.replace(text, f.lit("/"), f.lit("_"))
         pieces.append(f.regexp_replace(text, _NOT_IN_NAMES, "_"))
     told = f.to_json(f.struct(*rows.columns))
     key = f.col("device") if "device" in rows.columns else f.lit(None).cast("string")
     return rows.select(f.concat(*pieces).alias("mqtt_topic"), key.alias("key"), told.cast("binary").alias("value"))
+
+
+def check_places(pattern: str, columns: Sequence[str]) -> None:
+    """Raises ``InvalidConfig`` where a pattern names a column that is not there."""
+    for piece in _PLACE.findall(pattern):
+        if piece not in columns:
+            raise InvalidConfig(f"{pattern!r}: there is no {{{piece}}}", hint=f"there are {', '.join(columns)}")

@@ -151,7 +151,7 @@ def test_however_it_is_cut_every_offset_is_in_one_partition(
 
 def test_a_queue_that_was_deleted_and_made_again_is_data_loss_unless_all_of_it_was_read() -> None:
     again = Extent("127.0.0.1:1", 5, 9, first=5)
-    with pytest.raises(OffsetOutOfRange, match="was deleted at offset 5; offset 3 is wanted"):
+    with pytest.raises(OffsetOutOfRange, match="was deleted or purged at offset 5; offset 3 is wanted"):
         ranges_between({A0: 3}, {A0: 9}, {A0: again}, fail_on_data_loss=True)
     assert ranges_between({A0: 5}, {A0: 9}, {A0: again}, fail_on_data_loss=True)[0][4:6] == (5, 9)
     assert ranges_between({}, {A0: 9}, {A0: again}, fail_on_data_loss=True)[0][4:6] == (5, 9), "a new one to us"

@@ -467,7 +467,7 @@ def test_messages_of_a_deleted_topic_that_were_not_read_are_a_loss_that_is_told(
     for made_again in (False, True):
         if made_again:
             queues.put("t", 0, 1)
-        with pytest.raises(OffsetOutOfRange, match="was deleted at offset 5; offset 3 is wanted"):
+        with pytest.raises(OffsetOutOfRange, match="was deleted or purged at offset 5; offset 3 is wanted"):
             reader.partitions(end, reader.latestOffset(end, ALL))
     lossy = stream(queues, failOnDataLoss="false")
     later = lossy.latestOffset(end, ALL)

@@ -35,6 +35,14 @@ def test_a_job_that_would_read_what_it_writes_is_refused(out: str) -> None:
         running.outputs_of(job_of("gaps"), RunOptions(topic="b, a", out=(out,), checkpoint="/kept"))
 
 
+def test_a_pattern_with_a_column_that_the_job_lacks_is_refused_before_spark_starts() -> None:
+    given = RunOptions(out=("mqtt:a/{devise}/{metric}",), checkpoint="/kept")
+    with pytest.raises(InvalidConfig, match=r"there is no \{devise\}"):
+        running.outputs_of(job_of("gaps"), given)
+    assert running.outputs_of(job_of("devices"), given), "a registry has columns of its own"
+    assert running.outputs_of(job_of("gaps"), RunOptions(out=("mqtt:a/{device}/{metric}",), checkpoint="/kept"))
+
+
 def test_an_output_that_a_restart_would_fill_twice_needs_a_checkpoint() -> None:
     with pytest.raises(InvalidConfig, match="--checkpoint FOLDER is needed"):
         running.outputs_of(job_of("gaps"), RunOptions(out=("topic:elsewhere",)))
