@@ -5,6 +5,7 @@ Without a name the windows job runs. Spark is loaded only when a job starts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -89,13 +90,21 @@ def run_job(job: Job, options: RunOptions, as_json: bool) -> None:
         | conf_of(options.conf)
         | ({"spark.jars.packages": ",".join(options.packages)} if options.packages else {})
     )
+    show_batch, counts = printer(job, as_json), Counter[str]()
+
+    def on_batch(batch: Batch) -> None:
+        counts["rows"] += batch["count"]
+        show_batch(batch)
+
     with show("Spark starts") as line:
         spark = session(app=f"penstock-{job.name}", conf=conf)
         try:
-            done = run(job, options, spark, printer(job, as_json), lambda progress: line.update(progress.text))
+            done = run(job, options, spark, on_batch, lambda progress: line.update(progress.text))
         finally:
             spark.stop()
     summary(done)
+    if options.once and not counts["rows"]:
+        click.echo(without_rows(job), err=True)
 
 
 def conf_of(given: Sequence[str]) -> dict[str, str]:
@@ -110,6 +119,12 @@ def summary(done: Progress) -> None:
     """Reports on stderr the readings that the watermark left out."""
     if done.late:
         click.echo(f"{done.late:,} came later than the watermark allows and are left out", err=True)
+
+
+def without_rows(job: Job) -> str:
+    """What a run without a row reports."""
+    waits = any(one.name == "watermark" for one in job.options)
+    return "no rows" + ("; what is not over yet comes when the watermark has passed its end" if waits else "")
 
 
 def printer(job: Job, as_json: bool) -> OnBatch:

@@ -110,6 +110,11 @@ def test_a_batch_is_a_table_or_a_line(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out == "batch 4: 1,200 rows kept\n"
 
 
+def test_a_run_without_rows_says_why() -> None:
+    assert job_commands.without_rows(job_of("gaps")) == "no rows"
+    assert "when the watermark has passed its end" in job_commands.without_rows(job_of("sessions"))
+
+
 def test_late_readings_are_told_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     done = Progress()
     job_commands.summary(done)
