@@ -48,6 +48,8 @@ class Options(TypedDict, total=False):
     brokerPatienceMs: str
     includeHeaders: str
     payload: str
+    payloadSchema: str
+    payloadMessage: str
     filter: str
     tags: str
     pollTimeoutMs: str

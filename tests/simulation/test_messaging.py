@@ -228,7 +228,7 @@ def answer_for_a_retry_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_how_often_it_was_tried(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(dead_letters, "attempts_of", lambda record: 0)
+    patch.setattr(broker_retries, "attempts_of", lambda record: 0)
 
 
 def try_once_more_than_allowed(patch: pytest.MonkeyPatch) -> None:

@@ -70,10 +70,10 @@ def test_changed_aggregates_go_to_devices_once_though_their_batch_is_repeated(
     frame = spark.readStream.format("penstock").options(**source, startingOffsets="earliest").load()
     readings = frame.selectExpr("split(mqtt_topic, '/')[1] AS device", "CAST(CAST(value AS STRING) AS DOUBLE) AS value")
     means = readings.groupBy("device").avg("value")
-    out = means.selectExpr("concat('alerts/', device) AS mqtt_topic", "CAST(`avg(value)` AS STRING) AS value")
+    out = means.selectExpr("concat('means/', device) AS mqtt_topic", "CAST(`avg(value)` AS STRING) AS value")
 
     def write(batch: Any, number: int) -> None:
-        options = {"servers": cluster.servers, "writeId": "alerts", "writeBatch": str(number)}
+        options = {"servers": cluster.servers, "writeId": "means", "writeBatch": str(number)}
         batch.write.format("penstock").options(**options).mode("append").save()
 
     for again in range(2):
@@ -82,7 +82,7 @@ def test_changed_aggregates_go_to_devices_once_though_their_batch_is_repeated(
         query.awaitTermination()
         if not again:
             (tmp_path / "commits" / "0").unlink()
-    assert stored(spark, cluster, "alerts", "mqtt_topic,value") == Counter({("alerts/d7", b"22.0"): 1})
+    assert stored(spark, cluster, "means", "mqtt_topic,value") == Counter({("means/d7", b"22.0"): 1})
 
 
 def test_what_cannot_be_written_is_told_in_one_sentence(spark: Any, cluster: Any, tmp_path: Path) -> None:

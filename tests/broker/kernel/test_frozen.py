@@ -23,7 +23,6 @@ from broker.topics import fold as topics
 from penstock.protocol.message import FRAME_HEAD_BYTES, encode_properties, encode_record
 from penstock.protocol.requests.groups import QueueOffset
 from penstock.protocol.requests.sessions import CONNECTED, RELEASED, SessionSave
-from penstock.protocol.requests.topics import TopicInfo
 from tests.broker.store.store_rig import record_of
 
 
@@ -75,7 +74,7 @@ FACTS = st.one_of(
         st.sampled_from([CONNECTED, RELEASED]),
     ),
     st.builds(lambda c, i: (exchanges.TOPIC, Exchanges.fact(c, 1, [i])), NAMES, st.integers(1, 4)),
-    st.builds(lambda t: (topics.TOPIC, list(TopicInfo(t, 4, "disk"))), NAMES),
+    st.builds(lambda t: (topics.TOPIC, [t, 4, "disk"]), NAMES),
     st.builds(lambda n, b: ("", [n, b]), NAMES, st.sampled_from([b"", b"x", b"y"])),
     st.builds(lambda c, i: (None, [c, i]), NAMES, st.integers(1, 4)),
 )
