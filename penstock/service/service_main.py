@@ -169,6 +169,8 @@ def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
             raise
         print(f"error: {error}", file=sys.stderr, flush=True)
         return STATUS_EXPECTED_ERROR
+    finally:
+        _end_stop()
     return 0
 
 
@@ -209,6 +211,12 @@ def _begin_stop(stop: trio.Event) -> None:
         signal.signal(signal.SIGALRM, _stop_by_force)
         signal.setitimer(signal.ITIMER_REAL, STOP_S)
     stop.set()
+
+
+def _end_stop() -> None:
+    """The stop is done. While the interpreter ends, Python has taken its handlers back, and SIGALRM would kill."""
+    if signal.getsignal(signal.SIGALRM) is _stop_by_force:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 async def _set_when_orphaned(stop: trio.Event) -> None:

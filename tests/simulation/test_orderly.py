@@ -34,9 +34,9 @@ def test_no_two_holders_work_at_once_and_all_is_done_in_order(seed: int) -> None
 
 
 def test_queues_change_hands_in_the_simulation_and_so_do_the_attempts_of_their_messages() -> None:
-    worked = [run(seed).result.worked for seed in range(4)]
+    worked = [run(seed).result.worked for seed in range(6)]
     assert sum(one.handed_over for one in worked) > 10
-    assert sum(one.counted_on for one in worked) > 0
+    assert sum(one.counted_on for one in worked) > 3
 
 
 # ---------------------------------------------------------------- planted bugs: the bench must see them

@@ -279,6 +279,25 @@ def test_a_child_that_nobody_listens_to_any_more_says_so_without_a_traceback() -
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+AFTER_A_STOP = """
+import os, signal, trio
+from penstock.service.service_main import run_until_signal
+
+async def serve(stop):
+    os.kill(os.getpid(), signal.SIGTERM)
+    await stop.wait()
+    print(signal.getitimer(signal.ITIMER_REAL)[0] > 0)
+
+print(run_until_signal(serve), signal.getitimer(signal.ITIMER_REAL)[0])
+"""
+
+
+@pytest.mark.endtoend
+def test_the_deadline_of_a_stop_is_over_when_the_stop_is_done() -> None:
+    done = subprocess.run([sys.executable, "-c", AFTER_A_STOP], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.stdout, done.stderr) == ("True\n0 0.0\n", "")
+
+
 @pytest.mark.usefixtures("thawed")
 @pytest.mark.parametrize("level", ["", "loud", "WARNING"])
 def test_a_level_of_the_log_that_is_none_is_one_clear_error(
