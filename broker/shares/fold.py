@@ -18,7 +18,7 @@ from broker.filters.fold import ShareEnded
 from broker.kernel.fold import fact_of
 from broker.kernel.frozen import Table
 from broker.store.records import NO_CHANGE, Change, Stored
-from topicmap.queues import is_pop, pop_share, share_group, share_queue
+from topicmap.queues import is_pop, share_group, share_queue
 
 TOPIC: Final = "%sys%shares"
 BEGIN: Final = "begin"
@@ -101,6 +101,7 @@ class Shares:
     def __init__(self) -> None:
         self._settled: Table[Settled] = Table()
         self._popped: dict[str, dict[str, None]] = {}  # queue -> names of what groups pop of it
+        self._popped_by: dict[str, dict[str, None]] = {}  # group -> the same
         self._ended: dict[str, None] = {}
 
     def __len__(self) -> int:
@@ -127,13 +128,12 @@ class Shares:
 
     def popped_by(self, group: str) -> list[str]:
         """Names of what a group pops."""
-        above = pop_share(group, "").rstrip("/")
-        return [share for shares in self._popped.values() for share in shares if share.rpartition("/")[0] == above]
+        return list(self._popped_by.get(group, ()))
 
     @property
     def popping(self) -> set[str]:
         """Groups that pop, or have popped."""
-        return {share_group(share) for shares in self._popped.values() for share in shares}
+        return set(self._popped_by)
 
     @staticmethod
     def settling(share: str, ranges: Sequence[tuple[int, int]], position: int) -> list[Any]:
@@ -171,10 +171,17 @@ class Shares:
     def _end(self, share: str) -> None:
         if self._settled.pop(share, None) is not None:
             self._ended[share] = None
+        if is_pop(share):
+            group = share_group(share)
+            shares = self._popped_by.get(group, {})
+            shares.pop(share, None)
+            if not shares:
+                self._popped_by.pop(group, None)
 
     def _note(self, share: str) -> None:
         if is_pop(share):
             self._popped.setdefault(share_queue(share), {})[share] = None
+            self._popped_by.setdefault(share_group(share), {})[share] = None
 
     def take_ended(self) -> list[str]:
         """Shares that ended since the last call; one of the same name may have begun again."""
@@ -190,7 +197,7 @@ class Shares:
         return self._settled.freeze(_row)
 
     def restore(self, snapshot: list[Any] | None) -> None:
-        self._settled, self._popped = Table(), {}
+        self._settled, self._popped, self._popped_by = Table(), {}, {}
         for share, floor, ranges, *later in snapshot or ():
             position = later[0] if later else 0
             self._note(share)

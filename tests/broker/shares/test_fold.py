@@ -103,6 +103,21 @@ def test_a_snapshot_of_an_earlier_version_knows_no_position() -> None:
     assert shares.snapshot() == [["$share/g/a", 5, [[8, 9]], 0]]
 
 
+def test_groups_that_pop_are_known_with_their_queues_until_these_end_or_are_forgotten() -> None:
+    shares = Shares()
+    for share in ("$pop/g/a:0", "$pop/g/a:1", "$pop/g/h/a:1", "$share/g/a"):
+        take(shares, Shares.beginning(share, 0), 1000)
+    restored = Shares()
+    restored.restore(shares.snapshot())
+    for one in (shares, restored):
+        assert one.popping == {"g", "g/h"}
+        assert (one.popped_by("g"), one.popped_by("g/h")) == (["$pop/g/a:0", "$pop/g/a:1"], ["$pop/g/h/a:1"])
+        one.follow(Change(ended=["a:1"]))
+        assert (one.popping, one.popped_by("g"), one.popped_by("g/h")) == ({"g"}, ["$pop/g/a:0"], [])
+        take(one, Shares.forgetting("$pop/g/a:0"), 2000)
+        assert (one.popping, one.popped_by("g"), one.names) == (set(), [], ["$share/g/a"])
+
+
 @given(st.integers(0, 30), RANGES, RANGES)
 def test_the_floor_with_some_ranges_is_that_which_they_make(floor: int, added: list, more: list) -> None:
     settled = Settled(floor)
