@@ -43,7 +43,7 @@ class DeviceTrace:
             made = session.in_flight.get(packet_id)
             if made is None:
                 continue
-            arrival = made.blob(packet_id).arrival
+            arrival = made.message(packet_id)
             if arrival.heading.topic in self._traced:
                 self._rows.append(DeviceAck(arrival.queue, arrival.queue_offset, arrival.position, session.client_id))
 

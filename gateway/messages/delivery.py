@@ -68,6 +68,10 @@ class InFlight:
         """The packet that was sent with this id."""
         raise NotImplementedError
 
+    def message(self, packet_id: int) -> Arrival:
+        """The message in it."""
+        raise NotImplementedError
+
 
 class Blob(InFlight):
     """An encoded PUBLISH, in two parts around its packet id (QoS 0: the first part is all of it)."""
@@ -84,6 +88,10 @@ class Blob(InFlight):
     def blob(self, packet_id: int) -> Blob:
         """Itself."""
         return self
+
+    def message(self, packet_id: int) -> Arrival:
+        """Its own."""
+        return self.arrival
 
     def sent(self) -> Blob:
         """What is held of it from now on: itself, or if it is large, where it is and as what it was sent."""
@@ -210,10 +218,14 @@ class Several(InFlight):
 
     def blob(self, packet_id: int) -> Blob:
         """One of them by itself."""
-        arrival = self._stretch.arrival((packet_id - self._first_id) % PACKET_ID_MAX)
+        arrival = self.message(packet_id)
         if not self.qos:
             return Blob(arrival, self._variant, self._head + self._lead + arrival.payload, b"")
         return Blob(arrival, self._variant, self._head, self._lead + arrival.payload)
+
+    def message(self, packet_id: int) -> Arrival:
+        """The message of one of them."""
+        return self._stretch.arrival((packet_id - self._first_id) % PACKET_ID_MAX)
 
 
 _ENCODED_IDS: Final = np.array([*range(1, PACKET_ID_MAX + 1)] * 2, ">u2").view("V2")
