@@ -11,12 +11,13 @@ group pops of a topic's queue is the same under a name of its own (``broker/shar
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from broker.filters.fold import ShareEnded
-from broker.kernel.fold import fact_of
+from broker.kernel.fold import fact_of, fact_record
 from broker.kernel.frozen import Table
+from broker.store.destinations import Incoming
 from broker.store.records import NO_CHANGE, Change, Stored
 from topicmap.queues import is_pop, share_group, share_queue
 
@@ -26,6 +27,7 @@ SETTLE: Final = "settle"
 FORGET: Final = "forget"
 END: Final = 1 << 62
 """No offset is as high."""
+RANGES_PER_RECORD: Final = 500
 
 
 class Settled:
@@ -111,6 +113,10 @@ class Shares:
         """What is settled of a share; not to be kept, it may be replaced."""
         return self._settled.get(share)
 
+    def known(self, share: str) -> Settled:
+        """The same of a share that there is."""
+        return self._settled[share]
+
     @property
     def names(self) -> list[str]:
         """All shares."""
@@ -140,6 +146,20 @@ class Shares:
         """Body of the record that settles ranges, each with its end, and so all that is stored before a position (0:
         nothing new is said by that)."""
         return [SETTLE, share, [list(one) for one in ranges], position]
+
+    def settling_all(
+        self, share: str, ranges: Sequence[tuple[int, int]], position_of: Callable[[str, int], int]
+    ) -> list[Incoming]:
+        """The records that settle any number of ranges. ``position_of``: gives the log position of a queue's offset
+        (``MessageStore.position_of``)."""
+        settled = self.known(share)
+        floor = settled.floor_with(ranges)
+        position = position_of(share_queue(share), floor) if floor > settled.floor else 0
+        last = (len(ranges) - 1) // RANGES_PER_RECORD * RANGES_PER_RECORD
+        return [
+            fact_record(TOPIC, self.settling(share, ranges[at : at + RANGES_PER_RECORD], position if at == last else 0))
+            for at in range(0, len(ranges), RANGES_PER_RECORD)
+        ]
 
     def apply(self, record: Stored) -> Change:
         body = fact_of(record)

@@ -36,14 +36,13 @@ from penstock.protocol.requests.messages import Pulled
 from penstock.protocol.requests.pops import AckPopped, ExtendPopped, LeavePopped, Pop, Popped, Range, SendPoppedBack
 from penstock.protocol.requests.request import Done, Result
 from penstock.protocol.runs import checksum_of
-from topicmap.queues import RETRY_PREFIX, pop_share, share_queue
+from topicmap.queues import RETRY_PREFIX, pop_share
 
 INVISIBLE_S_MAX: Final = 43_200.0
 """Half a day, as RocketMQ's proxy has it."""
 COUNT_MAX: Final = 4_096
 WAIT_S_MAX: Final = 60.0
 RANGES_MAX: Final = 4_096
-RANGES_PER_RECORD: Final = 500
 NAME_BYTES_MAX: Final = 255
 WAIT_BETWEEN_S: Final = 5.0
 """A taker whose pop was answered asks again within this, or it is taken to have gone."""
@@ -386,24 +385,13 @@ class PopRequests:
     ) -> None:
         """``before``: what is to be stored before that, so that a crash in between loses nothing."""
         was_full = leases.leased >= self._settings.share_unsettled_max
-        floor = self._settled(share).floor_with(ranges)
-        position = self._store.position_of(share_queue(share), floor) if floor > self._settled(share).floor else 0
-        last = (len(ranges) - 1) // RANGES_PER_RECORD * RANGES_PER_RECORD
-        facts = [
-            Shares.settling(share, ranges[at : at + RANGES_PER_RECORD], position if at == last else 0)
-            for at in range(0, len(ranges), RANGES_PER_RECORD)
-        ]
-        self._store.append_facts([*before, *[fact_record(shares.TOPIC, fact) for fact in facts]], now_ms)
+        facts = self._shares.settling_all(share, ranges, self._store.position_of)
+        self._store.append_facts([*before, *facts], now_ms)
         for first, end in ranges:
             leases.settle(first, end)
-        leases.next = max(leases.next, self._settled(share).floor)
+        leases.next = max(leases.next, self._shares.known(share).floor)
         if was_full:
             self._wakers[share] = None
-
-    def _settled(self, share: str) -> Settled:
-        settled = self._shares.get(share)
-        assert settled is not None
-        return settled
 
 
 def _stretches(pulled: Pulled, first: int) -> Iterator[tuple[int, int]]:

@@ -18,12 +18,10 @@ from typing import Final
 
 from broker.filters import fold as filters
 from broker.kernel.deadlines import Deadlines
-from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.kernel.theme import Wakers
 from broker.settings import BrokerSettings
-from broker.shares import fold as shares
 from broker.shares.fold import Settled, Shares
 from broker.shares.leases import Given, Row, ShareLeases
 from broker.state import BrokerState
@@ -57,7 +55,6 @@ COUNT_MAX: Final = 4096
 WAIT_S_MAX: Final = 60.0
 RESUME_S: Final = 3.0
 TAKER_BYTES_MAX: Final = 300
-RANGES_PER_RECORD: Final = 500
 SHARES_PER_PAGE_MAX: Final = 1000
 _KEYS: Final = KEYS.encode()
 _KEYS_BASE64: Final = KEYS_BASE64.encode()
@@ -155,7 +152,7 @@ class ShareRequests:
         names = heapq.nsmallest(count, [name for name in self._shares.names if name > request.after])
         taken = list(accumulate(map(weight, names)))
         shown = names[: max(1, bisect_right(taken, SHARES_PER_PAGE_MAX))]
-        rows = tuple([self._state_of(name, self._settled(name)) for name in shown])
+        rows = tuple([self._state_of(name, self._shares.known(name)) for name in shown])
         return Now(SharesPage(rows, shown[-1] if len(shown) < len(names) or len(names) == count else ""))
 
     def _state_of(self, share: str, settled: Settled) -> ShareState:
@@ -202,7 +199,7 @@ class ShareRequests:
         return floor
 
     def _take(self, request: TakeShared) -> Pulled:
-        leases, settled = self._of(request.share), self._settled(request.share)
+        leases, settled = self._of(request.share), self._shares.known(request.share)
         bounds = self._store.bounds(_queue_of(request.share))
         if request.share in self._resuming or request.taker not in self._takers:
             return Pulled(0, leases.next, bounds.min, bounds.end, b"")
@@ -218,11 +215,6 @@ class ShareRequests:
         body = b"".join([row.entry for row in given.rows] + [row.frame for row in given.rows])
         return Pulled(len(given.rows), leases.next, bounds.min, bounds.end, body)
 
-    def _settled(self, share: str) -> Settled:
-        settled = self._shares.get(share)
-        assert settled is not None
-        return settled
-
     def _read(self, share: str, offset: int, count_max: int, bytes_max: int) -> tuple[list[Row], int]:
         queue = _queue_of(share)
         bounds = self._store.bounds(queue)
@@ -234,7 +226,7 @@ class ShareRequests:
         return _rows(pulled, is_ordered=_is_ordered(share)), min(pulled.next, offset + count_max)
 
     def _resume(self, request: TakeShared) -> None:
-        leases, settled = self._of(request.share), self._settled(request.share)
+        leases, settled = self._of(request.share), self._shares.known(request.share)
 
         def read_keys(first: int, end: int) -> dict[int, int]:
             return self._keys(request.share, first, end)
@@ -268,15 +260,7 @@ class ShareRequests:
     def _settle(self, share: str, ranges: Sequence[tuple[int, int]]) -> None:
         if not ranges:
             return
-        settled = self._settled(share)
-        floor = settled.floor_with(ranges)
-        position = self._store.position_of(_queue_of(share), floor) if floor > settled.floor else 0
-        last = (len(ranges) - 1) // RANGES_PER_RECORD * RANGES_PER_RECORD
-        facts = [
-            Shares.settling(share, ranges[at : at + RANGES_PER_RECORD], position if at == last else 0)
-            for at in range(0, len(ranges), RANGES_PER_RECORD)
-        ]
-        self._store.append_facts([fact_record(shares.TOPIC, fact) for fact in facts], self._now_ms)
+        self._store.append_facts(self._shares.settling_all(share, ranges, self._store.position_of), self._now_ms)
         leases = self._of(share)
         was_full = leases.unsettled >= self._settings.share_unsettled_max
         for first, end in ranges:
