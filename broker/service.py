@@ -103,11 +103,10 @@ class BrokerService:
         members, silence_s = self._groups.groups, settings.reader_silence_s
         self._readers = Readers(state.offsets, members, store, settings.groups_max, silence_s, SESSION_S_MAX, now)
         gateways, questions = Gateways(state.sessions), SessionQuestions(state, self._wakers)
-        letters, choose = DeadLetters(self.topics), self._messages.choose
+        letters = DeadLetters(self.topics)
         timers = TimerRequests(state.timers, store, self._acceptance, letters, settings, timer_clock, self._trace)
         retries = RetryRequests(members, store, state, letters, settings.retry_delays_s, self._trace)
-        pops = PopRequests(state, store, self.topics, members, retries, settings, self._wakers, choose, trace)
-        self._pops = pops
+        pops = self._pops = PopRequests(state, store, self.topics, members, retries, settings, wakers, trace)
         halves = TransactionRequests(state.halves, store, self._acceptance, settings, now, self._wakers, self._trace)
         self._owner = LogOwner(store, state, (timers.carry, halves.carry))
         themes = (

@@ -291,12 +291,6 @@ class MessageRequests:
             self._trace.pulled(request.queue, request.offset, pulled, request.reader)
         return pulled
 
-    def choose(
-        self, queue: str, offset: int, wanted: Selection, count_max: int, bytes_max: int, tags: frozenset[int]
-    ) -> Pulled:
-        """Selected messages of a queue from an offset on. Raises ``QueueNotFound``, ``OffsetOutOfRange``."""
-        return self._choosing.read(queue, offset, wanted, count_max, bytes_max, tags)
-
     @handles(GivenPull)
     def pull_given(self, request: GivenPull, now: float, now_ms: int) -> Outcome:
         """The same for a gateway in this process."""

@@ -8,7 +8,7 @@ enough. A taker may acknowledge a message also after that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from broker.groups.members import Groups
@@ -18,6 +18,7 @@ from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.kernel.theme import Wakers
+from broker.messages.choosing import Choosing
 from broker.messages.dead_letters import attempts_of
 from broker.messages.filtering import Selection, allowed_selector
 from broker.messages.trace import Trace
@@ -49,9 +50,6 @@ WAIT_BETWEEN_S: Final = 5.0
 LATE: Final = "it was not acknowledged in time"
 _ALL_TAGS: Final[frozenset[int]] = frozenset()
 
-Choose = Callable[[str, int, Selection, int, int, frozenset[int]], Pulled]
-"""Reads selected messages of a queue from an offset on (``MessageRequests.choose``)."""
-
 
 class Wanted(NamedTuple):
     """The messages that a group pops: those with one of these tags, if there are any, that the filter matches."""
@@ -81,11 +79,10 @@ class PopRequests:
         retries: RetryRequests,
         settings: BrokerSettings,
         wakers: Wakers,
-        choose: Choose,
         trace: Trace,
     ) -> None:
         self._trace = trace
-        self._choose = choose
+        self._choosing = Choosing(store)
         self._wanted: dict[str, Wanted] = {}  # by group, where it is not everything; what its last takers said
         self._begun: dict[str, int] = {}  # by share, while it may not be durable: behind the record that begins it
         self._shares: Shares = state.shares
@@ -346,7 +343,7 @@ class PopRequests:
         if selector is None:
             pulled = self._store.read(queue, first, count, bytes_max, tags)
         else:
-            pulled = self._choose(queue, first, Selection(selector), count, bytes_max, tags)
+            pulled = self._choosing.read(queue, first, Selection(selector), count, bytes_max, tags)
         return pulled if pulled.next <= end else _before(pulled, end)
 
     def _tried_out(self, request: Pop, pulled: Pulled, deliveries: int) -> list[tuple[int, Incoming]]:
