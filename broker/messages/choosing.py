@@ -6,12 +6,14 @@ Offsets are always those of the topic's queue, also if the filter is closed or o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from broker.messages.filtering import CHUNK_BYTES, Choice, Selection
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import LIGHT
 from penstock.errors import QueueNotFound
+from penstock.protocol.message import ENTRY
 from penstock.protocol.requests.messages import Pulled
 from topicmap.queues import filter_queue, parse_topic_queue
 
@@ -71,3 +73,19 @@ class Choosing:
             return None
         at = self._store.offset_at(light, position)
         return _Light(light, at) if its.min <= at <= its.end and its.end - at < bounds.end - offset else None
+
+
+def offset_ranges(pulled: Pulled, first: int) -> Iterator[tuple[int, int]]:
+    """Ranges of offsets, each with its end, whose messages were read from an offset on."""
+    if pulled.count == pulled.next - first:
+        yield first, pulled.next
+        return
+    begin = end = -1
+    for offset, *_ in ENTRY.iter_unpack(memoryview(pulled.body)[: pulled.count * ENTRY.size]):
+        if offset != end:
+            if begin < end:
+                yield begin, end
+            begin = offset
+        end = offset + 1
+    if begin < end:
+        yield begin, end

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import Now, Outcome
+from broker.messages.choosing import offset_ranges
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
 from broker.store.destinations import Destination, Incoming
@@ -258,12 +259,9 @@ def _number_of(id: bytes) -> int:
         return zlib.crc32(id)
 
 
-def _offsets(found: Pulled | GivenPulled, first: int) -> list[tuple[int, int]]:
+def _offsets(found: Pulled | GivenPulled, first: int) -> Iterable[tuple[int, int]]:
     """Ranges of offsets that a topic's pull returned from an offset on."""
-    if isinstance(found, GivenPulled) or found.count == found.next - first:
-        return [(first, found.next)]
-    rows = memoryview(found.body)[: found.count * ENTRY.size]
-    return [(offset, offset + 1) for offset, _, _, _ in ENTRY.iter_unpack(rows)]
+    return [(first, found.next)] if isinstance(found, GivenPulled) else offset_ranges(found, first)
 
 
 def _stretches(found: Pulled | GivenPulled) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ enough. A taker may acknowledge a message also after that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from broker.groups.members import Groups
@@ -18,7 +18,7 @@ from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.kernel.theme import Wakers
-from broker.messages.choosing import Choosing
+from broker.messages.choosing import Choosing, offset_ranges
 from broker.messages.dead_letters import attempts_of
 from broker.messages.filtering import Selection, allowed_selector
 from broker.messages.trace import Trace
@@ -323,7 +323,7 @@ class PopRequests:
     def _give(self, request: Pop, leases: PopLeases, first: int, pulled: Pulled, deliveries: int) -> None:
         """Leases the messages read from an offset on to the taker; passes over those left out or damaged."""
         deadline, at = self._now + request.invisible_s, first
-        for begin, end in _stretches(pulled, first):
+        for begin, end in offset_ranges(pulled, first):
             if at < begin:
                 leases.pass_over(at, begin)
             leases.lease(begin, end, request.taker, deadline, deliveries)
@@ -389,22 +389,6 @@ class PopRequests:
         leases.next = max(leases.next, self._shares.known(share).floor)
         if was_full:
             self._wakers[share] = None
-
-
-def _stretches(pulled: Pulled, first: int) -> Iterator[tuple[int, int]]:
-    """Ranges of offsets whose messages were read from an offset on."""
-    if pulled.count == pulled.next - first:
-        yield first, pulled.next
-        return
-    begin = end = -1
-    for offset, *_ in ENTRY.iter_unpack(memoryview(pulled.body)[: pulled.count * ENTRY.size]):
-        if offset != end:
-            if begin < end:
-                yield begin, end
-            begin = offset
-        end = offset + 1
-    if begin < end:
-        yield begin, end
 
 
 def _before(pulled: Pulled, end: int) -> Pulled:

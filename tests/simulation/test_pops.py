@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome
+from broker.messages.choosing import offset_ranges
 from broker.service import BrokerService
 from broker.shares.fold import Shares
 from broker.shares.pop_leases import PopLeases
-from broker.shares.pops import PopRequests, _stretches
+from broker.shares.pops import PopRequests
 from penstock.client.taker import Taker
 from penstock.protocol.requests.messages import Pulled
 from penstock.protocol.requests.pops import AckPopped, Pop
@@ -52,7 +53,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
         now[:] = [self]
 
     def looked(self: PopRequests, request: Pop, leases: PopLeases, first: int, pulled: Pulled, *given: Any) -> None:
-        for at, end in _stretches(pulled, first):
+        for at, end in offset_ranges(pulled, first):
             now[0].given(self._settings.name, request.queue, at, end)
         give(self, request, leases, first, pulled, *given)
 
