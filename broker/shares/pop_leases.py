@@ -86,6 +86,11 @@ class PopLeases:
         self._passed.append((first, end))
         self.next = max(self.next, end)
 
+    @property
+    def has_passed(self) -> bool:
+        """Whether messages were passed over and are not settled yet."""
+        return bool(self._passed)
+
     def take_passed(self, count_max: int) -> list[tuple[int, int]]:
         """Ranges that are to be settled, in order."""
         taken, self._passed = self._passed[:count_max], self._passed[count_max:]

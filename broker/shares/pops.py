@@ -206,7 +206,7 @@ class PopRequests:
         }
 
     def tick(self, now: float, now_ms: int, age_ms: int) -> None:
-        """Leases whose time is over wake who waits for messages."""
+        """Wakes waiting takers where a lease is over; settles messages that were passed over."""
         self._now, self._now_ms = now, now_ms
         self._gone = {taker: until for taker, until in self._gone.items() if until > now} if self._gone else self._gone
         if self._asking:
@@ -214,7 +214,7 @@ class PopRequests:
         for share, leases in list(self._leases.items()):
             if leases.deadline is not None and leases.deadline <= now:
                 self._expire(share, leases)
-            if self._shares.get(share) is not None:
+            if leases.has_passed and self._shares.get(share) is not None:
                 self._settle_passed(share, leases)
 
     # -- messages
@@ -363,14 +363,13 @@ class PopRequests:
             self._wakers[share] = None
 
     def _settle_passed(self, share: str, leases: PopLeases) -> None:
-        """Settles passed-over messages, many at a time."""
+        """Settles messages that were passed over, many at a time."""
         passed = [Range(first, end) for first, end in leases.take_passed(RANGES_MAX)]
-        if passed:
-            try:
-                self._settle(share, leases, passed, self._now_ms)
-            except PenstockError:  # tried again at the next tick
-                for first, end in passed:
-                    leases.pass_over(first, end)
+        try:
+            self._settle(share, leases, passed, self._now_ms)
+        except PenstockError:  # tried again at the next tick
+            for first, end in passed:
+                leases.pass_over(first, end)
 
     def _settle(
         self,
