@@ -33,7 +33,9 @@ from topicmap.queues import dead_letter_topic, is_own_topic, retry_topic
 
 REASON_BYTES_MAX: Final = 1_024
 _NO_HOST: Final = bytes(8)
-_MARKS: Final = tuple([name.encode() for name in (TIMER, HALF, GIVEN_BACK, MQTT_TOPIC, "ORIGIN_", REASON)])
+_SLEPT: Final = (TIMER, HALF, GIVEN_BACK)
+"""They say where that message came from, not this one."""
+_MARKS: Final = tuple([name.encode() for name in (*_SLEPT, MQTT_TOPIC, "ORIGIN_", REASON)])
 
 
 class DeadLetters:
@@ -66,7 +68,7 @@ class DeadLetters:
         self, topic: str, record: bytes, attempts: int, reason: str, now_ms: int, origin: dict[str, str]
     ) -> Incoming:
         self._topics.ensure_own(topic, now_ms)
-        raw = self._said(record, origin | {REASON: _short(reason)})
+        raw = _redirected_properties(record, origin, _short(reason))
         flag = int.from_bytes(record[FLAG_AT : FLAG_AT + 4], "big") & FLAG_QOS  # neither retained nor of an exchange
         born_ms = int.from_bytes(record[BORN_AT : BORN_AT + 8], "big")
         run = Run(record_tail(topic.encode(), raw), flag, born_ms, [record_body(record)])
@@ -74,27 +76,27 @@ class DeadLetters:
         run.queue_id, run.unusual = 0, UNUSUAL.pack(system_flag, _NO_HOST, attempts, 0)
         return Incoming(run, Destination(topic, raw, self._topics.level_of(topic)))
 
-    def _said(self, record: bytes, more: dict[str, str]) -> bytes:
-        """The properties of a record without those of its sleep, and with the missing ones of ``more``."""
-        given = record_properties(record)
-        topic = record_topic(record).decode("utf-8", "replace")
-        if not any([mark in given for mark in _MARKS]):  # it is in its first topic, and was seen by no device
-            pairs = [f"{name}\x01{value}".encode() for name, value in ((ORIGIN_TOPIC, topic), *more.items())]
-            raw = b"\x02".join([given.rstrip(b"\x02"), *pairs] if given else pairs)
-            if len(raw) <= PROPERTIES_BYTES_MAX:
-                return raw
-        properties = decode_properties(given)
-        for slept in (TIMER, HALF, GIVEN_BACK):  # where that message came from, not this one
-            properties.pop(slept, None)
-        name = properties.pop(MQTT_TOPIC, "")
-        if name:
-            properties.setdefault(ORIGIN_NAME, name)
-        properties.setdefault(ORIGIN_TOPIC, topic)
-        reason = more.pop(REASON)
-        for key, value in more.items():
-            properties.setdefault(key, value)
-        properties[REASON] = reason
-        return encode_properties(properties)
+
+def _redirected_properties(record: bytes, origin: dict[str, str], reason: str) -> bytes:
+    """The properties of a record without those of its sleep, with its reason, and with those of ``origin`` that it
+    lacks."""
+    given = record_properties(record)
+    origin = {ORIGIN_TOPIC: record_topic(record).decode("utf-8", "replace")} | origin
+    if not any([mark in given for mark in _MARKS]):  # it is in its first topic, and was seen by no device
+        pairs = [f"{name}\x01{value}".encode() for name, value in (*origin.items(), (REASON, reason))]
+        raw = b"\x02".join([given.rstrip(b"\x02"), *pairs] if given else pairs)
+        if len(raw) <= PROPERTIES_BYTES_MAX:
+            return raw
+    properties = decode_properties(given)
+    for slept in _SLEPT:
+        properties.pop(slept, None)
+    name = properties.pop(MQTT_TOPIC, "")
+    if name:
+        properties.setdefault(ORIGIN_NAME, name)
+    for key, value in origin.items():
+        properties.setdefault(key, value)
+    properties[REASON] = reason
+    return encode_properties(properties)
 
 
 def attempts_of(record: bytes) -> int:
