@@ -131,8 +131,8 @@ class Acceptance:
         self._counting.clear()
 
     def take_record(self, record: bytes, now_ms: int, *, is_promised: bool = False) -> Incoming:
-        """A whole record that is good, and where it goes. Raises what it is refused with. ``is_promised``: it was
-        accepted before, so that permissions do not count."""
+        """A whole record that is good, and where it goes; its run ``counts`` if it has a number of its producer. Raises
+        what it is refused with. ``is_promised``: it was accepted before, so that permissions do not count."""
         runs, _, bad = runs_of(record, 1)
         for run in runs:
             run.counts = run.flag & FLAG_SEQUENCED != 0

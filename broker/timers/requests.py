@@ -25,7 +25,6 @@ from broker.messages.trace import Trace
 from broker.messages.whole_records import records_of
 from broker.settings import BrokerSettings
 from broker.store.destinations import Incoming
-from broker.store.frames import FLAG_AT
 from broker.store.message_store import MessageStore
 from broker.timer_clock import JUMP_MS, TimerClock
 from broker.timers.fold import SLEEP, TOPIC, Sleeper, Timers, timer_of
@@ -43,7 +42,6 @@ from penstock.errors import (
 )
 from penstock.protocol.message import (
     BODY_BYTES_MAX,
-    FLAG_SEQUENCED,
     FLAG_WOKEN,
     FRAME_HEAD_BYTES,
     TIMER,
@@ -152,7 +150,7 @@ class TimerRequests:
         if len(record) > BODY_BYTES_MAX - _FACT_BYTES:
             raise TooLarge(f"a delayed message has at most {BODY_BYTES_MAX - _FACT_BYTES} bytes, not {len(record)}")
         taken = self._acceptance.take_record(record, now_ms)
-        unique_id = _number_of(record, taken)
+        unique_id = _number_of(taken)
         if unique_id:
             known = self._set_before(unique_id, due_ms)
             if known is not None:
@@ -330,11 +328,9 @@ class TimerRequests:
         }
 
 
-def _number_of(record: bytes, taken: Incoming) -> bytes:
+def _number_of(taken: Incoming) -> bytes:
     """The unique id under which a message is stored once; empty where it is not."""
-    if not int.from_bytes(record[FLAG_AT : FLAG_AT + 4], "big") & FLAG_SEQUENCED:
-        return b""
-    return taken.destination.producer + taken.run.tail[-DIGITS:]
+    return taken.destination.producer + taken.run.tail[-DIGITS:] if taken.run.counts else b""
 
 
 def _is_timer(frame: bytes) -> bool:

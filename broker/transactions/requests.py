@@ -23,7 +23,6 @@ from broker.messages.whole_records import records_of
 from broker.producers.window import Numbers
 from broker.settings import BrokerSettings
 from broker.store.destinations import Incoming
-from broker.store.frames import FLAG_AT
 from broker.store.message_store import MessageStore
 from broker.transactions.begun import Begun, numbers_of
 from broker.transactions.fold import COMMITTED, ROLLED_BACK, TOPIC, Half, Halves
@@ -166,9 +165,8 @@ class TransactionRequests:
         return AfterQuorum(begun.answer(runs, id), self._store.written)
 
     def _begin(self, group: str, record: bytes, now: float, now_ms: int) -> int:
-        sequenced = int.from_bytes(record[FLAG_AT : FLAG_AT + 4], "big") & FLAG_SEQUENCED
         taken = self._acceptance.take_record(record, now_ms)
-        begun = self._begun.look_at(group, numbers_of([taken.run], [taken.destination], [sequenced]))
+        begun = self._begun.look_at(group, numbers_of([taken.run], [taken.destination], [taken.run.counts]))
         return begun.ids[0] or self._store_half(group, record, 0, begun.numbers, now, now_ms)
 
     def _store_half(
