@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from datetime import datetime
 from typing import Any, Final
 
 import click
 
 from penstock.blocking import Consumer, Reader
 from penstock.cli.display import body_text, incomplete_option, json_option, line_text, named, print_json, shown
-from penstock.cli.durations import start_of
+from penstock.cli.durations import shown_time, start_of
 from penstock.client.arguments import Start
 from penstock.client.message_tasks import offset_id
 from penstock.protocol.received import ReceivedMessage
@@ -122,15 +121,11 @@ def tail(server: str, topics: tuple[str, ...], count: int | None, allow_incomple
         while True:
             for reader in readers:
                 for message in reader.poll(TAIL_S / len(readers)):
-                    show_message(message, False, as_json, when=_time(message.stored_ms))
+                    show_message(message, False, as_json, when=shown_time(message.stored_ms))
                     printed += 1
                     if printed == count:
                         return
                 sys.stdout.flush()
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(timespec="milliseconds")
 
 
 def _print_group(consumer: Consumer, count: int | None, raw: bool, as_json: bool) -> None:

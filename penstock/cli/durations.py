@@ -1,4 +1,4 @@
-"""Times as people write them on the command line: durations (``90``, ``5m``), times, places in a queue. Pure."""
+"""Times as people write and read them on the command line: durations (``90``, ``5m``), times, places in a queue."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ def shown_duration(seconds: int) -> str:
         if seconds >= unit_s and not seconds % unit_s:
             return f"{seconds // unit_s}{unit}"
     return f"{seconds}s"
+
+
+def shown_time(ms: int) -> str:
+    """A time in milliseconds since 1970 for people, with the local time zone."""
+    return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(timespec="milliseconds")
 
 
 _TIME: Final = "2026-12-01T08:00, or with a time zone 2026-12-01T08:00+01:00"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import click
 
 from penstock.blocking.admin import Admin
 from penstock.cli.consume import show_message
 from penstock.cli.display import json_option, print_rows
+from penstock.cli.durations import shown_time
 from penstock.cli.find import find
 from penstock.client.message_tasks import TraceRow
 
@@ -36,7 +35,7 @@ def show(server: str, offset_id: str, raw: bool, as_json: bool) -> None:
     """
     with Admin(server) as admin:
         found = admin.message(offset_id)
-    show_message(found, raw, as_json, when=_time(found.stored_ms))
+    show_message(found, raw, as_json, when=shown_time(found.stored_ms))
 
 
 @message.command()
@@ -61,7 +60,7 @@ def trace(server: str, id: str, as_json: bool) -> None:
 
 def _row(one: TraceRow, as_json: bool) -> dict[str, object]:
     row: dict[str, object] = {
-        "time": _time(one.time_ms),
+        "time": shown_time(one.time_ms),
         "event": one.event,
         "broker": one.broker or None,
         "queue": one.queue or None,
@@ -71,7 +70,3 @@ def _row(one: TraceRow, as_json: bool) -> dict[str, object]:
     if as_json:
         return row | {"time_ms": one.time_ms} | one.more
     return row | {"more": ", ".join([f"{name}={value}" for name, value in one.more.items()]) or None}
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(timespec="milliseconds")

@@ -13,7 +13,7 @@ import click
 
 from penstock.blocking import Producer
 from penstock.cli.display import json_option, print_json
-from penstock.cli.durations import time_of
+from penstock.cli.durations import shown_time, time_of
 from penstock.client.sending import Receipt
 from penstock.client.ways import DelayedReceipt
 from penstock.protocol.compression import Compression
@@ -137,7 +137,7 @@ def _show(receipt: Receipt | DelayedReceipt, as_json: bool) -> None:
             "topic": receipt.topic,
             "timer": receipt.name,
             "broker": receipt.broker,
-            "due": datetime.fromtimestamp(receipt.due_ms / 1000).astimezone().isoformat(timespec="milliseconds"),
+            "due": shown_time(receipt.due_ms),
             "status": receipt.status,
         }
         if as_json:

@@ -3,13 +3,13 @@ for an operator."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, Final
 
 import click
 
 from penstock.blocking.admin import Admin
 from penstock.cli.display import body_text, confirm, json_option, line_text, named, print_rows
+from penstock.cli.durations import shown_time
 from penstock.client.administration import DeadLetter, FrozenClock, Transaction
 from penstock.errors import InvalidRequest, NoRoute, PenstockError, TopicNotFound
 
@@ -41,7 +41,7 @@ def list_timers(server: str, as_json: bool) -> None:
             {
                 "timer": f"{one.id}@{one.due_ms}",
                 "broker": one.broker,
-                "due": _time(one.due_ms),
+                "due": shown_time(one.due_ms),
                 "topic": None if one.damaged else one.topic,
                 "key": one.key or None,
                 "bytes": one.size,
@@ -60,7 +60,7 @@ def list_timers(server: str, as_json: bool) -> None:
 
 
 def _frozen(one: FrozenClock) -> str:
-    shown = _time(one.now_ms + int(one.ahead_s * 1000))
+    shown = shown_time(one.now_ms + int(one.ahead_s * 1000))
     return f"the clock of {one.broker} has jumped forward by {one.ahead_s:.0f} s, to {shown}"
 
 
@@ -152,7 +152,7 @@ def _half(one: Transaction) -> dict[str, Any]:
         "id": str(one.id),
         "broker": one.broker,
         "group": one.group,
-        "began": _time(one.born_ms),
+        "began": shown_time(one.born_ms),
         "checks": one.checks,
         "topic": one.topic or None,
         "key": one.key or None,
@@ -247,7 +247,7 @@ def _letter(one: DeadLetter, as_json: bool) -> dict[str, Any]:
     row: dict[str, Any] = {
         "offset": message.offset,
         "broker": message.queue.broker,
-        "stored": _time(message.stored_ms),
+        "stored": shown_time(message.stored_ms),
         "origin": one.origin,
         "attempts": one.attempts,
         "reason": one.reason or None,
@@ -298,7 +298,3 @@ def redrive(server: str, group: str, to: str, all_groups: bool, again: bool, yes
     failed: list[PenstockError] = [one.error for one in done if one.error is not None]
     if failed:
         raise failed[0]
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(timespec="milliseconds")

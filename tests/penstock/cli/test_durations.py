@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.durations import DURATION, place_of, shown_duration, time_of
+from penstock.cli.durations import DURATION, place_of, shown_duration, shown_time, time_of
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,11 @@ def test_anything_else_is_refused_and_the_right_forms_are_named(text: str) -> No
 @given(st.integers(1, 10**7))
 def test_what_is_shown_can_be_given(seconds: int) -> None:
     assert DURATION.convert(shown_duration(seconds), None, None) == seconds
+
+
+@given(st.integers(0, 1 << 42))
+def test_a_time_that_is_shown_can_be_given(ms: int) -> None:
+    assert round(time_of(shown_time(ms), "--at").timestamp() * 1000) == ms
 
 
 def test_a_place_is_an_offset_an_end_or_a_time() -> None:
