@@ -61,7 +61,8 @@ def _warn_of_brokers(server: str, namespace: str, value: str) -> None:
         return
     with Admin(server) as admin:
         live = {one.broker for one in admin.brokers()}
-    absent = [one for one in (part.partition(":")[0] for part in value.split(";")) if one not in live]
+    wanted = [part.partition(":")[0].strip() for part in value.split(";") if part.strip()]
+    absent = [one for one in wanted if one not in live]
     if absent:
         who = shown(", ".join(absent))
         click.echo(f"warning: no live broker is called {who}: messages with a key of theirs wait for it", err=True)

@@ -30,6 +30,9 @@ def test_an_empty_value_deletes_nothing_and_brokers_that_are_not_there_are_named
     assert (empty.exit_code, "`penstock config delete` deletes it" in empty.stderr) == (2, True)
     absent = penstock("config", "set", "ORDER_TOPIC_CONFIG", "orders", "broker-a;nope:4")
     assert absent.stderr.startswith("warning: no live broker is called nope:")
+    spaced = penstock("config", "set", "ORDER_TOPIC_CONFIG", "orders", "broker-a; nope;")
+    assert spaced.stderr.startswith("warning: no live broker is called nope:")
+    assert penstock("config", "set", "ORDER_TOPIC_CONFIG", "orders", " broker-a ;").stderr == ""
 
 
 def test_a_key_of_an_ordered_topic_waits_for_its_broker(rows: Rows, real_cluster: Any) -> None:
