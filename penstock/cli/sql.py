@@ -79,20 +79,20 @@ def format_of(as_csv: bool, as_json: bool, out: Path | None) -> str:
 
 def write(rows: Any, kind: str, out: Path | None, shown: int | None) -> None:
     """Prints rows or writes them to a file."""
-    if out is not None and kind == "parquet":
+    if kind == "table":
+        print_table(rows, shown)
+        return
+    if out is None:
+        write_text(rows, kind, sys.stdout)
+        return
+    if kind == "parquet":
         from pyarrow import parquet
 
         parquet.write_table(rows, out)
-    elif out is not None:
+    else:
         with out.open("w", encoding="utf-8", newline="") as file:
             write_text(rows, kind, file)
-    elif kind == "table":
-        print_table(rows, shown)
-        return
-    else:
-        write_text(rows, kind, sys.stdout)
-    if out is not None:
-        click.echo(f"{rows.num_rows:,} rows in {out}", err=True)
+    click.echo(f"{rows.num_rows:,} rows in {out}", err=True)
 
 
 def write_text(rows: Any, kind: str, file: TextIO) -> None:
