@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import click
 
 from penstock.blocking import bootstrap
 from penstock.blocking.admin import Admin
-from penstock.blocking.link import BlockingLink
 from penstock.cli.display import confirm, incomplete_option, json_option, named, print_json, print_rows, to_list
 from penstock.cli.durations import place_of
-from penstock.client.group_tasks import Moved
+from penstock.client.group_tasks import Moved, groups_at, states_of
 from penstock.errors import GroupNotFound, ResetIncomplete
-from penstock.protocol.requests.groups import DescribeGroup, GroupDetail, GroupRow, GroupsPage, ListGroups
+from penstock.protocol.requests.groups import DescribeGroup, GroupDetail, GroupRow
 
 
 @click.group()
@@ -34,26 +33,14 @@ def list_groups(server: str, allow_incomplete: bool, as_json: bool) -> None:
       penstock group list
       penstock group list --json | jq 'select(.lag > 1000)'
     """
-    rows: dict[str, dict[str, Any]] = {}
-    with bootstrap(server) as routes:
+    found: list[GroupRow] = []
+    with bootstrap(server) as routes, Admin(server) as admin:
         for route in to_list(routes.holders(), "the groups", allow_incomplete):
-            for one in _groups_at(routes.link(route.address)):
-                row = rows.setdefault(one.group, {"group": one.group, "members": 0, "queues": 0, "lag": 0})
-                row["members"] = max(row["members"], one.members)
-                row["queues"] += one.queues
-                row["lag"] += one.lag
-    ordered = [rows[name] for name in sorted(rows)]
-    print_rows(ordered, ("group", "members", "queues", "lag"), as_json=as_json, empty="no groups yet")
-
-
-def _groups_at(link: BlockingLink) -> Iterator[GroupRow]:
-    after = ""
-    while True:
-        page = link.ask(ListGroups(after), GroupsPage)
-        yield from page.groups
-        after = page.after
-        if not after:
-            return
+            found += admin.run(groups_at(route))
+    rows = [
+        {"group": one.group, "members": one.members, "queues": one.queues, "lag": one.lag} for one in states_of(found)
+    ]
+    print_rows(rows, ("group", "members", "queues", "lag"), as_json=as_json, empty="no groups yet")
 
 
 @group.command()

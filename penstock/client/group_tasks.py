@@ -3,7 +3,7 @@ in ``administration.py``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -102,17 +102,24 @@ def broker_readers(broker: str) -> Task[list[BrokerReader]]:
 
 def groups() -> Task[list[GroupState]]:
     """All groups, by name."""
-    found: dict[str, GroupState] = {}
+    rows: list[GroupRow] = []
     for route in (yield ALL_BROKERS):
-        for row in (yield from groups_at(route)):
-            before = found.get(row.group, GroupState(row.group, 0, 0, 0))
-            found[row.group] = GroupState(
-                row.group,
-                max(before.members, row.members),
-                before.queues + row.queues,
-                before.lag + row.lag,
-                before.passed + row.passed,
-            )
+        rows += yield from groups_at(route)
+    return states_of(rows)
+
+
+def states_of(rows: Iterable[GroupRow]) -> list[GroupState]:
+    """The groups that brokers have, by name."""
+    found: dict[str, GroupState] = {}
+    for row in rows:
+        before = found.get(row.group, GroupState(row.group, 0, 0, 0))
+        found[row.group] = GroupState(
+            row.group,
+            max(before.members, row.members),
+            before.queues + row.queues,
+            before.lag + row.lag,
+            before.passed + row.passed,
+        )
     return [found[name] for name in sorted(found)]
 
 
