@@ -131,10 +131,8 @@ class Taker:
     def send_back(self, message: ReceivedMessage, after_s: float | None, reason: str) -> SendPoppedBack:
         """The request that returns a message for a retry. Raises ``QueueNotFound``."""
         self.popping_of(message.queue)
-        asked = self._attempts.send_back((self.group, self._name, 0), message, after_s, reason)
-        return SendPoppedBack(
-            asked.group, asked.queue, asked.member, asked.offset, asked.delay_ms, asked.attempts_max, asked.reason
-        )
+        queue, offset, delay_ms, reason = self._attempts.back(message, after_s, reason)
+        return SendPoppedBack(self.group, queue, self._name, offset, delay_ms, self._attempts.max, reason)
 
     # -- leases
 
