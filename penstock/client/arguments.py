@@ -147,7 +147,7 @@ def check_group(given: object) -> None:
 
 def check_handler(given: object) -> None:
     """Raises ``InvalidRequest`` unless a program gave a function that can be awaited."""
-    if not (inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None))):  # noqa: B004
+    if not _is_async(given):
         raise InvalidRequest(f"a handler is an async function, not {given!r}", hint="write it as `async def`")
 
 
@@ -155,9 +155,13 @@ def check_plain_handler(given: object) -> None:
     """Raises ``InvalidRequest`` unless a program gave a function that returns when a message is done."""
     if not callable(given):
         raise InvalidRequest(f"a handler is a function, not {given!r:.100}")
-    if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None)):  # noqa: B004
+    if _is_async(given):
         hint = "penstock.Consumer and penstock.PopConsumer have async handlers"
         raise InvalidRequest(f"a blocking handler is a plain function, not {given!r:.100}", hint=hint)
+
+
+def _is_async(given: object) -> bool:
+    return inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None))  # noqa: B004
 
 
 def time_ms(name: str, given: object) -> int:
