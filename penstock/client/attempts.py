@@ -46,10 +46,7 @@ class Retry(Exception):
     """
 
     def __init__(self, after_s: float | None = None, reason: str = "") -> None:
-        if after_s is not None:
-            check_delay("after_s", after_s)
-        if not isinstance(reason, str):
-            raise InvalidRequest(f"reason is a str, not {reason!r:.100}")
+        _check_retry(after_s, reason)
         super().__init__(reason or "the handler asked for another attempt")
         self.after_s = after_s
 
@@ -140,10 +137,14 @@ def check_received(message: object, method: str = "nack") -> None:
 def check_nack(message: object, after_s: object, reason: object) -> None:
     """Raises ``InvalidRequest`` unless these are arguments of ``nack``."""
     check_received(message)
+    _check_retry(after_s, reason)
+
+
+def _check_retry(after_s: object, reason: object) -> None:
     if after_s is not None:
         check_delay("after_s", after_s)
     if not isinstance(reason, str):
-        raise InvalidRequest(f"reason is a str, not {reason!r}")
+        raise InvalidRequest(f"reason is a str, not {reason!r:.100}")
 
 
 def retry_of(error: BaseException) -> tuple[float | None, str]:
