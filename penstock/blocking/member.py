@@ -20,15 +20,7 @@ from penstock.client.positions import UNSET, Position
 from penstock.client.retry import BackOff
 from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound
 from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
-from penstock.protocol.requests.groups import (
-    Assignment,
-    CommitOffsets,
-    LeaveGroup,
-    NoteAttempts,
-    QueueOffset,
-    Tried,
-    WatchGroup,
-)
+from penstock.protocol.requests.groups import Assignment, CommitOffsets, LeaveGroup, QueueOffset, WatchGroup
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.retries import SentBack
 from penstock.world import Clock, Rng
@@ -251,10 +243,7 @@ class Member:
 
     def _position(self, one: QueueOffset) -> Position:
         position = Position(queue_named(self.broker, one.queue), committed=one.offset, committing=one.offset)
-        position.begin(one.offset)
-        position.lease = self._lease if self.who.hand_over.ordered else None
-        position.filter, position.log_id = self._holdings.filter, self._holdings.log_id
-        position.attempts = self._holdings.attempts_in(one.queue)
+        self._holdings.begin(position, self._lease if self.who.hand_over.ordered else None)
         return position
 
     def _begin_unset(self, new: list[Position]) -> None:
@@ -314,8 +303,7 @@ class Member:
 
     def note_attempts(self, messages: Sequence[ReceivedMessage]) -> None:
         """As in penstock/client/membership.py."""
-        who, tried = self.who, tuple([Tried(one.queue.name, one.offset, one.attempts) for one in messages])
-        self.link.call(NoteAttempts(who.group, who.member, self._holdings.generation, tried), NOTE_S)
+        self.link.call(self.who.note(messages, self._holdings.generation), NOTE_S)
 
     def _learn(self) -> None:
         """After a refused commit: fetches the assignment, and joins again if the broker does not know us. It does not

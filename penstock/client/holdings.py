@@ -18,13 +18,13 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from penstock.client import handover
 from penstock.client.arguments import check_flag, check_group_name, check_name, check_seconds, check_text
 from penstock.client.attempts import USUAL, Attempts
-from penstock.client.handover import HandOver, Queues
+from penstock.client.handover import HandOver, Lease, Queues
 from penstock.client.positions import UNSET, Position
 from penstock.client.subscription import Subscription
 from penstock.client.terms import NO_TERMS, Terms
 from penstock.errors import Fenced, InvalidRequest, LogReplaced
-from penstock.protocol.received import MessageQueue
-from penstock.protocol.requests.groups import Assignment, JoinGroup, QueueOffset, Tried
+from penstock.protocol.received import MessageQueue, ReceivedMessage
+from penstock.protocol.requests.groups import Assignment, JoinGroup, NoteAttempts, QueueOffset, Tried
 
 SESSION_S: Final = 30.0
 """How long a member that falls silent keeps its queues."""
@@ -74,6 +74,11 @@ class Membership:
             attempts=self.attempts.as_term,
         )
         return self.terms.join(broker, plain, is_first=is_first)
+
+    def note(self, messages: Iterable[ReceivedMessage], generation: int) -> NoteAttempts:
+        """The request that stores how often messages were tried."""
+        tried = tuple([Tried(one.queue.name, one.offset, one.attempts) for one in messages])
+        return NoteAttempts(self.group, self.member, generation, tried)
 
 
 class Change(NamedTuple, Generic[P]):
@@ -186,6 +191,13 @@ class Holdings(Generic[P]):
         """Lost queues, each told once."""
         lost, self._lost = self._lost, []
         return lost
+
+    def begin(self, position: P, lease: Lease | None) -> None:
+        """Begins a queue that is new at its committed offset. ``lease``: of an ordered group."""
+        position.lease = lease
+        position.begin(position.committed)
+        position.filter, position.log_id = self.filter, self.log_id
+        position.attempts = self.attempts_in(position.queue.name)
 
     def attempts_in(self, queue: str) -> dict[int, int]:
         """How often messages of a queue that is new were tried, by offset."""

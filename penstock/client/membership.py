@@ -25,15 +25,7 @@ from penstock.client.wire_link import ask, call
 from penstock.errors import Fenced, GroupNotFound, PenstockError, QueueNotFound, from_wire
 from penstock.protocol.link import Link
 from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
-from penstock.protocol.requests.groups import (
-    Assignment,
-    CommitOffsets,
-    LeaveGroup,
-    NoteAttempts,
-    QueueOffset,
-    Tried,
-    WatchGroup,
-)
+from penstock.protocol.requests.groups import Assignment, CommitOffsets, LeaveGroup, QueueOffset, WatchGroup
 from penstock.protocol.requests.retries import SendAllBack, SentAllBack, SentBack
 from penstock.world import Clock, RealClock, Rng
 
@@ -260,10 +252,7 @@ class Member:
     def _hold(self, one: QueueOffset) -> Held:
         queue = queue_named(self.broker, one.queue)
         held = Held(queue=queue, link=self._link, committed=one.offset, committing=one.offset)
-        held.lease = self._lease if self.who.hand_over.ordered else None
-        held.begin(one.offset)
-        held.filter, held.log_id = self._holdings.filter, self._holdings.log_id
-        held.attempts = self._holdings.attempts_in(one.queue)
+        self._holdings.begin(held, self._lease if self.who.hand_over.ordered else None)
         return held
 
     async def _begin_unset(self, new: Sequence[Held]) -> None:
@@ -356,8 +345,7 @@ class Member:
 
     async def note_attempts(self, messages: Sequence[ReceivedMessage]) -> None:
         """Stores how often messages were tried, for those that hold their queues later. Raises ``PenstockError``."""
-        who, tried = self.who, tuple([Tried(one.queue.name, one.offset, one.attempts) for one in messages])
-        await call(self._link, NoteAttempts(who.group, who.member, self._holdings.generation, tried), NOTE_S)
+        await call(self._link, self.who.note(messages, self._holdings.generation), NOTE_S)
 
     async def _learn(self) -> None:
         """After a refused commit: fetches the assignment, and joins again if the broker does not know us. It does not
