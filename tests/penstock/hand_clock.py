@@ -66,6 +66,24 @@ class SetClock(Clock):
         return "one"
 
 
+class AheadClock(Clock):
+    """The machine's clocks, of which a test moves the steady one on.
+
+    Attributes:
+        ahead_s: how far it is ahead.
+    """
+
+    def __init__(self) -> None:
+        self._clock = RealClock()
+        self.ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic() + self.ahead_s
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms()
+
+
 class TrioClock(Clock):
     """The time of trio's clock, which jumps."""
 

@@ -12,30 +12,15 @@ import pytest
 from penstock.blocking import Consumer
 from penstock.client.attempts import Retry
 from penstock.client.handover import Queues
-from penstock.clock import Clock
 from penstock.errors import Fenced, InvalidRequest
 from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.groups import JoinGroup, WatchGroup
 from penstock.protocol.requests.messages import Append
-from penstock.world import RealClock
 from tests.patience import PATIENCE_S
 from tests.penstock.client.test_handover import RISING
+from tests.penstock.hand_clock import AheadClock
 from tests.penstock.small_cluster import SmallCluster
-
-
-class JumpingClock(Clock):
-    """A clock that a test moves on."""
-
-    def __init__(self) -> None:
-        self._real = RealClock()
-        self.ahead_s = 0.0
-
-    def monotonic(self) -> float:
-        return self._real.monotonic() + self.ahead_s
-
-    def wall_ms(self) -> int:
-        return self._real.wall_ms()
 
 
 @pytest.fixture
@@ -96,7 +81,7 @@ def test_a_queue_goes_when_the_program_comes_back_and_has_committed(cluster: Sma
 
 def test_the_commit_of_an_ordered_member_is_refused_once_others_may_have_been_at_work(cluster: SmallCluster) -> None:
     lost: list[Queues] = []
-    clock, broker = JumpingClock(), cluster.brokers[0]
+    clock, broker = AheadClock(), cluster.brokers[0]
     with member(cluster, ordered=True, on_lost=lost.append, clock=clock) as a:
         (message, *_) = a.poll(PATIENCE_S)
         clock.ahead_s = 31.0
@@ -121,7 +106,7 @@ def test_an_ordered_member_commits_at_a_broker_that_began_anew_and_goes_on(clust
 
 
 def test_nothing_is_begun_while_the_session_may_be_over(cluster: SmallCluster) -> None:
-    clock, broker = JumpingClock(), cluster.brokers[0]
+    clock, broker = AheadClock(), cluster.brokers[0]
     with member(cluster, ordered=True, clock=clock) as a:
         stream = a.messages()
         first = next(stream)

@@ -13,8 +13,8 @@ from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append, Pull
 from penstock.protocol.requests.topics import Bounds
-from penstock.world import RealClock
 from tests.patience import PATIENCE_S
+from tests.penstock.hand_clock import AheadClock
 from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
 
 
@@ -184,24 +184,14 @@ def test_one_that_is_to_end_reads_on_where_it_is_sought_also_within_a_batch(clus
         assert got == [0, 2]
 
 
-class SettableClock(RealClock):
-    """A clock that a test sets forward."""
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self.ahead
-
-
 def test_a_topic_that_is_made_again_with_more_queues_is_read_whole(real_cluster: Any) -> None:
-    clock = SettableClock()
+    clock = AheadClock()
     with Admin(real_cluster.servers) as admin, Producer(servers=real_cluster.servers) as producer:
         admin.create_topic("orders", queues=1)
         with Reader("orders", servers=real_cluster.servers, start="latest", clock=clock) as r:
             admin.delete_topic("orders")
             admin.create_topic("orders", queues=3)
             producer.send("orders", b"2", queue=r.queues[0]._replace(number=2))
-            clock.ahead = 60.0
+            clock.ahead_s = 60.0
             assert [message.body for message in r.poll(PATIENCE_S)] == [b"2"]
             assert len(r.queues) == 3
