@@ -299,7 +299,7 @@ class ResetIncomplete(PenstockError):
 
     Attributes:
         moved: the offsets that were moved, as ``reset_group`` returns them.
-        failures: name of the broker -> its error, and with ``unknown`` it may have moved the group all the same.
+        failures: the error of each other broker, by its name. One that is ``unknown`` may have moved the group.
     """
 
     code = 47

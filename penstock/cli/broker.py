@@ -10,7 +10,7 @@ from penstock.blocking.admin import Admin
 from penstock.cli.display import confirm, json_option, print_rows, shown
 from penstock.client.group_tasks import BrokerReader
 
-_UNKNOWN = "nothing was read without a group in the last ten minutes (a Spark job that is stopped is not known here)"
+_NO_READS = "nothing was read without a group in the last ten minutes (a Spark job that is stopped is not known here)"
 _COLUMNS = ("broker", "address", "version", "read", "write")
 
 
@@ -58,7 +58,7 @@ def show(server: str, name: str, as_json: bool) -> None:
             for one in admin.broker_readers(name)
         ]
     columns = ("group", "topic", "members", "lag", "read_ago_s")
-    print_rows(rows, columns, as_json=as_json, empty="no group has messages to read or members, and " + _UNKNOWN)
+    print_rows(rows, columns, as_json=as_json, empty="no group has messages to read or members, and " + _NO_READS)
 
 
 @broker.command()
@@ -88,10 +88,10 @@ def allow(server: str, name: str, read: bool | None, write: bool | None, yes: bo
         readers = admin.broker_readers(name) if write is False and not as_json else []
     _print(server, as_json)
     if write is False and not as_json:
-        click.echo(_said(readers), err=True)
+        click.echo(_readers_text(readers), err=True)
 
 
-def _said(readers: Sequence[BrokerReader]) -> str:
+def _readers_text(readers: Sequence[BrokerReader]) -> str:
     """A sentence on the readers of a broker that is to be drained."""
     lagging = [f"{shown(one.group)} ({one.lag:,} messages)" for one in readers if one.lag]
     topics = [shown(one.topic) for one in readers if one.topic]
@@ -99,7 +99,7 @@ def _said(readers: Sequence[BrokerReader]) -> str:
     if topics:
         said += f"; read without a group, how far is not known here (Spark jobs, readers): {', '.join(topics)}"
     else:
-        said += f"; {_UNKNOWN}"
+        said += f"; {_NO_READS}"
     return said
 
 

@@ -44,10 +44,10 @@ incomplete_option = click.option(
 )
 
 
-def named(_context: click.Context, parameter: click.Parameter, value: str) -> str:
+def named(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """A callback of options that name something and may be left out: an empty text, such as a shell's variable that is
     not set, is refused."""
-    if value == "" and _context.get_parameter_source(parameter.name or "") is not ParameterSource.DEFAULT:
+    if value == "" and context.get_parameter_source(parameter.name or "") is not ParameterSource.DEFAULT:
         raise click.BadParameter("the name is empty; leave the option out")
     return value
 

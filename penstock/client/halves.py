@@ -40,6 +40,8 @@ from penstock.protocol.requests.transactions import (
     HalvesToCheck,
 )
 
+_log = logging.getLogger(__name__)
+
 CHECK_S: Final = 10.0
 """Seconds that one call of a listener may take."""
 CHECKS_MAX: Final = 64
@@ -136,11 +138,8 @@ class Beginning(Way):
         return [one for one in once_more(outgoing) if not one.unknown or one.run.flag & FLAG_SEQUENCED]
 
 
-_log = logging.getLogger(__name__)
-
-
 class Block:
-    """What a transaction's block knows in both flavours: its halves, once it has begun, and the outcome they get."""
+    """The state of a transaction's block, async or blocking: its halves once it has begun, and their outcome."""
 
     def __init__(self) -> None:
         self._halves: list[Half] | None = None
@@ -166,7 +165,7 @@ class Block:
         self._halves = []
 
     def _refused(self, outcome: str, refusal: PenstockError) -> None:
-        """The halves did not get their outcome for certain. Raises that; a rollback is left to the check."""
+        """Raises the error of an outcome that a broker may not have. A rollback is left to the check."""
         if outcome == ROLLBACK:
             _log.warning("a rollback is left to the check: %s", refusal)
             return

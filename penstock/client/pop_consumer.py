@@ -263,7 +263,7 @@ class PopConsumer(OnlyAsync):
     # -- leases
 
     async def _acknowledge(self) -> None:
-        """Says which messages are done, of all queues at once. Raises ``PenstockError``: it is said again later."""
+        """Sends acknowledgements, of all queues at once. Raises ``PenstockError``: they are sent again later."""
         failures: list[PenstockError] = []
 
         async def tell(queue: Popping, request: AckPopped) -> None:

@@ -1,7 +1,7 @@
 """Reads queues of a topic without a group: for tools, tests and programs that keep their positions themselves.
 
-A queue that is read is known by its name at its broker: one that is deleted and made again is read on, and its numbers
-may be more than before.
+A reader knows a queue by its name at its broker: it continues with a topic that was deleted and made again, which may
+have more queues than before.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Taker:
     # -- messages
 
     def pull(self, position: Position, queues: int) -> Pop:
-        """The request for the next messages of a queue. They are leased from now on, if not later."""
+        """The request for the next messages of a queue. Their lease begins now at the earliest."""
         assert isinstance(position, Popping)
         position.leased_until = self._clock.monotonic() + self.invisible_s
         return Pop(
@@ -109,7 +109,7 @@ class Taker:
     # -- acknowledgements
 
     def finish(self, messages: object) -> None:
-        """The program is done with messages. Raises as ``given``."""
+        """Marks messages as done. Raises as ``given``."""
         for popping, offsets in self.given(messages, "ack"):
             for offset in offsets:
                 popping.in_hand.finish(offset)

@@ -27,7 +27,7 @@ FLAGGED: Final = 1 << 30
 DIGITS: Final = 12
 """Number of hexadecimal digits at the end of a unique id that count."""
 RECORDS_BYTES_MAX: Final = 16 * 1024 * 1024
-"""So many bytes of records a batch of runs may stand for."""
+"""Maximum bytes of the records that a batch of runs stands for."""
 
 
 _UNIQUE: Final = UNIQUE_KEY.encode() + b"\x01"

@@ -175,7 +175,8 @@ class DeviceAck(NamedTuple):
 
 @value
 class TellAcknowledged(Request):
-    """Messages of traced topics that clients of a gateway have acknowledged, of all brokers: each knows its own."""
+    """Messages of traced topics that clients of a gateway have acknowledged. Each broker traces its own messages and
+    ignores the other rows."""
 
     code: ClassVar[int] = 48
     reply: ClassVar[type[Reply]] = Done

@@ -34,7 +34,7 @@ class Pop(Request):
     was given out and not acknowledged ``attempts_max`` times becomes a dead letter of the group. Where there is nothing
     it waits up to ``wait_s``. ``begin``: the offset from which on the queue is popped where the group has none.
     ``tags``, ``filter``: as in ``Pull``, and the same for all takers of a group; messages that they leave out count as
-    acknowledged. A reply without messages before the wait is over: none was wanted among many, ask again."""
+    acknowledged. If they leave out many, a reply without messages may come before the wait is over: ask again."""
 
     code: ClassVar[int] = 125
     reply: ClassVar[type[Reply]] = Popped

@@ -77,8 +77,8 @@ class SendAllBack(Request):
 
 @value
 class SendLetterAgain(Request):
-    """Has a group's members get a dead letter of theirs once more, as a message that was never tried: by the group's
-    retry topic, so no other group gets it. Answered when that is durable; repeated, it is sent twice."""
+    """Delivers a group's dead letter to the group again, as a message that was never tried: by the group's retry topic,
+    so no other group gets it. Answered when that is durable; a repeated request sends it twice."""
 
     code: ClassVar[int] = 162
     reply: ClassVar[type[Reply]] = Done

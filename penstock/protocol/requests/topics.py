@@ -31,7 +31,7 @@ class TopicInfo(NamedTuple):
         retention_s: seconds after which messages are removed; 0: the broker's retention applies.
         access: one of ``ACCESSES``.
         draining: number of queues, the last ones, that take no more messages and go when all groups have read them.
-        trace: of every so-many-th message it is told what becomes of it; 0: of none.
+        trace: one message in this number is traced; 0: none.
     """
 
     topic: str

@@ -71,7 +71,7 @@ def forget(broker: SmallBroker, way: str) -> None:
 
 
 def hold_back_joins_until(broker: SmallBroker, kind: type) -> None:
-    """Nobody joins before such a request was refused."""
+    """Refuses joins until such a request has come."""
     before = len(asked(broker, kind))
 
     def refuse(request: Request) -> PenstockError | None:
