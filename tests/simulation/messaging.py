@@ -26,8 +26,10 @@ from broker.settings import BrokerSettings
 from namesrv.settings import NamesrvSettings
 from penstock import Consumer
 from penstock.client.wire_link import WireLinks, ask
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, QueueNotFound
+from penstock.protocol.message import decode_batch
 from penstock.protocol.received import MessageQueue, ReceivedMessage
+from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.protocol.requests.request import Reply, Request
 from penstock.protocol.requests.topics import CreateTopic, TopicDetail
 from tests.simulation.lives import SECRET, LivingBroker, Moments, on_host
@@ -62,6 +64,12 @@ class Seen:
     place: tuple[str, str, int, int]
     at_ms: int
     message: ReceivedMessage
+
+
+def place_of(message: ReceivedMessage) -> tuple[str, str, int, int]:
+    """Broker, topic, queue and offset of a message."""
+    queue = message.queue
+    return queue.broker, queue.topic, queue.number, message.offset
 
 
 @dataclass
@@ -205,6 +213,25 @@ class Messaging:
         assert self._links is not None
         return await ask(self._links.link(ADDRESSES[broker]), request, kind, timeout_s)
 
+    async def read_letters(self, broker: int, group: str, take: Callable[[ReceivedMessage], None]) -> None:
+        """Hands over each dead letter of a group at a broker as it comes, without an end."""
+        queue, offset = MessageQueue(f"broker-{broker}", f"%DLQ%{group}", 0), 0
+        while True:
+            try:
+                pulled = await self.ask(broker, Pull(queue.name, offset, wait_s=20.0), Pulled, None)
+            except QueueNotFound:
+                await trio.sleep(5.0)
+                continue
+            except PenstockError as error:
+                if not error.retryable:
+                    raise AssertionError(f"dead letters of {queue}: {error!r}") from error
+                await trio.sleep(1.0)
+                continue
+            assert pulled.min <= offset or not offset, f"dead letters {offset} to {pulled.min} of {queue} are gone"
+            for _, message in decode_batch(pulled.count, pulled.body, queue):
+                take(message)
+            offset = pulled.next
+
     def latest_ms(self, broker: int, due_ms: int, stored_ms: int) -> int:
         """When what was due must have been stored, if it was stored at that time: its broker may have been away, or
         have had no room, or have waited for its clock to be right."""
@@ -301,8 +328,7 @@ class Messaging:
 
     def note(self, message: ReceivedMessage) -> None:
         """A message was delivered to somebody."""
-        queue = message.queue
-        place = (queue.broker, queue.topic, queue.number, message.offset)
+        queue, place = message.queue, place_of(message)
         before = self.places.setdefault(place, message.body)
         assert before == message.body, f"{queue} gave two messages for offset {message.offset}"
         self.seen.setdefault(message.body, []).append(Seen(place, self.right_ms(), message))

@@ -16,11 +16,9 @@ from typing import Any, Final
 import trio
 
 from penstock import PopConsumer, Producer
-from penstock.errors import Fenced, PenstockError, QueueNotFound
-from penstock.protocol.message import decode_batch
-from penstock.protocol.received import MessageQueue, ReceivedMessage
-from penstock.protocol.requests.messages import Pull, Pulled
-from tests.simulation.messaging import SERVERS, Messaging, Workload
+from penstock.errors import Fenced, PenstockError
+from penstock.protocol.received import ReceivedMessage
+from tests.simulation.messaging import SERVERS, Messaging, Workload, place_of
 
 ATTEMPTS_MAX: Final = 4
 GROUP: Final = "poppers"
@@ -54,7 +52,7 @@ class Pops(Workload):
 
     def lasting(self) -> Sequence[Callable[[], Any]]:
         takers = [partial(self._take, number) for number in range(2)]
-        return [*takers, *(partial(self._read_letters, number) for number in range(2))]
+        return [*takers, *(partial(self.world.read_letters, number, GROUP, self._take_letter) for number in range(2))]
 
     async def _produce(self) -> None:
         rng, clock = self.rng, self.world.sim.clock
@@ -94,7 +92,6 @@ class Pops(Workload):
         """Raises ``PenstockError`` where the messages were neither acknowledged nor returned for certain."""
         done: list[ReceivedMessage] = []
         for message in batch:
-            place = message.queue.broker, message.queue.topic, message.queue.number, message.offset
             parcel = self._parcels.get(message.body)
             if parcel is None:
                 done.append(message)  # another workload's
@@ -107,14 +104,13 @@ class Pops(Workload):
                 continue
             with contextlib.suppress(Fenced):
                 await consumer.nack(message, reason="failed")
-                self._done.add(place)
+                self._done.add(place_of(message))
                 self.world.moments.tell("settled", int(message.queue.broker[-1]))
                 self.world.events["popped and returned"] += 1
         await trio.sleep(self.rng.choice((0.0, 0.0, 0.5, 2 * INVISIBLE_S)))
         await consumer.ack(done)
         for message in done:
-            place = message.queue.broker, message.queue.topic, message.queue.number, message.offset
-            self._done.add(place)
+            self._done.add(place_of(message))
             if message.body in self._parcels:
                 self._parcels[message.body].is_done = True
                 self.world.events["popped and acknowledged"] += 1
@@ -126,23 +122,9 @@ class Pops(Workload):
         places = [(broker, topic, int(number), offset) for offset in range(first, end)]
         self._again += [f"{place} is given out after it was settled" for place in places if place in self._done]
 
-    async def _read_letters(self, broker: int) -> None:
-        queue, offset = MessageQueue(f"broker-{broker}", f"%DLQ%{GROUP}", 0), 0
-        while True:
-            try:
-                pulled = await self.world.ask(broker, Pull(queue.name, offset, wait_s=20.0), Pulled, None)
-            except QueueNotFound:
-                await trio.sleep(5.0)
-                continue
-            except PenstockError as error:
-                if not error.retryable:
-                    raise AssertionError(f"dead letters of {queue}: {error!r}") from error
-                await trio.sleep(1.0)
-                continue
-            for _, message in decode_batch(pulled.count, pulled.body, queue):
-                self._letters.add(message.body)
-                self.world.events["popped to death"] += 1
-            offset = pulled.next
+    def _take_letter(self, letter: ReceivedMessage) -> None:
+        self._letters.add(letter.body)
+        self.world.events["popped to death"] += 1
 
     def missing(self) -> list[str]:
         lost = []

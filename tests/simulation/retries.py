@@ -16,10 +16,8 @@ from typing import Any, Final
 import trio
 
 from penstock import Consumer, Producer
-from penstock.errors import Fenced, PenstockError, QueueNotFound
-from penstock.protocol.message import decode_batch
-from penstock.protocol.received import MessageQueue, ReceivedMessage
-from penstock.protocol.requests.messages import Pull, Pulled
+from penstock.errors import Fenced, PenstockError
+from penstock.protocol.received import ReceivedMessage
 from tests.simulation.messaging import RETRY_DELAYS_S, SERVERS, Messaging, Workload
 
 ATTEMPTS_MAX: Final = 4
@@ -52,7 +50,7 @@ class Retries(Workload):
 
     def lasting(self) -> Sequence[Callable[[], Any]]:
         members = [partial(self._member, number) for number in range(self.world.options.members)]
-        return [*members, *(partial(self._read_letters, number) for number in range(2))]
+        return [*members, *(partial(self.world.read_letters, number, GROUP, self._take_letter) for number in range(2))]
 
     async def _produce(self) -> None:
         rng, clock = self.rng, self.world.sim.clock
@@ -115,27 +113,10 @@ class Retries(Workload):
             assert bool(sent_back.due_ms) == (attempt + 1 < ATTEMPTS_MAX), f"{what}: {sent_back}"
             self.world.moments.tell("settled", int(message.queue.broker[-1]))
 
-    async def _read_letters(self, broker: int) -> None:
-        """Somebody reads the group's dead letters as they come."""
-        queue = MessageQueue(f"broker-{broker}", f"%DLQ%{GROUP}", 0)
-        offset = 0
-        while True:
-            try:
-                pulled = await self.world.ask(broker, Pull(queue.name, offset, wait_s=20.0), Pulled, None)
-            except QueueNotFound:
-                await trio.sleep(5.0)
-                continue
-            except PenstockError as error:
-                if not error.retryable:
-                    raise AssertionError(f"dead letters of {queue}: {error!r}") from error
-                await trio.sleep(1.0)
-                continue
-            assert pulled.min <= offset or not offset, f"dead letters {offset} to {pulled.min} of {queue} are gone"
-            for _, message in decode_batch(pulled.count, pulled.body, queue):
-                before = self._letters.setdefault(message.body, message)
-                assert before.offset == message.offset, f"two dead letters of {message.body[:12]!r}"
-                self.world.events["dead letters"] += 1
-            offset = pulled.next
+    def _take_letter(self, letter: ReceivedMessage) -> None:
+        before = self._letters.setdefault(letter.body, letter)
+        assert before.offset == letter.offset, f"two dead letters of {letter.body[:12]!r}"
+        self.world.events["dead letters"] += 1
 
     def missing(self) -> list[str]:
         lost = []
