@@ -97,4 +97,8 @@ def must_see(
             run(seed)
         except saying:
             return
+        except ExceptionGroup as group:
+            if group.split(saying)[1] is not None:
+                raise  # not what a check says: the bench's own mistake
+            return
     pytest.fail(f"none of {within} seeds saw it; the first tried was {likely}")
