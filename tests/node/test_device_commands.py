@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gateway.mqtt import codec
-from gateway.mqtt.packets import Connack, Connect, Packet, Puback, Publish, Subscribe, Subscription
+from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Subscribe, Subscription
 from gateway.mqtt.properties import Properties
-from gateway.mqtt.reader import PacketReader
 from node.command import root
 from penstock import Message, device_message
 from penstock.blocking import Admin, Consumer, Producer, bootstrap
@@ -24,8 +21,8 @@ from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.filters import OpenedFilters, OpenFilters
 from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.world import RealClock
+from tests.endtoend import lines
 from tests.node.running import RunningSystem
-from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
@@ -39,20 +36,17 @@ def running(tmp_path: Path) -> Iterator[RunningSystem]:
     system.stop()
 
 
-class Device:
+class Device(lines.Device):
     """The device ``d7``: a connection of its lasting session. Without filters it comes back to it."""
 
     def __init__(self, system: RunningSystem, *filters: str) -> None:
-        self.socket = socket.create_connection(split_address(system.addresses.mqtt), PATIENCE_S)
-        self._reader = PacketReader(1 << 20)
-        self._reader.level = 5
-        self._got: list[Packet] = []
+        super().__init__(split_address(system.addresses.mqtt), 5)
         kept = Properties(session_expiry_interval=600)
-        self._send(Connect("d7", keep_alive_s=60, level=5, clean_start=bool(filters), properties=kept))
-        assert isinstance(self._next(), Connack)
+        self.send(Connect("d7", keep_alive_s=60, level=5, clean_start=bool(filters), properties=kept))
+        assert isinstance(self.next(), Connack)
         if filters:
-            self._send(Subscribe(1, tuple([Subscription(one, 1) for one in filters])))
-            self._next()
+            self.send(Subscribe(1, tuple([Subscription(one, 1) for one in filters])))
+            self.next()
 
     def __enter__(self) -> Device:
         return self
@@ -60,22 +54,14 @@ class Device:
     def __exit__(self, *_: object) -> None:
         self.socket.close()
 
-    def _send(self, packet: Packet) -> None:
-        self.socket.sendall(codec.encode(packet, 5))
-
-    def _next(self) -> Packet:
-        while not self._got:
-            self._got += self._reader.receive(self.socket.recv(4096))
-        return self._got.pop(0)
-
     def receive(self) -> Publish:
         """The next command."""
-        packet = self._next()
+        packet = self.next()
         assert isinstance(packet, Publish)
         return packet
 
     def acknowledge(self, command: Publish) -> None:
-        self._send(Puback(command.packet_id))
+        self.send(Puback(command.packet_id))
 
     def work(self) -> bytes:
         """Carries the next command out."""
