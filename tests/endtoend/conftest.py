@@ -20,19 +20,21 @@ from tests.patience import PATIENCE_S
 READY = re.compile(r"^ready mqtt=(\S+):(\d+) broker=(\S+) namesrv=(\S+) http=(\S+) ((?:mqtt-\S+ )*)data=(.*)$")
 STOP_S = PATIENCE_S
 TESTS = Path(__file__).parents[1]
-
-
 LONGEST = (
-    *("endtoend/test_demo", "loadtest/test_bench", "loadtest/native/test_bench", "endtoend/test_spine"),
-    *("endtoend/test_two_brokers", "loadtest/test_soak", "loadtest/native/test_leased", "loadtest/test_timer_scale"),
-    *(
-        "endtoend/test_shares",
-        "endtoend/test_retries",
-        "loadtest/native/test_rebalancing",
-        "endtoend/test_several_hosts",
-    ),
+    "endtoend/test_demo",
+    "loadtest/test_bench",
+    "loadtest/native/test_bench",
+    "endtoend/test_spine",
+    "endtoend/test_two_brokers",
+    "loadtest/test_soak",
+    "loadtest/native/test_leased",
+    "loadtest/test_timer_scale",
+    "endtoend/test_shares",
+    "endtoend/test_retries",
+    "loadtest/native/test_rebalancing",
+    "endtoend/test_several_hosts",
 )
-"""Files that take longest come first: workers that run a file at a time are done at about the same time."""
+"""Files that take longest, which come first: so workers that run a file at a time end at about the same time."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
