@@ -76,7 +76,7 @@ class GroupRequests:
         trace: Trace,
         takers: Callable[[str], tuple[str, ...]],
     ) -> None:
-        """``takers``: who pops as a group."""
+        """``takers``: gives the takers that pop as a group."""
         self._takers = takers
         self._trace = trace
         self._offsets = state.offsets
@@ -253,8 +253,8 @@ class GroupRequests:
             self._end_pops(group, popped, now_ms)
 
     def _positions(self, group: str) -> dict[str, int]:
-        """How far a group has come in each queue: what its members have committed, or, where it has none, what was
-        popped and acknowledged up to the first message that is not."""
+        """A group's position in each queue: its committed offset, or, while it has no members, the first popped message
+        that is not acknowledged if that is further on."""
         found = dict(self._offsets.of(group))
         for share in self._shares.popped_by(group) if group not in self.groups else ():
             settled, queue = self._shares.get(share), share_queue(share)
@@ -415,7 +415,7 @@ def _tried_bytes(row: Tried) -> int:
 
 
 def _some(takers: Sequence[str]) -> str:
-    """Names of who pops, for an error."""
+    """Names of takers, for an error."""
     return takers[0] if len(takers) == 1 else f"{takers[0]} and {len(takers) - 1} more"
 
 

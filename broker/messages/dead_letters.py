@@ -34,7 +34,7 @@ from topicmap.queues import dead_letter_topic, is_own_topic, retry_topic
 REASON_BYTES_MAX: Final = 1_024
 _NO_HOST: Final = bytes(8)
 _SLEPT: Final = (TIMER, HALF, GIVEN_BACK)
-"""They say where that message came from, not this one."""
+"""Properties of the message's own past, which are not true of its retry or dead letter."""
 _MARKS: Final = tuple([name.encode() for name in (*_SLEPT, MQTT_TOPIC, "ORIGIN_", REASON)])
 
 

@@ -205,8 +205,8 @@ class Repeats:
         return pieces
 
     def _find(self, run: Run, position: int, step: int) -> None:
-        """Notes on a run where its first message is, if that can be read, and is in a queue: a delayed one is not. Also
-        whether other messages are stored there."""
+        """Notes on a run where its first message is, or that other messages are stored there. Notes nothing if the
+        frame cannot be read, or is the fact in which a delayed message sleeps."""
         try:
             frame = self._store.frame(position)
         except Damaged:
@@ -247,8 +247,8 @@ def _forgotten() -> MessageForgotten:
 
 
 def _are_others(run: Run, frames: Sequence[bytes]) -> bool:
-    """Whether one of the stored frames is not the run's message of the same number: its body, topic or a property is
-    another. The order of properties does not matter."""
+    """Whether a stored frame differs from the run's message of its number in body, topic or a property. The order of
+    properties does not matter."""
     for at, (body, frame) in enumerate(zip(run.bodies, frames, strict=False)):  # no frames where one is damaged
         record = memoryview(frame)[FRAME_HEAD_BYTES:]
         if record_body(record) != body:

@@ -65,7 +65,7 @@ class PopLeases:
 
     @property
     def takers(self) -> set[str]:
-        """Who has messages."""
+        """Takers that have messages."""
         return {lease.taker for lease in self._leases}
 
     # -- giving

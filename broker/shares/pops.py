@@ -83,8 +83,8 @@ class PopRequests:
     ) -> None:
         self._trace = trace
         self._choosing = Choosing(store)
-        self._wanted: dict[str, Wanted] = {}  # by group, where it is not everything; what its last takers said
-        self._begun: dict[str, int] = {}  # by share, while it may not be durable: behind the record that begins it
+        self._wanted: dict[str, Wanted] = {}  # by group, unless it wants everything: what its last takers asked for
+        self._begun: dict[str, int] = {}  # by share: end of the record that begins it, until that is durable
         self._shares: Shares = state.shares
         self._offsets = state.offsets
         self._store = store
@@ -185,7 +185,7 @@ class PopRequests:
         return AfterQuorum(answer, self._store.written)
 
     def takers(self, group: str) -> tuple[str, ...]:
-        """Who pops as this group now: has messages, or waits for some."""
+        """Takers of this group that have messages or wait for some."""
         found = set(self._asking.get(group, ()))
         for share in self._shares.popped_by(group):
             if share in self._leases:
@@ -400,7 +400,7 @@ def _before(pulled: Pulled, end: int) -> Pulled:
 
 
 def _until(takers: dict[str, float], now: float) -> dict[str, float]:
-    """Those that have not gone."""
+    """Takers that have not gone."""
     return {taker: until for taker, until in takers.items() if until > now}
 
 

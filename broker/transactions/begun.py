@@ -15,7 +15,8 @@ from penstock.protocol.runs import Run
 
 
 class Found(NamedTuple):
-    """``ids``: of each run the half that has it, 0 for none. ``numbers``: those of the runs that are new."""
+    """Halves that have the runs of a begin. ``ids``: of each run its half, 0 for none. ``numbers``: those of the runs
+    in no half."""
 
     ids: list[int]
     numbers: list[Numbers]

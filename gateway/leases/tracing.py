@@ -60,8 +60,8 @@ class DeviceTrace:
         if rows:
             for broker, topics in self._topics.items():
                 if topics:
-                    broker.submit(TellAcknowledged(self._owner, tuple(rows)), _heard)
+                    broker.submit(TellAcknowledged(self._owner, tuple(rows)), _ignore)
 
 
-def _heard(result: Result) -> None:
-    """Ignores the answer: a lost row is not sent again."""
+def _ignore(result: Result) -> None:
+    """A lost row is not sent again."""

@@ -56,7 +56,8 @@ class Begun(NamedTuple):
 
 
 class Members:
-    """The processes, and what they begin with. While they are waited for they have always something to do."""
+    """The processes, and the messages that they begin with. ``until`` sends more while it waits, so that members always
+    have some."""
 
     def __init__(self, servers: str, producer: Producer) -> None:
         self._producer = producer
@@ -90,10 +91,10 @@ class Members:
             self.begun.append(one)
             if member in ("", one.member) and one.queue in queues:
                 return one
-        raise AssertionError(f"{member or 'nobody'} begins in {queues}")
+        raise AssertionError(f"{member or 'no member'} begins in {queues}")
 
     def feed(self, count: int) -> None:
-        """So many more messages of each key."""
+        """Sends ``count`` more messages of each key."""
         numbers = range(self._sent, self._sent + count)
         sent = [Message("steps", b"%d" % at, key=key) for at in numbers for key in KEYS]
         receipts = self._producer.send_many(sent)

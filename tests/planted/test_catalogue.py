@@ -1,6 +1,6 @@
 """The likely bugs of messaging that issue 42 names by number or in words: each is planted, and caught, somewhere.
 
-Each planted bug has its own test, beside it; here stands which one is which, so that none is lost.
+Each planted bug has its own test, beside it. This table says which one is which, so that none is lost.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class OrderlyCluster(Cluster):
             worked.problems.append(
                 f"{name} has attempt {message.attempts} of {message.offset}, it failed {len(failed)}"
             )
-        worked.counted_on += message.attempts > failed.count(name)  # and not the member's own
+        worked.counted_on += message.attempts > failed.count(name)  # others' failures count too
         piece = Piece(name, host, number, message.offset, trio.current_time())
         worked.open[number].append(piece)
         worked.handed_over += bool(worked.begun[number]) and worked.begun[number][-1][0] != name

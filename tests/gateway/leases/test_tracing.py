@@ -1,4 +1,4 @@
-"""What devices acknowledge of traced topics is told to brokers, and of others nothing."""
+"""Brokers learn which messages of traced topics devices acknowledge, and nothing of other topics."""
 
 from __future__ import annotations
 
