@@ -11,7 +11,7 @@ from broker.groups import fold as offsets
 from broker.groups.allocation import Claim, Place
 from broker.groups.holders import HOLDS, Holders
 from broker.groups.members import Group, Groups, Terms, member_waker
-from broker.kernel.checks import check_text
+from broker.kernel.checks import NAME_BYTES_MAX, check_text
 from broker.kernel.fold import fact_record, in_parts
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
@@ -56,7 +56,6 @@ from topicmap.queues import retry_topic, share_queue
 
 WAIT_S_MAX: Final = 60.0
 SESSION_S_MAX: Final = 3600.0
-NAME_BYTES_MAX: Final = 255
 ATTEMPT_ROWS_MAX: Final = 1_001
 UNCOMMITTED: Final = -1
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from broker.groups.given_back import property_for
 from broker.groups.members import Groups
-from broker.kernel.checks import check_text
+from broker.kernel.checks import NAME_BYTES_MAX, check_text
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Outcome
@@ -39,7 +39,6 @@ from penstock.protocol.requests.retries import (
 from penstock.protocol.runs import record_of
 from topicmap.queues import dead_letter_topic
 
-NAME_BYTES_MAX: Final = 255
 ATTEMPTS_MAX: Final = 1_000
 ROWS_MAX: Final = 1_000
 BYTES_AT_ONCE: Final = 4 << 20

@@ -8,6 +8,8 @@ from penstock.errors import InvalidRequest
 
 CLIENT_BYTES_MAX: Final = 65_535
 """Of an MQTT client id."""
+NAME_BYTES_MAX: Final = 255
+"""Of the name of a group, a member or a taker."""
 
 
 def check_text(what: str, text: str, bytes_max: int) -> None:

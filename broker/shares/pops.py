@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from broker.groups.members import Groups
 from broker.groups.retries import ATTEMPTS_MAX, RetryRequests
-from broker.kernel.checks import check_text
+from broker.kernel.checks import NAME_BYTES_MAX, check_text
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
@@ -44,7 +44,6 @@ INVISIBLE_S_MAX: Final = 43_200.0
 COUNT_MAX: Final = 4_096
 WAIT_S_MAX: Final = 60.0
 RANGES_MAX: Final = 4_096
-NAME_BYTES_MAX: Final = 255
 WAIT_BETWEEN_S: Final = 5.0
 """A taker whose pop was answered asks again within this, or it is taken to have gone."""
 LATE: Final = "it was not acknowledged in time"
