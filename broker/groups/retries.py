@@ -44,6 +44,7 @@ ROWS_MAX: Final = 1_000
 BYTES_AT_ONCE: Final = 4 << 20
 _ORIGIN_TOPIC: Final = ORIGIN_TOPIC.encode()
 _REASON: Final = REASON.encode()
+_Told = dict[tuple[str, int], SentBack]
 
 
 class RetryRequests:
@@ -76,13 +77,9 @@ class RetryRequests:
     def send_back(self, request: SendBack, now: float, now_ms: int) -> Outcome:
         """Has a message come again later, or stores it as a dead letter."""
         self._groups.check_commit(request.group, request.member, request.generation, [request.queue])
-        known = self._returns.get(request.group, request.queue, request.offset)
-        if known is not None:
-            self._repeated += 1
-            return AfterQuorum(known, self._store.written)
-        self._check_not_passed(request.group, request.queue, request.offset)
-        answer, record = self.given_back(request, 0, now_ms)
-        self._store.append([record], now_ms)
+        answer, record = self._once(request, {}, now_ms)
+        if record is not None:
+            self._store.append([record], now_ms)
         return AfterQuorum(answer, self._store.written)
 
     @handles(SendAllBack)
@@ -95,24 +92,19 @@ class RetryRequests:
         answers: list[WentBack] = []
         records: list[Incoming] = []
         size = 0
-        told: dict[tuple[str, int], SentBack] = {}
+        told: _Told = {}
         for queue, offset, delay_ms, reason in request.rows:
-            known = told.get((queue, offset)) or self._returns.get(request.group, queue, offset)
-            if known is not None:
-                self._repeated += 1
-                answers.append(WentBack(known.attempt, known.due_ms, 0, ""))
-                continue
             one = SendBack(*who, queue, offset, delay_ms, request.attempts_max, reason)
             try:
-                self._check_not_passed(request.group, queue, offset)
-                answer, record = self.given_back(one, 0, now_ms)
+                answer, record = self._once(one, told, now_ms)
             except StorageFailed:
                 raise
             except PenstockError as error:
                 answers.append(WentBack(0, 0, error.code, error.message))
                 continue
-            told[queue, offset] = answer
             answers.append(WentBack(answer.attempt, answer.due_ms, 0, ""))
+            if record is None:
+                continue
             records.append(record)
             size += sum([len(body) for body in record.run.bodies])
             if size >= BYTES_AT_ONCE:
@@ -121,6 +113,19 @@ class RetryRequests:
         if records:
             self._store.append_facts(records, now_ms)
         return AfterQuorum(SentAllBack(tuple(answers)), self._store.written)
+
+    def _once(self, request: SendBack, told: _Told, now_ms: int) -> tuple[SentBack, Incoming | None]:
+        """What becomes of a message, and the record that does it; ``None`` for a repeated give-back. ``told``: answers
+        of this request so far."""
+        group, queue, offset = request.group, request.queue, request.offset
+        known = told.get((queue, offset)) or self._returns.get(group, queue, offset)
+        if known is not None:
+            self._repeated += 1
+            return known, None
+        self._check_not_passed(group, queue, offset)
+        answer, record = self.given_back(request, 0, now_ms)
+        told[queue, offset] = answer
+        return answer, record
 
     def _check_not_passed(self, group: str, queue: str, offset: int) -> None:
         """Raises ``Fenced`` for a message that the group has passed: other members processed it, or gave it back, while
