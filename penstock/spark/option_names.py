@@ -12,52 +12,63 @@ Flag = bool | Literal["true", "false"]
 Number = int | str
 Offsets = Literal["earliest", "latest"] | str
 
-ReadOptions = TypedDict(
-    "ReadOptions",
+_DottedOptions = TypedDict(
+    "_DottedOptions",
     {
-        "servers": str,
         "bootstrap.servers": str,
         "kafka.bootstrap.servers": str,
-        "nameServer": str,
-        "subscribe": str,
-        "subscribePattern": str,
-        "assign": str,
-        "mqttFilter": str,
-        "startingOffsets": Offsets,
-        "startingOffsetsByTimestamp": str,
-        "startingTimestamp": Number,
-        "startingOffsetsByTimestampStrategy": Literal["error", "latest"],
-        "endingOffsets": Offsets,
-        "endingOffsetsByTimestamp": str,
-        "endingTimestamp": Number,
-        "maxOffsetsPerTrigger": Number,
-        "minOffsetsPerTrigger": Number,
-        "maxTriggerDelay": str,
-        "group": str,
         "kafka.group.id": str,
-        "minPartitions": Number,
-        "maxPartitions": Number,
-        "partitionTargetRows": Number,
-        "failOnDataLoss": Flag,
-        "allowIncomplete": Flag,
-        "brokerPatienceMs": Number,
-        "columns": str,
-        "includeHeaders": Flag,
-        "payload": Literal["raw", "readings", "json", "msgpack", "cbor", "avro", "protobuf", "sparkplug"],
-        "payloadSchema": str,
-        "payloadMessage": str,
-        "filter": str,
-        "where": str,
-        "tags": str,
         "fetchOffset.numRetries": Number,
         "fetchOffset.retryIntervalMs": Number,
-        "pollTimeoutMs": Number,
-        "maxBytesPerFetch": Number,
-        "batchRows": Number,
     },
     total=False,
 )
-"""Options of ``spark.read`` and ``spark.readStream``."""
+"""Options whose names are no names of Python."""
+
+
+class FurtherOptions(TypedDict, total=False):
+    """Options of reading that ``penstock.spark.reading`` takes by their names, beside its own arguments."""
+
+    subscribePattern: str
+    assign: str
+    startingOffsets: Offsets
+    startingOffsetsByTimestamp: str
+    startingTimestamp: Number
+    startingOffsetsByTimestampStrategy: Literal["error", "latest"]
+    endingOffsets: Offsets
+    endingOffsetsByTimestamp: str
+    endingTimestamp: Number
+    maxOffsetsPerTrigger: Number
+    minOffsetsPerTrigger: Number
+    maxTriggerDelay: str
+    group: str
+    minPartitions: Number
+    maxPartitions: Number
+    partitionTargetRows: Number
+    failOnDataLoss: Flag
+    allowIncomplete: Flag
+    brokerPatienceMs: Number
+    includeHeaders: Flag
+    payload: Literal["raw", "readings", "json", "msgpack", "cbor", "avro", "protobuf", "sparkplug"]
+    payloadSchema: str
+    payloadMessage: str
+    filter: str
+    tags: str
+    pollTimeoutMs: Number
+    maxBytesPerFetch: Number
+    batchRows: Number
+
+
+class ReadOptions(FurtherOptions, _DottedOptions, total=False):
+    """Options of ``spark.read`` and ``spark.readStream``."""
+
+    servers: str
+    nameServer: str
+    subscribe: str
+    mqttFilter: str
+    columns: str
+    where: str
+
 
 WriteOptions = TypedDict(
     "WriteOptions",

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from penstock.blocking.routes import Routes
 from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import SERVERS, parse_servers
+from penstock.spark.option_names import FurtherOptions
 from penstock.spark.options import SourceOptions, parse
 from penstock.spark.where import END
 from topicmap.queues import is_own_topic, is_system, readable
@@ -22,39 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = "penstock"
-
-
-class Options(TypedDict, total=False):
-    """Further options of the source, as text; docs/guide/analyst.md has a table of them."""
-
-    subscribePattern: str
-    assign: str
-    startingOffsets: str
-    startingOffsetsByTimestamp: str
-    startingTimestamp: str
-    startingOffsetsByTimestampStrategy: str
-    endingOffsets: str
-    endingOffsetsByTimestamp: str
-    endingTimestamp: str
-    maxOffsetsPerTrigger: str
-    minOffsetsPerTrigger: str
-    maxTriggerDelay: str
-    group: str
-    minPartitions: str
-    maxPartitions: str
-    partitionTargetRows: str
-    failOnDataLoss: str
-    allowIncomplete: str
-    brokerPatienceMs: str
-    includeHeaders: str
-    payload: str
-    payloadSchema: str
-    payloadMessage: str
-    filter: str
-    tags: str
-    pollTimeoutMs: str
-    maxBytesPerFetch: str
-    batchRows: str
 
 
 def read(
@@ -66,7 +34,7 @@ def read(
     columns: str | Iterable[str] = (),
     mqtt_filter: str | Iterable[str] = (),
     where: str = "",
-    **options: Unpack[Options],
+    **options: Unpack[FurtherOptions],
 ) -> DataFrame:
     """Topics as a frame.
 
@@ -95,7 +63,9 @@ def _joined(names: str | Iterable[str]) -> str:
     return names if isinstance(names, str) else ",".join(names)
 
 
-def views(spark: SparkSession, *, servers: str = SERVERS, pattern: str = ".*", **options: Unpack[Options]) -> list[str]:
+def views(
+    spark: SparkSession, *, servers: str = SERVERS, pattern: str = ".*", **options: Unpack[FurtherOptions]
+) -> list[str]:
     """Makes a temporary view of each topic whose name the pattern matches, for SQL; returns their names.
 
     A view has the topic's readable name, and is made anew where there is one. Topics that come later are in the
@@ -139,12 +109,10 @@ def _options_of(leaf: Any) -> SourceOptions | None:
     """Those of a plan's leaf that is a Penstock source."""
     kind = leaf.getClass().getSimpleName()
     if kind == "DataSourceV2Relation" and FORMAT in str(leaf.table().name()).lower():
-        pass
-    elif kind == "StreamingRelationV2" and str(leaf.sourceName()).lower() == FORMAT:
+        return parse(_map_of(leaf.options()), stream=False)
+    if kind == "StreamingRelationV2" and str(leaf.sourceName()).lower() == FORMAT:
         return parse(_map_of(leaf.extraOptions()), stream=True)
-    else:
-        return None
-    return parse(_map_of(leaf.options()), stream=False)
+    return None
 
 
 def _map_of(options: Any) -> Mapping[str, str]:

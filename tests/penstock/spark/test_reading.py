@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from penstock.spark.option_names import FurtherOptions
 from penstock.spark.options import NAMES, parse
-from penstock.spark.reading import Options, describe
+from penstock.spark.reading import describe
 
 ARGUMENTS = {"subscribe", "servers", "columns", "mqttFilter", "where"}
 RARE = {"nameServer"}  # another name of an argument
@@ -9,7 +10,7 @@ RARE = {"nameServer"}  # another name of an argument
 
 def test_an_editor_knows_every_option_that_is_no_argument() -> None:
     names = {name for name in NAMES if "." not in name}
-    assert set(Options.__annotations__) == names - ARGUMENTS - RARE
+    assert set(FurtherOptions.__annotations__) == names - ARGUMENTS - RARE
 
 
 def test_what_a_query_reads_is_told_in_lines() -> None:
