@@ -183,7 +183,7 @@ def parse(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
         given: names, in any case, and values as text.
         stream: a stream starts at the latest offsets unless told, a batch at the earliest.
     """
-    named = {_known(name): str(value) for name, value in given.items()}
+    named = _named(given)
     _check_together(named, stream)
     values: dict[str, Any] = {
         option.field: option.read(name, named[name]) for name, option in _TABLE.items() if name in named
@@ -242,7 +242,7 @@ def check(given: Mapping[str, str]) -> None:
 
 def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
     """The columns of messages that the options choose. Raises ``InvalidConfig``."""
-    named = {_known(name): str(value) for name, value in given.items()}
+    named = _named(given)
     if named.get("payload") == "readings":
         return COLUMNS_NEEDED
     columns = read_columns("columns", named["columns"]) if "columns" in named else BASE
@@ -252,13 +252,18 @@ def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
 
 def payload_of(given: Mapping[str, str]) -> tuple[str, str, str]:
     """The format of payloads that the options choose, its schema, and the message's name. Raises ``InvalidConfig``."""
-    named = {_known(name): str(value) for name, value in given.items()}
+    named = _named(given)
     payload, message = named.get("payload", RAW), named.get("payloadMessage", "").strip()
     text = named.get("payloadSchema", "").strip()
     if payload in FORMATS:
         text = schema_text(payload, text)
         format_of(payload, text, message)
     return payload, text, message
+
+
+def _named(given: Mapping[str, str]) -> dict[str, str]:
+    """The options by the names of the table."""
+    return {_known(name): str(value) for name, value in given.items()}
 
 
 def _known(name: str) -> str:

@@ -145,10 +145,7 @@ def read_mqtt_filters(name: str, text: str) -> tuple[str, ...]:
 
 def read_json_list(name: str, text: str) -> tuple[str, ...]:
     """A JSON list of strings."""
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise InvalidConfig(f"{name} is no JSON: {error}") from None
+    value = _read_json(name, text)
     if not value or not all(isinstance(one, str) for one in value):
         raise InvalidConfig(f'{name} is a,b or JSON like ["a", "b"], not {text!r}')
     return tuple(dict.fromkeys(value))
@@ -185,13 +182,17 @@ def read_one_of(*words: str) -> Callable[[str, str], str]:
 
 def read_json_object(name: str, text: str) -> Any:
     """A JSON object that is not empty."""
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise InvalidConfig(f"{name} is no JSON: {error}") from None
+    value = _read_json(name, text)
     if not isinstance(value, dict) or not value:
         raise InvalidConfig(f'{name} is JSON like {{"topic": ...}}, not {text!r}')
     return value
+
+
+def _read_json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidConfig(f"{name} is no JSON: {error}") from None
 
 
 def read_assigned(name: str, text: str) -> dict[str, tuple[str, ...]]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.errors import InvalidConfig
-from penstock.protocol.addresses import SERVERS, parse_servers
+from penstock.protocol.addresses import SERVERS
 from penstock.protocol.topic_names import topic_of
-from penstock.spark.values import read_amount, read_milliseconds, read_text
+from penstock.spark.values import read_amount, read_milliseconds, read_one_of, read_servers, read_text
 
 _TEXT: Final = ("string",)
 _BYTES: Final = ("binary", "string")
@@ -64,21 +64,17 @@ class SinkOptions:
     timeout_s: float = 30.0
 
 
-def _order(name: str, text: str) -> bool:
-    if text not in ("given", "sorted"):
-        raise InvalidConfig(f"{name} is given or sorted, not {text!r}")
-    return text == "sorted"
-
+_read_order: Final = read_one_of("given", "sorted")
 
 _TABLE: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
-    "bootstrap.servers": ("servers", lambda name, text: parse_servers(text)),
-    "kafka.bootstrap.servers": ("servers", lambda name, text: parse_servers(text)),
-    "nameServer": ("servers", lambda name, text: parse_servers(text)),
-    "servers": ("servers", lambda name, text: parse_servers(text)),
+    "bootstrap.servers": ("servers", read_servers),
+    "kafka.bootstrap.servers": ("servers", read_servers),
+    "nameServer": ("servers", read_servers),
+    "servers": ("servers", read_servers),
     "topic": ("topic", lambda name, text: topic_of(read_text(name, text))),
     "writeId": ("write_id", read_text),
     "writeBatch": ("write_batch", read_amount),
-    "rowOrder": ("is_sorted", _order),
+    "rowOrder": ("is_sorted", lambda name, text: _read_order(name, text) == "sorted"),
     "brokerPatienceMs": ("patience_s", read_milliseconds),
     "fetchOffset.numRetries": ("retries", read_amount),
     "fetchOffset.retryIntervalMs": ("retry_pause_s", read_milliseconds),
