@@ -7,6 +7,7 @@ log that each broker's offsets are of. In one log offsets of a queue never go ba
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -53,6 +54,21 @@ Extents = Mapping[QueueKey, Extent]
 Places = dict[QueueKey, int]
 
 
+class QueueLag(NamedTuple):
+    """How far a query is behind in one queue: ``offset`` is the next one that it reads, ``end`` the queue's end."""
+
+    topic: str
+    broker: str
+    queue: int
+    offset: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        """Offsets that are not read yet; with filters fewer may be rows."""
+        return max(0, self.end - self.offset)
+
+
 def to_places(offsets: Mapping[str, Mapping[str, Any]]) -> Places:
     """The queues of a checkpointed dict. Raises ``InvalidConfig`` where it is none."""
     places: Places = {}
@@ -68,6 +84,23 @@ def to_places(offsets: Mapping[str, Mapping[str, Any]]) -> Places:
                 raise InvalidConfig(f"{name!r} is no queue of topic {topic!r}: expected broker:number")
             places[QueueKey(topic, broker, int(queue))] = int(offset)
     return places
+
+
+def lags_of(source: Mapping[str, Any]) -> list[QueueLag]:
+    """The lags of a source in Spark's report of a batch; none where the source is not ours."""
+    try:
+        reached, ends = _reported(source.get("endOffset")), _reported(source.get("latestOffset"))
+    except (ValueError, TypeError, AttributeError, InvalidConfig):
+        return []
+    return [
+        QueueLag(key.topic, key.broker, key.queue, at, max(at, ends.get(key, at)))
+        for key, at in sorted(reached.items())
+    ]
+
+
+def _reported(offsets: Any) -> Places:
+    """Places of a report; Spark gives them as a dict or as the text of one."""
+    return to_places(json.loads(offsets) if isinstance(offsets, str) else offsets or {})
 
 
 def logs_in(offsets: Mapping[str, Mapping[str, Any]]) -> Logs:

@@ -19,22 +19,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from penstock.errors import InvalidConfig
-from penstock.spark.offsets import QueueKey, to_places
-
-
-class QueueLag(NamedTuple):
-    """How far a query is behind in one queue: ``offset`` is the next one that it reads, ``end`` the queue's end."""
-
-    topic: str
-    broker: str
-    queue: int
-    offset: int
-    end: int
-
-    @property
-    def lag(self) -> int:
-        """Offsets that are not read yet; with filters fewer may be rows."""
-        return max(0, self.end - self.offset)
+from penstock.spark.offsets import QueueLag, lags_of
 
 
 class QueryLag(NamedTuple):
@@ -74,7 +59,7 @@ def lag_of(progress: Any) -> QueryLag:
         hint = "lastProgress is None until its first batch ends"
         raise InvalidConfig("the query has told no progress yet", hint=hint)
     told = progress if isinstance(progress, Mapping) else json.loads(progress.json)
-    queues = [lag for source in told.get("sources", ()) for lag in _queues_of(source)]
+    queues = [lag for source in told.get("sources", ()) for lag in lags_of(source)]
     return QueryLag(
         str(told.get("id", "")),
         str(told.get("name") or ""),
@@ -83,22 +68,6 @@ def lag_of(progress: Any) -> QueryLag:
         float(told.get("processedRowsPerSecond") or 0.0),
         tuple(sorted(queues)),
     )
-
-
-def _queues_of(source: Mapping[str, Any]) -> list[QueueLag]:
-    """Those of a source; none where it is not ours."""
-    try:
-        reached, ends = _places(source.get("endOffset")), _places(source.get("latestOffset"))
-    except (ValueError, TypeError, AttributeError, InvalidConfig):
-        return []
-    return [
-        QueueLag(key.topic, key.broker, key.queue, at, max(at, ends.get(key, at)))
-        for key, at in sorted(reached.items())
-    ]
-
-
-def _places(told: Any) -> dict[QueueKey, int]:
-    return to_places(json.loads(told) if isinstance(told, str) else told or {})
 
 
 class LagListener(StreamingQueryListener):

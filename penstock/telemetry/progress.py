@@ -5,12 +5,11 @@ Pure but for ``show``, which draws one line on a terminal, and nothing into a fi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
-_NO_TOPIC: Final = "@"
+from penstock.spark.offsets import lags_of
 
 
 class Line(Protocol):
@@ -47,28 +46,13 @@ class Progress:
             self.batches += 1
             self.rows += int(report.get("numInputRows") or 0)
             self.late += sum(int(one.get("numRowsDroppedByWatermark") or 0) for one in report.get("stateOperators", ()))
-            self.lag = sum(_lag(one) for one in report.get("sources", ()))
+            self.lag = sum(one.lag for source in report.get("sources", ()) for one in lags_of(source))
 
     @property
     def text(self) -> str:
         """One line for a person."""
         late = f", {self.late:,} late" if self.late else ""
         return f"{self.rows:,} rows read in {self.batches:,} batches, {self.lag:,} to go{late}"
-
-
-def _lag(source: Mapping[str, Any]) -> int:
-    latest, end = _places(source.get("latestOffset")), _places(source.get("endOffset"))
-    return sum(max(offset - end.get(queue, 0), 0) for queue, offset in latest.items())
-
-
-def _places(offsets: Any) -> dict[tuple[str, str], int]:
-    """Offsets by topic and queue; Spark gives them as a dict or as the text of one."""
-    if isinstance(offsets, str):
-        offsets = json.loads(offsets)
-    if not isinstance(offsets, dict):
-        return {}
-    topics = {name: queues for name, queues in offsets.items() if not name.startswith(_NO_TOPIC)}
-    return {(name, queue): int(at) for name, queues in topics.items() for queue, at in queues.items()}
 
 
 class _Silent:

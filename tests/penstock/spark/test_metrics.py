@@ -10,7 +10,8 @@ import pytest
 
 from penstock.errors import InvalidConfig
 from penstock.spark.metrics import KIND, QueryMetrics, serve_metrics
-from penstock.spark.progress import QueryLag, QueueLag
+from penstock.spark.offsets import QueueLag
+from penstock.spark.progress import QueryLag
 from tests.patience import PATIENCE_S
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidConfig
-from penstock.spark.progress import LagListener, QueryLag, QueueLag, lag_of
+from penstock.spark.offsets import QueueLag
+from penstock.spark.progress import LagListener, QueryLag, lag_of
 
 
 def told(end: Any, latest: Any, **more: Any) -> dict[str, Any]:
