@@ -5,10 +5,11 @@ Functions from DataFrame to DataFrame: the same for a stream and for a batch, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 WINDOW: Final = "10 seconds"
 WATERMARK: Final = "30 seconds"
@@ -24,19 +25,25 @@ def windows(readings: DataFrame, window: str = WINDOW, watermark: str = WATERMAR
         window: length of a window, in Spark's words ("10 seconds").
         watermark: how late a reading may come and still be counted, behind the latest event time seen.
     """
+    rows = windowed(readings, window, watermark)
+    return rows.select("window.start", "window.end", *WINDOW_COLUMNS[2:]).toDF(*WINDOW_COLUMNS)
+
+
+def windowed(readings: DataFrame, window: str, watermark: str, more: Sequence[Column] = ()) -> DataFrame:
+    """One row per ``window`` (a struct), device and metric, with the figures of ``windows`` and ``more`` aggregates."""
     from pyspark.sql import functions as f
 
     grouped = readings.withWatermark("event_time", watermark).groupBy(
         f.window("event_time", window).alias("window"), "device", "metric"
     )
-    rows = grouped.agg(
+    return grouped.agg(
         f.count("value").alias("count"),
         f.avg("value").alias("mean"),
         f.min("value").alias("min"),
         f.max("value").alias("max"),
+        *more,
         f.count("error").alias("refused"),
     )
-    return rows.select("window.start", "window.end", *WINDOW_COLUMNS[2:]).toDF(*WINDOW_COLUMNS)
 
 
 def refused(readings: DataFrame) -> DataFrame:

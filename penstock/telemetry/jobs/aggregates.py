@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.telemetry.windows import WATERMARK, WINDOW
+from penstock.telemetry.windows import WATERMARK, WINDOW, windowed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,19 +36,9 @@ def aggregates(
     """
     from pyspark.sql import functions as f
 
-    grouped = readings.withWatermark("event_time", watermark).groupBy(
-        f.window("event_time", window).alias("window"), "device", "metric"
-    )
     ranks = f.array(*[f.lit(one / 100) for one in percentiles])
-    rows = grouped.agg(
-        f.count("value").alias("count"),
-        f.avg("value").alias("mean"),
-        f.min("value").alias("min"),
-        f.max("value").alias("max"),
-        f.stddev_samp("value").alias("stddev"),
-        f.percentile_approx("value", ranks, ACCURACY).alias("ranks"),
-        f.count("error").alias("refused"),
-    )
+    spread = f.stddev_samp("value").alias("stddev"), f.percentile_approx("value", ranks, ACCURACY).alias("ranks")
+    rows = windowed(readings, window, watermark, spread)
     found = [f.col("ranks")[at].alias(f"p{one}") for at, one in enumerate(percentiles)]
     figures = ("device", "metric", "count", "mean", "min", "max", "stddev")
     chosen = rows.select("window.start", "window.end", *figures, *found, "refused")
