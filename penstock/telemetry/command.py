@@ -16,9 +16,8 @@ from penstock.cli.root import ReportingGroup
 from penstock.errors import TimedOut, TopicNotFound, Unavailable
 from penstock.protocol.addresses import SERVERS
 from penstock.telemetry.catalog import JOBS, WINDOWS
-from penstock.telemetry.job import Batch, JobOptions, OnBatch, command_settings
+from penstock.telemetry.job import Batch, JobOptions, OnBatch, QueryOptions, command_settings
 from penstock.telemetry.job_commands import Jobs, add_jobs, rounded
-from penstock.telemetry.running import RunOptions
 from penstock.telemetry.windows import WATERMARK, WINDOW, WINDOW_COLUMNS
 
 SHOWN = ("window_start", "device", "metric", "count", "mean", "min", "max", "refused")
@@ -81,7 +80,7 @@ def run_windows(
     run_job(options, session(app="penstock-telemetry", conf=command_settings()), printer(as_json))
 
 
-def look_for_topics(options: JobOptions | RunOptions) -> None:
+def look_for_topics(options: QueryOptions) -> None:
     """Says which topics are not there, before Spark takes its time to start. Raises ``TopicNotFound`` where a job that
     ends would read nothing."""
     wanted = [topic.strip() for topic in options.topic.split(",") if topic.strip()]

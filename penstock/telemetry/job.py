@@ -40,33 +40,56 @@ _OUR_ERROR: Final = re.compile(r"\bpenstock\.errors\.(\w+): (.+)$", re.MULTILINE
 
 
 @dataclass(frozen=True, slots=True)
-class JobOptions:
-    """What the job does.
+class QueryOptions:
+    """Options that all jobs have: what a query reads, and when.
 
     Attributes:
         servers: name servers, ``host:port`` with commas between.
         topic: broker topics to read, with commas between.
-        window, watermark: length of a window, and how late a reading may be ("10s" or "10 seconds").
         every: pause between batches.
         starting_offsets: where a fresh job begins, as the source's option.
         once: read what is there now and end.
-        out: folder for parquet: finished windows in ``windows``, bad payloads in ``refused``; none if empty.
-        checkpoint: folder of the job's progress; by default within ``out``, else none is kept.
         rows_per_batch: most rows of one batch.
         fail_on_data_loss: whether messages that retention removed end the job.
     """
 
     servers: str = SERVERS
     topic: str = "telemetry"
-    window: str = WINDOW
-    watermark: str = WATERMARK
     every: str = "1 second"
     starting_offsets: str = "earliest"
     once: bool = False
-    out: Path | None = None
-    checkpoint: Path | None = None
     rows_per_batch: int = 1_000_000
     fail_on_data_loss: bool = True
+
+    def of_source(self) -> dict[str, str]:
+        """The source's options."""
+        return {
+            "servers": self.servers,
+            "subscribe": self.topic,
+            "startingOffsets": self.starting_offsets,
+            "maxOffsetsPerTrigger": str(self.rows_per_batch),
+            "failOnDataLoss": str(self.fail_on_data_loss).lower(),
+        }
+
+    def trigger(self) -> dict[str, Any]:
+        """The arguments of Spark's ``trigger``. Raises ``InvalidConfig`` for a pause that is no length of time."""
+        return {"availableNow": True} if self.once else {"processingTime": spark_interval(self.every)}
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions(QueryOptions):
+    """Options of the windows job.
+
+    Attributes:
+        window, watermark: length of a window, and how late a reading may be ("10s" or "10 seconds").
+        out: folder for parquet: finished windows in ``windows``, bad payloads in ``refused``; none if empty.
+        checkpoint: folder of the job's progress; by default within ``out``, else none is kept.
+    """
+
+    window: str = WINDOW
+    watermark: str = WATERMARK
+    out: Path | None = None
+    checkpoint: Path | None = None
 
 
 def run(options: JobOptions, spark: SparkSession, on_batch: OnBatch) -> None:
@@ -106,18 +129,13 @@ def start(options: JobOptions, spark: SparkSession, on_batch: OnBatch, checkpoin
     queries: list[StreamingQuery] = []
     for name, plan in plans:
         plan = plan.queryName(f"penstock-{name}").option("checkpointLocation", str(checkpoint / name))
-        trigger = {"availableNow": True} if options.once else {"processingTime": spark_interval(options.every)}
-        queries.append(plan.trigger(**trigger).start())
+        queries.append(plan.trigger(**options.trigger()).start())
     return queries
 
 
 def readings(options: JobOptions, spark: SparkSession) -> DataFrame:
     """The readings that the job reads."""
-    reader = spark.readStream.format("penstock").option("servers", options.servers)
-    reader = reader.option("subscribe", options.topic).option("startingOffsets", options.starting_offsets)
-    reader = reader.option("payload", "readings")
-    reader = reader.option("maxOffsetsPerTrigger", str(options.rows_per_batch))
-    return reader.option("failOnDataLoss", str(options.fail_on_data_loss).lower()).load()
+    return spark.readStream.format("penstock").options(**options.of_source(), payload="readings").load()
 
 
 def spark_interval(text: str) -> str:

@@ -15,9 +15,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import InvalidConfig
-from penstock.protocol.addresses import SERVERS
 from penstock.telemetry.catalog import REGISTRY, Job
-from penstock.telemetry.job import Batch, OnBatch, spark_interval, stop_queries, stop_signals, wait_for
+from penstock.telemetry.job import Batch, OnBatch, QueryOptions, stop_queries, stop_signals, wait_for
 from penstock.telemetry.jobs.messages import check_places
 from penstock.telemetry.outputs import Messages, Output, ParquetFolder, output_of
 from penstock.telemetry.progress import Progress
@@ -33,26 +32,18 @@ _OF_OPTIONS: Final = {REGISTRY, "percentiles"}
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How a job runs.
+class RunOptions(QueryOptions):
+    """Options of a job of the catalog.
 
     Attributes:
-        servers, topic, every, starting_offsets, once, rows_per_batch, fail_on_data_loss: as ``JobOptions``.
         out: outputs (``outputs.KINDS``); without one the rows are handed over.
         checkpoint: folder of the job's progress; by default within the first output that is a folder.
         packages, conf: Maven packages (``group:name:version``) and settings (``name=value``) of the session to start.
         given: the job's own options.
     """
 
-    servers: str = SERVERS
-    topic: str = "telemetry"
-    every: str = "1 second"
-    starting_offsets: str = "earliest"
-    once: bool = False
     out: tuple[str, ...] = ()
     checkpoint: str = ""
-    rows_per_batch: int = 1_000_000
-    fail_on_data_loss: bool = True
     packages: tuple[str, ...] = ()
     conf: tuple[str, ...] = ()
     given: Mapping[str, Any] = field(default_factory=dict)
@@ -75,10 +66,9 @@ def outputs_of(job: Job, options: RunOptions) -> list[Output]:
 
 def checkpoint_of(job: Job, options: RunOptions) -> str:
     """The folder of a run's progress; empty for a temporary one."""
-    folders = [one for one in options.out if ":" not in one or "://" in one.removeprefix("jdbc:")]
-    folders = [one for one in folders if not one.startswith("jdbc:")]
     if options.checkpoint:
         return options.checkpoint
+    folders = [one for one in options.out if ":" not in one or ("://" in one and not one.startswith("jdbc:"))]
     return f"{folders[0].rstrip('/')}/checkpoint/{job.name}" if folders else ""
 
 
@@ -141,21 +131,13 @@ def start(job: Job, options: RunOptions, spark: SparkSession, sink: _Sink, check
         slots = StateSlots(spark, f"{checkpoint}/state", job.state)
         writer = rows.writeStream.foreachBatch(_folder(job, filled(job, options, spark), slots, sink))
     writer = writer.queryName(f"penstock-{job.name}").option("checkpointLocation", f"{checkpoint}/query")
-    trigger = {"availableNow": True} if options.once else {"processingTime": spark_interval(options.every)}
-    return writer.trigger(**trigger).start()
+    return writer.trigger(**options.trigger()).start()
 
 
 def source(job: Job, options: RunOptions, reader: Any) -> DataFrame:
     """The rows that a job reads; ``reader`` is a session's ``read`` or ``readStream``."""
     chosen = {"columns": ",".join(job.reads)} if job.reads else {"payload": "readings"}
-    given = {
-        "servers": options.servers,
-        "subscribe": options.topic,
-        "startingOffsets": options.starting_offsets,
-        "maxOffsetsPerTrigger": str(options.rows_per_batch),
-        "failOnDataLoss": str(options.fail_on_data_loss).lower(),
-    }
-    rows: DataFrame = reader.format("penstock").options(**given, **chosen).load()
+    rows: DataFrame = reader.format("penstock").options(**options.of_source(), **chosen).load()
     return rows
 
 
