@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from loadtest import proc
+from loadtest.maven import copy_jars, need_maven
 from loadtest.native.orders import Look, Order, Outcome
 from loadtest.native.scenarios import ROCKETMQ
 from loadtest.servers import HOST, NAMES, ROOT, STOP_S, Missing, Server
@@ -32,7 +33,6 @@ VERSIONS: Final = ("5.5.0", "5.3.3", "5.2.0", "5.1.4")
 PARTS: Final = ("rocketmq-namesrv", "rocketmq-broker", "rocketmq-client")
 BUILD: Final = ROOT / "build" / "rocketmq"
 SOURCE: Final = Path(__file__).with_name("RocketDriver.java")
-FETCH_S: Final = 400.0
 START_S: Final = 120.0
 """Two virtual machines start; on a busy machine that takes half a minute."""
 ANSWER_S: Final = 60.0
@@ -87,20 +87,12 @@ def has_jars(folder: Path, version: str) -> bool:
 
 
 def _fetch(folder: Path) -> str:
-    if shutil.which("mvn") is None:
-        raise Missing("its jars are not here and there is no `mvn` that fetches them (Debian: apt-get install maven)")
+    need_maven()
     said = ""
     for version in VERSIONS:
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
         dependencies = "".join([_DEPENDENCY.format(part, version) for part in PARTS])
-        (folder / "pom.xml").write_text(_POM.format(dependencies))
-        command = ["mvn", "-q", "-B", "-f", str(folder / "pom.xml")]
-        command += ["dependency:copy-dependencies", f"-DoutputDirectory={folder / 'lib'}"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)
-        except subprocess.TimeoutExpired:
-            raise Missing(f"its jars did not come within {FETCH_S:.0f} s") from None
+        done = copy_jars(folder, _POM.format(dependencies), folder / "lib")
         if done.returncode == 0 and has_jars(folder, version):
             return version
         said = said or done.stdout.strip()[:300]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from loadtest.maven import copy_jars, need_maven
 from loadtest.servers import HOST, ROOT, START_S, Missing, Server, free_port
 
 BROKERS: Final = ("4.1.0", "4.0.0")
@@ -19,7 +20,6 @@ CONNECTORS: Final = ("4.3.0", "4.2.0")
 """Versions of Spark's connector in order of preference: the first that Maven has is taken. That of 4.2 runs in Spark
 4.3."""
 BUILD: Final = ROOT / "build" / "kafka"
-FETCH_S: Final = 400.0
 _HEAP: Final = "1g"
 _CLUSTER: Final = "4L6g3nShT-eMCtK--X86sw"
 
@@ -86,19 +86,11 @@ def _versions(folder: Path) -> Iterator[Jars]:
 
 
 def _fetch(folder: Path) -> Jars:
-    if shutil.which("mvn") is None:
-        raise Missing("its jars are not here and there is no `mvn` that fetches them (Debian: apt-get install maven)")
+    need_maven()
     said = ""
     for jars in _versions(folder):
         shutil.rmtree(jars.lib, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "pom.xml").write_text(jars.pom())
-        command = ["mvn", "-q", "-B", "-f", str(folder / "pom.xml")]
-        command += ["dependency:copy-dependencies", f"-DoutputDirectory={jars.lib}"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)
-        except subprocess.TimeoutExpired:
-            raise Missing(f"its jars did not come within {FETCH_S:.0f} s") from None
+        done = copy_jars(folder, jars.pom(), jars.lib)
         if done.returncode == 0 and jars.are_there:
             return jars
         said = said or done.stdout.strip()[:300]
