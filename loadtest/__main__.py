@@ -9,6 +9,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -86,9 +87,14 @@ def _bench(options: argparse.Namespace, console: Console) -> int:
     with Console(stderr=True).status("starting") as status:
         measured = bench.measure(plan, status.update)
     report.show(measured, console)
-    if options.json:
-        options.json.write_text(json.dumps(measured.as_json(), indent=1) + "\n")
-    return 1 if report.failures(measured) else 0
+    return _status(report.failures(measured), measured.as_json(), options.json)
+
+
+def _status(failures: int, runs: dict[str, Any], file: Path | None) -> int:
+    """The status of a benchmark, 1 where a run failed; its runs are written to the file that ``--json`` names."""
+    if file:
+        file.write_text(json.dumps(runs, indent=1) + "\n")
+    return 1 if failures else 0
 
 
 def _add_native(four: argparse.ArgumentParser) -> None:
@@ -115,9 +121,7 @@ def _native(options: argparse.Namespace, console: Console) -> int:
     with Console(stderr=True).status("starting") as status:
         measured = native.measure(plan, status.update)
     native_report.show(measured, console)
-    if options.json:
-        options.json.write_text(json.dumps(measured.as_json(), indent=1) + "\n")
-    return 1 if native_report.failures(measured) else 0
+    return _status(native_report.failures(measured), measured.as_json(), options.json)
 
 
 def _add_spark(six: argparse.ArgumentParser) -> None:
@@ -135,9 +139,7 @@ def _spark(options: argparse.Namespace, console: Console) -> int:
     with Console(stderr=True).status("starting") as status:
         measured = spark.measure(plan, status.update)
     spark_report.show(measured, console)
-    if options.json:
-        options.json.write_text(json.dumps(measured.as_json(), indent=1) + "\n")
-    return 1 if spark_report.failures(measured) else 0
+    return _status(spark_report.failures(measured), measured.as_json(), options.json)
 
 
 if __name__ == "__main__":
