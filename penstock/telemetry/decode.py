@@ -42,9 +42,11 @@ AHEAD_MS_MAX: Final = 60_000
 gets the store time, for a single far one would push the watermark so that everybody else's readings are late."""
 
 _NAMED_FIELDS: Final = frozenset({"device", "metric", "value", *TIME_FIELDS})
-_SECONDS_MAX: Final = 100_000_000_000  # numbers below are seconds since 1970, others milliseconds
-_MILLISECONDS_MAX: Final = 10**15
-_PAYLOAD_KEPT_MAX: Final = 64 * 1024
+SECONDS_MAX: Final = 100_000_000_000
+"""Times that are numbers below are seconds since 1970, others milliseconds."""
+MILLISECONDS_MAX: Final = 10**15
+PAYLOAD_KEPT_MAX: Final = 64 * 1024
+"""Number of bytes that a row keeps of a payload that could not be decoded."""
 
 
 class _Refused(ValueError):
@@ -80,7 +82,7 @@ class _Rows:
 
     def refuse(self, at: int, name: str, stored_ms: int, why: str, payload: bytes) -> None:
         device, metric = _levels(name)
-        self.refused[len(self.at)] = (why, payload[:_PAYLOAD_KEPT_MAX])
+        self.refused[len(self.at)] = (why, payload[:PAYLOAD_KEPT_MAX])
         self.at.append(at)
         self.device.append(device)
         self.metric.append(metric)
@@ -177,7 +179,7 @@ def _event_ms(said: dict[str, Any], stored_ms: int) -> int:
     for field in TIME_FIELDS:
         if field in said:
             time = said[field]
-            event_ms = time if type(time) is int and time >= _SECONDS_MAX else _milliseconds(time)
+            event_ms = time if type(time) is int and time >= SECONDS_MAX else _milliseconds(time)
             return event_ms if event_ms <= stored_ms + AHEAD_MS_MAX else stored_ms
     return stored_ms
 
@@ -186,9 +188,9 @@ def _milliseconds(time: object) -> int:
     number = _moment_ms(time) if type(time) is str else _number(time)
     if number < 0:
         raise _Refused("a time before 1970")
-    if type(time) is not str and number < _SECONDS_MAX:
+    if type(time) is not str and number < SECONDS_MAX:
         number *= 1000
-    return int(min(number, _MILLISECONDS_MAX))
+    return int(min(number, MILLISECONDS_MAX))
 
 
 def _moment_ms(text: str) -> float:

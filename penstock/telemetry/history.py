@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from penstock.errors import InvalidConfig, TopicNotFound
-from penstock.telemetry.decode import AHEAD_MS_MAX, TIME_FIELDS
+from penstock.telemetry.decode import AHEAD_MS_MAX, MILLISECONDS_MAX, SECONDS_MAX, TIME_FIELDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,8 +27,6 @@ COLUMNS: Final = ("device", "metric", "time", "value", "FIELDS", *MESSAGE_COLUMN
 _READ: Final = ("key", "value", "queue", "offset", "timestamp", "mqtt_topic", "client_id")
 _OURS: Final = frozenset({"device", "metric", "value", *TIME_FIELDS})
 _TABLES_MAX: Final = 50
-_MILLISECONDS_FROM: Final = 100_000_000_000
-_TIME_MAX: Final = 10**15
 
 
 def answer(query: str, spark: SparkSession, servers: str, topics: Sequence[str]) -> DataFrame:
@@ -139,8 +137,10 @@ def _joined(kinds: set[str]) -> str:
 
 def expressions(fields: dict[str, str]) -> list[str]:
     """The columns of a table in SQL, over ``_said`` (the payload's fields) and the columns of the message."""
-    texts = {"device": "split_part(mqtt_topic, '/', 2)", "metric": "substring_index(mqtt_topic, '/', -1)"}
-    texts["metric"] = "array_join(slice(split(mqtt_topic, '/'), 3, 1000), '/')"
+    texts = {
+        "device": "split_part(mqtt_topic, '/', 2)",
+        "metric": "array_join(slice(split(mqtt_topic, '/'), 3, 1000), '/')",
+    }
     found = []
     for name, of_topic in texts.items():
         parts = [f"CAST({_said(name)} AS STRING)"] * (name in fields) + [f"nullif({of_topic}, '')"]
@@ -165,8 +165,8 @@ def _time(fields: dict[str, str]) -> str:
         kind = fields.get(name)
         if kind in ("bigint", "double"):
             number = f"CAST({_said(name)} AS DOUBLE)"
-            milliseconds = f"CAST(if({number} < {_MILLISECONDS_FROM}, {number} * 1000, {number}) AS BIGINT)"
-            at = f"if({number} BETWEEN 0 AND {_TIME_MAX}, timestamp_millis({milliseconds}), NULL)"
+            milliseconds = f"CAST(if({number} < {SECONDS_MAX}, {number} * 1000, {number}) AS BIGINT)"
+            at = f"if({number} BETWEEN 0 AND {MILLISECONDS_MAX}, timestamp_millis({milliseconds}), NULL)"
         elif kind == "string":
             at = f"try_to_timestamp({_said(name)})"
         else:

@@ -18,10 +18,9 @@ import orjson
 import pyarrow as pa
 
 from penstock.spark.decoders.ddl import TIME, text_of
+from penstock.telemetry.decode import SECONDS_MAX
 
 Fit = Callable[[Any], Any]
-_SECONDS_MAX: Final = 100_000_000_000
-"""Numbers below are seconds since 1970, others milliseconds, as with readings."""
 _MICROSECONDS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The years 1 to 9999."""
 _SHOWN: Final = 40
@@ -263,7 +262,7 @@ def _moment(value: Any) -> int | None:
         since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
         found = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     elif type(value) in (int, float) and math.isfinite(value):
-        found = round(value * (1_000_000 if abs(value) < _SECONDS_MAX else 1000))
+        found = round(value * (1_000_000 if abs(value) < SECONDS_MAX else 1000))
     if found is None or not _MICROSECONDS[0] <= found <= _MICROSECONDS[1]:
         raise _wrong(value, TIME)
     return found

@@ -18,11 +18,11 @@ import pyarrow as pa
 from penstock.errors import InvalidConfig
 from penstock.spark.decoders import avro, cbor, ddl, json, msgpack, protobuf, sparkplug
 from penstock.spark.decoders.fitting import NOT_PLAIN, Undecodable, column, fitter, plain_column
+from penstock.telemetry.decode import PAYLOAD_KEPT_MAX
 
 DATA: Final = "data"
 ERROR: Final = "error"
 PAYLOAD: Final = "payload"
-_PAYLOAD_KEPT_MAX: Final = 64 * 1024
 _REASON_MAX: Final = 300
 
 
@@ -148,7 +148,7 @@ def decoded(payloads: Sequence[bytes | None], how: Format, names: Sequence[str |
     except NOT_PLAIN:
         data = _fitted(how.kind, values, errors)
     kept = [
-        None if error is None or payload is None else payload[:_PAYLOAD_KEPT_MAX]
+        None if error is None or payload is None else payload[:PAYLOAD_KEPT_MAX]
         for error, payload in zip(errors, payloads, strict=True)
     ]
     return Decoded(data, pa.array(errors, pa.string()), pa.array(kept, pa.binary()))
