@@ -45,7 +45,9 @@ _SIMPLE: Final = {
 def make(schema: str, message: str) -> tuple[pa.DataType, Callable[[bytes], Any]]:
     """The type of a message's values, and the reader of one. ``schema``: a descriptor set in base64. Raises
     ``InvalidConfig`` if it is illegal or has no such message."""
-    kind, read, parse = reader_of(_class_of(schema, message))
+    message_class = _class_of(schema, message)
+    kind, read = _of_message(message_class.DESCRIPTOR, ())
+    parse = message_class.FromString
 
     def value_of(payload: bytes) -> Any:
         try:
@@ -54,13 +56,6 @@ def make(schema: str, message: str) -> tuple[pa.DataType, Callable[[bytes], Any]
             raise Undecodable(f"no {message}: {error}") from None
 
     return kind, value_of
-
-
-def reader_of(message_class: Any) -> tuple[pa.DataType, _Read, _Read]:
-    """The type of a message class's values, the function from a message to its value, and the one from bytes to a
-    message."""
-    kind, read = _of_message(message_class.DESCRIPTOR, ())
-    return kind, read, message_class.FromString
 
 
 def _class_of(schema: str, message: str) -> Any:
