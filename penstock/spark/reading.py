@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from penstock.blocking.routes import Routes
 from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import SERVERS, parse_servers
+from penstock.spark.decoders.ddl import quoted
 from penstock.spark.option_names import FurtherOptions
 from penstock.spark.options import SourceOptions, parse
 from penstock.spark.where import END
@@ -78,13 +79,9 @@ def views(
     for topic in topics:
         if chosen.fullmatch(topic) and not is_system(topic) and not is_own_topic(topic):
             name = readable(topic)
-            read(spark, [topic], servers=servers, **options).createOrReplaceTempView(_quoted(name))
+            read(spark, [topic], servers=servers, **options).createOrReplaceTempView(quoted(name))
             made.append(name)
     return made
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def explain(frame: DataFrame) -> str:

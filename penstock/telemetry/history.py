@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from penstock.errors import InvalidConfig, TopicNotFound
+from penstock.spark.decoders.ddl import quoted
 from penstock.telemetry.decode import AHEAD_MS_MAX, MILLISECONDS_MAX, SECONDS_MAX, TIME_FIELDS
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def table(topic: str, spark: SparkSession, servers: str) -> DataFrame:
             f.expr("make_valid_utf8(CAST(value AS STRING))").alias("payload"),
         )
     )
-    schema = ", ".join(f"{_quoted(name)} {kind}" for name, kind in fields.items())
+    schema = ", ".join(f"{quoted(name)} {kind}" for name, kind in fields.items())
     said = f.from_json("payload", schema) if fields else f.lit(None)
     return rows.withColumn("_said", said).selectExpr(*expressions(fields), *MESSAGE_COLUMNS)
 
@@ -155,7 +156,7 @@ def expressions(fields: dict[str, str]) -> list[str]:
     for name in fields:
         if name not in _OURS:
             shown = f"field_{name}" if name.lower() in taken else name
-            found.append(f"{_said(name)} AS {_quoted(shown)}")
+            found.append(f"{_said(name)} AS {quoted(shown)}")
     return found
 
 
@@ -177,11 +178,7 @@ def _time(fields: dict[str, str]) -> str:
 
 
 def _said(name: str) -> str:
-    return f"_said.{_quoted(name)}"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return f"_said.{quoted(name)}"
 
 
 def _named_once(rows: DataFrame) -> DataFrame:

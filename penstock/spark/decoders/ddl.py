@@ -36,6 +36,7 @@ _SIMPLE: Final = {
     "decimal": pa.decimal128(10, 0),
 }
 _TOKEN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\W\d]\w*|\d+)|(<|>|,|:|\(|\)))")
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _PRECISION_MAX: Final = 38
 _DEPTH_MAX: Final = 32
 
@@ -70,9 +71,15 @@ def text_of(kind: pa.DataType) -> str:
 
 def columns_of(kind: pa.DataType) -> str:
     """The fields of a struct as columns."""
-    names = [kind.field(at).name for at in range(kind.num_fields)]
-    quoted = [name if re.fullmatch(r"[A-Za-z_]\w*", name) else f"`{name.replace('`', '``')}`" for name in names]
-    return ", ".join(f"{name} {text_of(kind.field(at).type)}" for at, name in enumerate(quoted))
+    return ", ".join(
+        f"{field.name if _PLAIN_NAME.fullmatch(field.name) else quoted(field.name)} {text_of(field.type)}"
+        for field in kind
+    )
+
+
+def quoted(name: str) -> str:
+    """A name between backticks, in which any characters are allowed."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 _Token = tuple[str, bool]

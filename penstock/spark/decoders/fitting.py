@@ -58,11 +58,11 @@ def column(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     """An Arrow column of values that fit."""
     if not pa.types.is_struct(kind):
         return pa.array(values, kind)
-    empty = [None] * kind.num_fields
-    columns = list(zip(*[empty if one is None else one for one in values], strict=True)) or [()] * kind.num_fields
-    children = [column(kind.field(at).type, child) for at, child in enumerate(columns)]
+    fields = list(kind)
+    empty = [None] * len(fields)
+    columns = list(zip(*[empty if one is None else one for one in values], strict=True)) or [()] * len(fields)
+    children = [column(field.type, child) for field, child in zip(fields, columns, strict=True)]
     mask = pa.array([one is None for one in values], pa.bool_())
-    fields = [kind.field(at) for at in range(kind.num_fields)]
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 
 
@@ -75,14 +75,14 @@ def plain_column(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     if pa.types.is_struct(kind):
         if not types <= _OBJECTS:
             raise Undecodable("not all are objects")
-        names = [kind.field(at).name for at in range(kind.num_fields)]
+        fields = list(kind)
         if _NONE in types:
-            taken = [[None if one is None else one.get(name) for one in values] for name in names]
+            taken = [[None if one is None else one.get(field.name) for one in values] for field in fields]
         else:
-            taken = [[one.get(name) for one in values] for name in names]
-        children = [plain_column(kind.field(at).type, column) for at, column in enumerate(taken)]
+            taken = [[one.get(field.name) for one in values] for field in fields]
+        children = [plain_column(field.type, column) for field, column in zip(fields, taken, strict=True)]
         mask = pa.array([one is None for one in values], pa.bool_()) if _NONE in types else None
-        return pa.StructArray.from_arrays(children, fields=[kind.field(at) for at in range(kind.num_fields)], mask=mask)
+        return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
     for one, plain in _PLAIN_TYPES:
         if one == kind and types <= plain:
             return pa.array(values, kind)
@@ -114,7 +114,7 @@ _NAMES: Final[dict[type, str]] = {dict: "an object", list: "a list", tuple: "a l
 
 
 def _struct(kind: pa.DataType) -> Fit:
-    fields = [(kind.field(at).name, fitter(kind.field(at).type)) for at in range(kind.num_fields)]
+    fields = [(field.name, fitter(field.type)) for field in kind]
 
     def fit(value: Any) -> Any:
         if value is None:
@@ -176,7 +176,7 @@ def _map(kind: pa.DataType) -> Fit:
 
 def _named(kind: pa.DataType, values: list[Any]) -> list[Any]:
     """Fields within lists and maps have their names again, as ``pa.array`` wants them."""
-    fields = [kind.field(at) for at in range(kind.num_fields)]
+    fields = list(kind)
 
     def named(value: Any) -> Any:
         if value is None:

@@ -81,10 +81,9 @@ def _joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if one == _NULL:
         return other
     if pa.types.is_struct(one) and pa.types.is_struct(other):
-        kinds = {one.field(at).name: one.field(at).type for at in range(one.num_fields)}
-        for at in range(other.num_fields):
-            name = other.field(at).name
-            kinds[name] = _joined(kinds.get(name, _NULL), other.field(at).type)
+        kinds = {field.name: field.type for field in one}
+        for field in other:
+            kinds[field.name] = _joined(kinds.get(field.name, _NULL), field.type)
         return pa.struct(list(kinds.items()))
     if pa.types.is_list(one) and pa.types.is_list(other):
         return pa.list_(_joined(one.value_type, other.value_type))
@@ -100,7 +99,7 @@ def _joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 def _known(kind: pa.DataType) -> pa.DataType:
     """The type, with STRING where only nulls were seen."""
     if pa.types.is_struct(kind):
-        return pa.struct([(kind.field(at).name, _known(kind.field(at).type)) for at in range(kind.num_fields)])
+        return pa.struct([(field.name, _known(field.type)) for field in kind])
     if pa.types.is_list(kind):
         return pa.list_(_known(kind.value_type))
     if pa.types.is_map(kind):

@@ -187,6 +187,4 @@ def _rows(edge: Edge, parts: list[Any]) -> Any:
         for one in messages
         for row in edge.take(orjson.loads(one["said"]))
     ]
-    kind = parse(SCHEMA)
-    fields = [kind.field(at) for at in range(kind.num_fields)]
-    return pa.Table.from_pylist(found, pa.schema(fields)).to_pandas(date_as_object=False)
+    return pa.Table.from_pylist(found, pa.schema(list(parse(SCHEMA)))).to_pandas(date_as_object=False)
