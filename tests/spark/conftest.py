@@ -79,6 +79,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """A Python that has no Penstock."""
+    from outside import has_penstock, write_bare_python
+
+    python = write_bare_python(tmp_path / "bare")
+    assert not has_penstock(python, tmp_path)
+    return python
+
+
+@pytest.fixture
 def queues() -> Iterator[Any]:
     """Queues with faults to order (tests/penstock/spark/stored_queues.py)."""
     from stored_queues import StoredQueues

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from outside import SparkServer, connect_server, has_penstock, write_bare_python
+from outside import SparkServer, connect_server
 
 from tests.patience import PATIENCE_S
 
@@ -20,10 +20,8 @@ pytest.importorskip("zstandard", reason="the packages of Spark Connect are not i
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[SparkServer]:
-    python = write_bare_python(tmp_path / "bare")
-    assert not has_penstock(python, tmp_path)
-    running = connect_server(tmp_path, python)
+def server(tmp_path: Path, bare_python: Path) -> Iterator[SparkServer]:
+    running = connect_server(tmp_path, bare_python)
     yield running
     running.stop()
 

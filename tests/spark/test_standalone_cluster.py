@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from outside import Standalone, has_penstock, write_bare_python
+from outside import Standalone
 
 from penstock.cli.root import root
 
@@ -18,10 +18,8 @@ COUNT = 2000
 
 
 @pytest.fixture
-def standalone(tmp_path: Path) -> Iterator[Standalone]:
-    python = write_bare_python(tmp_path / "bare")
-    assert not has_penstock(python, tmp_path)
-    running = Standalone(tmp_path, python)
+def standalone(tmp_path: Path, bare_python: Path) -> Iterator[Standalone]:
+    running = Standalone(tmp_path, bare_python)
     yield running
     running.stop()
 
