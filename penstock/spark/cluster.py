@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from penstock.blocking.routes import Routes
 from penstock.client.completeness import Holders, check_whole
-from penstock.errors import BrokerAway, InvalidConfig, NoRoute, PenstockError, TopicNotFound
+from penstock.errors import BrokerAway, InvalidConfig, NoRoute, TopicNotFound
 from penstock.protocol.requests.groups import CommitOffsets
 from penstock.protocol.requests.messages import OffsetReply, SeekTime
 from penstock.protocol.requests.request import Done
@@ -202,14 +202,8 @@ class Cluster:
 
     def _patiently(self, ask: Callable[[], _T]) -> _T:
         """Asks again while servers are away. A batch that has reached none yet fails soon: the address may be wrong."""
-        patience = Patience(self._options, self._patience_s)
-        while True:
-            try:
-                return ask()
-            except NoRoute:
-                raise  # a name server is there, and says that there is no such thing
-            except PenstockError as error:
-                patience.wait_or_raise(error)
+        # NoRoute: a name server is there, and says that there is no such thing
+        return Patience(self._options, self._patience_s).ask(ask, final=(NoRoute,))
 
     def _patience_s(self) -> float:
         return self._options.patience_s if self._options.is_stream or self._has_reached else 0.0

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from penstock.errors import PenstockError
 from penstock.world import Clock, RealClock, pause
 
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
@@ -50,6 +51,17 @@ class Patience:
         self._failures = 0
         self._since = 0.0
         self._has_told = False
+
+    def ask(self, question: Callable[[], _T], final: tuple[type[PenstockError], ...] = ()) -> _T:
+        """The answer to a question, which is asked again while that can help. Raises the last error, and one that is
+        ``final`` at once."""
+        while True:
+            try:
+                return question()
+            except final:
+                raise
+            except PenstockError as error:
+                self.wait_or_raise(error)
 
     def wait_or_raise(self, error: PenstockError) -> None:
         """Waits until it is time to ask again. Raises ``error`` where that cannot help, or no longer will."""

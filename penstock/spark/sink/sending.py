@@ -108,7 +108,7 @@ class Sending:
     def _place(self, common: Common, block: int) -> Place:
         brokers = self._brokers.get(common.topic)
         if brokers is None:
-            brokers = self._brokers[common.topic] = self._patiently(lambda: self._holders(common.topic))
+            brokers = self._brokers[common.topic] = Patience(self._options).ask(lambda: self._holders(common.topic))
             self._addresses.update((one.broker, one.address) for one in brokers)
         layout = ",".join(sorted(one.broker for one in brokers))
         return Place(choose(common.key, brokers, block).broker, layout)
@@ -121,14 +121,6 @@ class Sending:
             found = self._routes.find_or_create(topic)
         choose("", found, 0)  # raises where the topic is closed for writing
         return found
-
-    def _patiently(self, ask: Callable[[], tuple[BrokerRoute, ...]]) -> tuple[BrokerRoute, ...]:
-        patience = Patience(self._options)
-        while True:
-            try:
-                return ask()
-            except PenstockError as error:
-                patience.wait_or_raise(error)
 
     # -- requests
 
