@@ -21,7 +21,7 @@ HIDE: Final = "SPARK_HIDE_TRACEBACK"
 
 
 def briefly(work: Callable[_P, _T]) -> Callable[_P, _T]:
-    """A method of the source whose ``PenstockError`` is told without a traceback."""
+    """A method of the source whose ``PenstockError`` Spark shows without a traceback."""
 
     @functools.wraps(work)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:

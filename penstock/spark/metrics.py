@@ -129,4 +129,4 @@ class _Page(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: a scrape every few seconds is no news."""
+        """Logs nothing: a scrape comes every few seconds."""

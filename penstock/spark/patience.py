@@ -1,7 +1,7 @@
 """How long a query waits for servers that are away: a broker that restarts, or a machine that boots, is no data loss.
 
-A failed question is asked again while its error says that this may help: so many times at least, and until the patience
-is over. Then the error is raised, and Spark commits nothing.
+A failed question is asked again while its error says that this may help: at least as often as ``retries`` says, and
+until the patience is over. Then the error is raised, and Spark commits nothing.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def ranges_between(
 
 
 def pack(ranges: Sequence[Range], shape: Shape) -> list[tuple[Range, ...]]:
-    """The partitions: all of about the same number of rows, each at least ``target_rows`` where there are so many."""
+    """The partitions: all of about the same number of rows, each at least ``target_rows`` if a batch has them."""
     total = sum(one.rows for one in ranges)
     if not total:
         return []

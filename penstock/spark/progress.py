@@ -85,7 +85,7 @@ class LagListener(StreamingQueryListener):
         """The latest progress of each running query, by its id."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is known yet."""
+        """The query has no progress yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """A batch is done."""
@@ -95,8 +95,8 @@ class LagListener(StreamingQueryListener):
             self._on_lag(found)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """There was nothing to read."""
+        """The query found nothing to read; its latest progress stays."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """It runs no more."""
+        """The query has ended; its progress is dropped."""
         self.queries.pop(str(event.id), None)

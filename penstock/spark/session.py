@@ -50,7 +50,7 @@ REMOTE: Final = {
     "spark.sql.redaction.options.regex": COMMON["spark.sql.redaction.options.regex"],
 }
 
-# Only where we start Java ourselves, on this machine. Nobody else is to reach the driver.
+# Only where we start Java ourselves, on this machine. The driver listens on loopback alone.
 LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",

@@ -2,8 +2,8 @@
 
 Spark pickles sources with its own cloudpickle, which pickles an installed class by its name; the executors would then
 need the package. ``--py-files`` does not help: Spark's planning process for streams does not see them. Executors need
-numpy, pyarrow, msgpack and orjson. A few values that our modules hold cannot be pickled by value as they are; how to
-make them anew is told here, and told again to each process that they reach, for Spark pickles there once more.
+numpy, pyarrow, msgpack and orjson. A few values in our modules cannot be pickled by value as they are: each gets a
+function that makes it anew, here and in each process that it reaches, for Spark pickles there once more.
 
 Compiled modules cannot be pickled by value at all: a process of its own loads the sources that lie beside them and
 pickles these.

@@ -1,4 +1,4 @@
-"""The telemetry job: reads queues, makes windows, shows each batch, and keeps them where it is told to.
+"""The telemetry job: reads queues, makes windows, shows each batch, and keeps them in a folder if one is given.
 
 The same job runs in a terminal, behind the demo and under ``spark-submit``, which then says where it runs. It waits on
 Spark; what it computes is in ``decode`` and ``windows``. Bad payloads are counted in the windows' ``refused`` and, with
@@ -149,7 +149,7 @@ def spark_interval(text: str) -> str:
 
 
 def batch_of(rows: list[dict[str, Any]], number: int) -> Batch:
-    """What is told of a batch: its windows in order, times as text, and how many payloads were refused."""
+    """A batch as it is handed over: its windows in order, times as text, and how many payloads were refused."""
     rows = sorted(rows, key=lambda row: (row["window_start"], row["device"] or "", row["metric"] or ""))
     shown = [
         row | {"window_start": _moment(row["window_start"]), "window_end": _moment(row["window_end"])}
