@@ -5,23 +5,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
 from broker.state import BrokerState
 from broker.store.disk import RealDisk
-from broker.store.inspection import Dumped, Report, dump, repair_index, verify
+from broker.store.inspection import Dumped, Report, Step, dump, repair_index, verify
 from broker.store.settings import StoreSettings
 from penstock.cli.display import ERROR_STATUS, UNANSWERED, body_text, json_option, line_text, print_json
 from penstock.errors import InvalidMessage
 from penstock.protocol.message import decode_properties
 from penstock.world import RealClock
 from topicmap.queues import SYSTEM_PREFIX
+
+T = TypeVar("T")
 
 LOST_SHOWN_MAX: Final = 20
 BODY_SHOWN_MAX: Final = 200
@@ -43,7 +45,7 @@ def store_group() -> None:
 
 
 @contextmanager
-def _progress(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+def progress(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on stderr, if somebody is there to see it."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -71,8 +73,8 @@ def verify_command(context: click.Context, data: Path, as_json: bool) -> None:
       penstock store verify -d penstock-data --json | jq .damage
     """
     context.meta[ERROR_STATUS] = UNANSWERED
-    with _progress("verifying", quiet=as_json) as show:
-        report = _run(verify(RealDisk(data, is_read_only=True)), show)
+    with progress("verifying", quiet=as_json) as show:
+        report = finish(verify(RealDisk(data, is_read_only=True)), show)
     if as_json:
         print_json(_row(report))
     else:
@@ -82,13 +84,14 @@ def verify_command(context: click.Context, data: Path, as_json: bool) -> None:
         context.exit(1)
 
 
-def _run(steps: Any, show: Callable[[int, int], None]) -> Report:
+def finish(steps: Generator[Step, None, T], show: Callable[[int, int], None]) -> T:
+    """Goes through the steps of a long piece of work, showing each; returns what it made."""
     while True:
         try:
             show(*next(steps))
         except StopIteration as end:
-            report: Report = end.value
-            return report
+            made: T = end.value
+            return made
 
 
 def _row(report: Report) -> dict[str, Any]:
@@ -194,7 +197,7 @@ def repair_command(context: click.Context, data: Path, as_json: bool) -> None:
       penstock store repair-index -d penstock-data
     """
     context.meta[ERROR_STATUS] = UNANSWERED
-    with _progress("reading the log", quiet=as_json) as show:
+    with progress("reading the log", quiet=as_json) as show:
         damage = repair_index(RealDisk(data), StoreSettings(), BrokerState(), RealClock().wall_ms(), show)
     if as_json:
         print_json({"repaired": True, "damage": [list(stretch) for stretch in damage]})

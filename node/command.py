@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.backup_command import backup_command, restore_command
 from broker.store_command import store_group
 from node.mqtt_command import mqtt
 from node.session_command import session
@@ -13,6 +14,8 @@ root.add_command(up)
 root.add_command(mqtt)
 root.add_command(session)
 root.add_command(store_group)
+root.add_command(backup_command)
+root.add_command(restore_command)
 root.add_command(telemetry)
 
 

@@ -31,9 +31,9 @@ class Identity:
         self.log_id = ""
 
     @staticmethod
-    def fact(log_id: str) -> list[Any]:
-        """Body of the record that names the log."""
-        return [log_id]
+    def fact(log_id: str, replaces: str = "") -> list[Any]:
+        """Body of the record that names the log. ``replaces``: the id that a restored copy had until then."""
+        return [log_id, replaces] if replaces else [log_id]
 
     def check(self, log_id: str, what: str) -> None:
         """Raises ``LogReplaced`` if ``what`` is of another log. An empty id is any log's."""
@@ -41,8 +41,10 @@ class Identity:
             raise LogReplaced(f"{what} is of log {log_id}, and this broker has log {self.log_id} now")
 
     def apply(self, record: Stored) -> Change:
-        """The first record counts: a log never changes its id."""
-        self.log_id = self.log_id or str(fact_of(record)[0])
+        """The first record counts, and each that names the id which it replaces."""
+        log_id, *replaces = fact_of(record)
+        if not self.log_id or replaces == [self.log_id]:
+            self.log_id = str(log_id)
         return NO_CHANGE
 
     def freeze(self) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Names the log of a data folder that has no identity yet: one record, once, durable before anyone hears of it."""
+"""Names the log of a data folder: one record, durable before anyone hears of it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ def name_log(known: Identity, store: MessageStore, rng: Rng, now_ms: int) -> Non
     until the next start. Raises ``StorageFailed``."""
     if known.log_id:
         return
-    fact = Identity.fact(f"{rng.getrandbits(128):032x}")
     try:
-        store.append([fact_record(identity.TOPIC, fact)], now_ms)
+        rename_log(known, store, rng, now_ms)
     except StorageFull:
         _log.warning("the disk is full: this log gets its identity at the next start")
-        return
+
+
+def rename_log(known: Identity, store: MessageStore, rng: Rng, now_ms: int) -> None:
+    """Gives the log a new random id, whatever it had: a restored copy goes on as another log. Blocks for a sync. Raises
+    ``StorageFull``, ``StorageFailed``."""
+    fact = Identity.fact(f"{rng.getrandbits(128):032x}", replaces=known.log_id)
+    store.append([fact_record(identity.TOPIC, fact)], now_ms)
     store.sync_all()

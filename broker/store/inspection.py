@@ -102,7 +102,7 @@ def verify(disk: Disk) -> Generator[Step, None, Report]:
     still there, or the label does.
     """
     reached, bad_checkpoints = _check_checkpoints(disk)  # before the log, which a running broker makes longer meanwhile
-    segments = _segments(disk)
+    segments = open_log(disk)
     report = Report(start=segments[0].base)
     try:
         known = label.read(disk)  # behind the segments, of which retention may remove some meanwhile
@@ -139,7 +139,7 @@ def verify(disk: Disk) -> Generator[Step, None, Report]:
 def dump(disk: Disk, since: int = 0) -> Iterator[Dumped]:
     """Every good record from a position on (the first frame at or behind it), system records included. Raises
     ``DataFolderUnusable``."""
-    segments = _segments(disk)
+    segments = open_log(disk)
     base = max((one.base for one in segments if one.base <= since), default=segments[0].base)
     try:
         for position, frame in Scan(segments, base):
@@ -167,7 +167,7 @@ def repair_index(
 
     ``on_progress`` is told bytes done and in all. Raises as ``open_store``.
     """
-    _segments(disk, close=True)
+    _close(open_log(disk))
     disk.lock(segment.FOLDER)
     try:
         make_derived(disk)
@@ -184,7 +184,9 @@ def repair_index(
     return store.damage
 
 
-def _segments(disk: Disk, *, close: bool = False) -> list[Segment]:
+def open_log(disk: Disk) -> list[Segment]:
+    """The segments of the log in a data folder, open, in order; the caller closes them. Raises
+    ``DataFolderUnusable``."""
     try:
         label.read(disk)
         if not state.stored_positions(disk, segment.FOLDER, segment.SUFFIX):
@@ -194,8 +196,6 @@ def _segments(disk: Disk, *, close: bool = False) -> list[Segment]:
         raise DataFolderUnusable(
             f"there is no log that can be read: {error.strerror}", hint="name the folder that holds log/"
         ) from None
-    if close:
-        _close(segments)
     return segments
 
 

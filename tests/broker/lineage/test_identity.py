@@ -20,6 +20,14 @@ def test_a_log_keeps_its_first_id() -> None:
     assert named("a", "b").log_id == "a"
 
 
+def test_a_restored_copy_takes_an_id_in_place_of_the_one_that_it_has() -> None:
+    copy = named("a")
+    take(copy, Identity.fact("c", replaces="b"))
+    assert copy.log_id == "a"
+    take(copy, Identity.fact("b", replaces="a"))
+    assert copy.log_id == "b"
+
+
 def test_the_id_is_in_the_snapshot() -> None:
     copy = Identity()
     copy.restore(msgpack.unpackb(b"".join(named("a").freeze())))
