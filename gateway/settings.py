@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from gateway.login.token_keys import check_algorithms
-from gateway.login.tokens import TokenRules
 from gateway.transports.listening import ANONYMOUS, parse_listeners
+from penstock.access.token_keys import check_algorithms
+from penstock.access.tokens import TokenRules
 from penstock.errors import InvalidConfig
 from penstock.service.exposure import PAGES, refuse_exposed
 from topicmap.names import LEVELS_MAX, InvalidName, check_name

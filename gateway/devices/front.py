@@ -27,7 +27,6 @@ from gateway.settings import GatewaySettings
 from gateway.shards.deadlines import Deadlines
 from gateway.shards.ends import Occupant
 from gateway.shards.shard import Line, Shard
-from gateway.transports.certificates import Certificates
 from gateway.transports.codec import Codec, Stack
 from gateway.transports.listening import DEFAULT_NAME, Listening, is_among, parse_listeners
 from gateway.transports.proxy import ProxyCodec
@@ -36,6 +35,7 @@ from gateway.transports.websocket import WebSocketCodec
 from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import cannot_listen, join_address
 from penstock.service import descriptors
+from penstock.service.certificates import Certificates
 from penstock.service.metrics import with_label
 
 ACCEPTS_PER_ROUND: Final = 32

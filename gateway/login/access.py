@@ -5,8 +5,8 @@ time, of each address in turn (``gateway/login/waiting_room.py``); when too many
 (0x89). Credentials that were right are remembered for a while under a keyed hash that only this process can make, so
 that a herd of reconnecting devices is let in at once; a user whose line in the file changes is not remembered any more.
 A wrong name takes as long as a wrong password and is answered alike. A SCRAM-SHA-256 exchange
-(``gateway/login/scram.py``) costs microseconds here and is answered at once. A check that ends in an error lets nobody
-in: its client is told 0x88.
+(``penstock/access/scram_exchange.py``) costs microseconds here and is answered at once. A check that ends in an error
+lets nobody in: its client is told 0x88.
 
 What is not allowed is refused: without an access file, users may do everything that the ``$`` rule leaves them, and
 anonymous clients come only from where ``anonymous`` says; with one, only what a rule allows. Pure: passwords, hashes
@@ -48,13 +48,13 @@ from gateway.login.auth import (
     Peer,
     Proven,
 )
-from gateway.login.scram import METHOD, ScramExchange
-from gateway.login.tokens import TokenKeys, Unfit, is_token
 from gateway.login.waiting_room import WaitingRoom
 from gateway.mqtt.reason_codes import Reason
 from penstock.access.acl import Acl
 from penstock.access.passwords import PASSWORD_BYTES_MAX, Hashed, Users
 from penstock.access.scram import ScramKeys, keyed
+from penstock.access.scram_exchange import METHOD, ScramExchange
+from penstock.access.tokens import TokenKeys, Unfit, is_token
 
 SERVER_UNAVAILABLE: Final = 0x88
 SERVER_BUSY: Final = 0x89

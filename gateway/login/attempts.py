@@ -18,8 +18,11 @@ from typing import Final
 
 from gateway.buckets import Bucket, Buckets, host_of
 from gateway.login.auth import Peer
-from gateway.login.tokens import FLAWS
 from gateway.mqtt.reason_codes import Reason
+from penstock.access.scram_exchange import CHANNEL_BINDING as CHANNEL_BINDING
+from penstock.access.scram_exchange import MALFORMED as MALFORMED
+from penstock.access.scram_exchange import WRONG_PROOF as WRONG_PROOF
+from penstock.access.tokens import FLAWS
 
 NO_CREDENTIALS: Final = "no_credentials"
 UNKNOWN_USER: Final = "unknown_user"
@@ -27,9 +30,6 @@ WRONG_PASSWORD: Final = "wrong_password"
 NOT_A_TOKEN: Final = "not_a_token"
 OTHER_USER: Final = "token_other_user"
 NO_KEYS: Final = "no_scram_keys"
-WRONG_PROOF: Final = "wrong_proof"
-MALFORMED: Final = "malformed"
-CHANNEL_BINDING: Final = "channel_binding"
 CLIENT_ID: Final = "client_id"
 CAUSES: Final = (
     NO_CREDENTIALS,

@@ -15,6 +15,9 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from gateway.mqtt.reason_codes import Reason
+from penstock.access.scram_exchange import Challenge as Challenge
+from penstock.access.scram_exchange import Denied as Denied
+from penstock.access.scram_exchange import Proven as Proven
 from topicmap.names import is_other_device, is_reply
 
 BAD_CREDENTIALS: Final = 0x86
@@ -62,25 +65,6 @@ class Identity(NamedTuple):
     user_name: str
     until: float = math.inf
     is_listed: bool = False
-
-
-class Challenge(NamedTuple):
-    """What the server says in an exchange that goes on."""
-
-    data: bytes
-
-
-class Proven(NamedTuple):
-    """The client has proven that it is this user. ``data``: by which the server proves itself."""
-
-    user_name: str
-    data: bytes
-
-
-class Denied(NamedTuple):
-    """The client has not. ``cause``: for figures, never for the client."""
-
-    cause: str
 
 
 class Exchange(Protocol):

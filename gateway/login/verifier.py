@@ -1,10 +1,8 @@
 """The slow side of authentication: reads the password and access files and the keys of tokens, and checks passwords in
 threads.
 
-Files are read at the start, where a bad one is an error, and in a thread when they change; a bad one then leaves what
-was read before in force, is counted, and is told in the log, once per change. One that cannot be read at all is tried
-again at every look, changed or not, and is told once as long as the error is the same. A file that is good again is
-told too, and one that is taken because somebody asked. At most ``CHECKERS`` passwords are checked at a time, so that a
+Files are read at the start, where a bad one is an error, and in a thread when they change
+(``penstock/service/watched.py``). At most ``CHECKERS`` passwords are checked at a time, so that a
 herd of clients takes at most so many cores' worth of time and 16 MiB each.
 
 An error that nobody has foreseen, while a password is checked, refuses that one login: it is told in the log and
@@ -14,83 +12,22 @@ counted, and the next one is checked.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import trio
 
 from gateway.login.access import Access
-from gateway.login.tokens import TokenKeys, TokenRules
 from penstock.access.acl import parse_acl
 from penstock.access.passwords import parse_passwords, verify
-from penstock.errors import InvalidConfig
-from penstock.world import Offload, World
+from penstock.access.tokens import TokenKeys, TokenRules
+from penstock.service.watched import Watched
+from penstock.world import World
 
 CHECKERS: Final = 2
 LOOK_EVERY_S: Final = 2.0
 
-T = TypeVar("T")
-_TROUBLES: Final = (OSError, UnicodeDecodeError, InvalidConfig)
 _log = logging.getLogger(__name__)
-
-
-class Watched:
-    """A file that is taken again whenever it changes; ``setting`` names it. Raises ``InvalidConfig`` where it cannot be
-    taken at first.
-
-    Attributes:
-        failures: how often there was something new that could not be taken.
-    """
-
-    def __init__(self, setting: str, path: str, parse: Callable[[str], T], take: Callable[[T], None]) -> None:
-        self._path = Path(path)
-        self._parsed: Callable[[str], Callable[[], None]] = lambda text: partial(take, parse(text))
-        self._seen: object = None  # as which it was read, ``None`` if it could not be
-        self._told = ""  # why it cannot be read, as the log has it
-        self.failures = 0
-        try:
-            taken = self._read()
-        except _TROUBLES as error:
-            raise InvalidConfig(f"{setting} {path}: {_reason(error)}") from None
-        if taken is not None:
-            taken()
-
-    def _read(self, anyway: bool = False) -> Callable[[], None] | None:
-        """Reads the file if it is another than last time, or ``anyway``, and gives what takes it. Blocks."""
-        try:
-            found = self._path.stat()
-            seen = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
-            if seen == self._seen and not anyway:
-                return None
-            self._seen = seen
-            text = self._path.read_text()
-        except OSError:
-            self._seen = None
-            raise
-        return self._parsed(text)
-
-    async def look(self, offload: Offload, *, anyway: bool = False) -> None:
-        """Takes the file if it is another than last time, or ``anyway``; reads it beside the event loop."""
-        try:
-            taken = await offload(partial(self._read, anyway))
-        except _TROUBLES as error:
-            told, self._told = self._told, _reason(error) if isinstance(error, OSError) else ""
-            if anyway or not self._told or self._told != told:
-                self.failures += 1
-                _log.error("%s: %s; what was read before stays in force", self._path, _reason(error))
-        else:
-            if taken is not None:
-                _log.warning("%s: read again and in force", self._path)
-                self._told = ""
-                taken()
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return f"it is no text in UTF-8: {error.reason} at byte {error.start}"
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 class Verifier:

@@ -3,7 +3,7 @@
     KIND HOST:PORT [OPTION=VALUE ...]
 
 ``KIND`` is ``tcp``, ``tls``, ``ws`` or ``wss``. Pure: files that a line names are read elsewhere
-(``gateway/transports/certificates.py``).
+(``penstock/service/certificates.py``).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.errors import InvalidConfig
+from penstock.service.certificates import Files
 from topicmap.names import InvalidName, check_name
 
 KINDS: Final = ("tcp", "tls", "ws", "wss")
@@ -28,18 +29,6 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _FORM: Final = "it is: tcp|tls|ws|wss HOST:PORT [OPTION=VALUE ...]"
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-class Files(NamedTuple):
-    """Paths of PEM files: the server's certificate, its key (empty: in the same file), the authority of the clients
-    (empty: none is known), whether clients show a certificate (``CLIENTS``), and the authority's list of those that
-    it has revoked (empty: none is asked)."""
-
-    certificate: str
-    key: str = ""
-    client_ca: str = ""
-    clients: str = "none"
-    client_crl: str = ""
 
 
 @dataclass(frozen=True, slots=True)

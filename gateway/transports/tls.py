@@ -2,7 +2,7 @@
 
 The handshake and the records are OpenSSL's; this holds its two buffers and turns its exceptions into ``over``. A
 handshake that fails leaves its alert in ``output``, so that the client learns why. What a context allows (versions,
-certificates, no renegotiation) is ``gateway/transports/certificates.py``'s business.
+certificates, no renegotiation) is ``penstock/service/certificates.py``'s business.
 
 A client that resumes a session (RFC 8446, 2.2) shows its certificate no more: OpenSSL takes it as it was looked at
 then, and hands out the next ticket. So whether it still counts by now is looked at here, or it would never end.

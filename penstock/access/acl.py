@@ -1,7 +1,8 @@
-"""Access rules: who may publish under which names, subscribe to which filters, keep which positions and use which
-client ids. docs/formats/access.md is the page.
+"""Access rules: who may publish under which MQTT names, subscribe to which filters, keep which positions and use which
+client ids; and who may produce to, consume, view and administer which topics and groups of the native ports.
+docs/formats/access.md is the page.
 
-One rule per line: ``allow|deny WHO publish|subscribe|position|client|all PATTERN``. WHO is ``all``, ``anonymous``,
+One rule per line: ``allow|deny WHO ACTION PATTERN``. WHO is ``all``, ``anonymous``,
 ``user NAME`` or ``group NAME``; who is in a group is said by lines ``group NAME USER ...``, anywhere in the file. The
 first rule that applies decides; where none does, the answer is no. A level of a pattern may be ``%c`` (the client id)
 or ``%u`` (the user name): it stands for exactly one level with exactly that text, never for a wildcard, and where the
@@ -10,7 +11,7 @@ that allows, and for any level in one that denies.
 
 A filter is allowed by a rule that covers it, so that every name it can ever match is allowed; it is denied by a rule
 that it overlaps anywhere. A pattern that begins with a wildcard never speaks of names that begin with ``$``. Rules
-about client ids have patterns of their own (``penstock/access/client_rules.py``). Pure.
+about client ids have patterns of their own (``penstock.access.text_patterns.py``). Pure.
 """
 
 from __future__ import annotations
@@ -19,16 +20,25 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from penstock.access.client_rules import check_pattern, is_client_of
+from penstock.access.text_patterns import check_pattern, is_match
 from penstock.errors import InvalidConfig
 from topicmap.names import InvalidName, check_filter, covers, overlaps
 
 _CLIENT: Final = "client"
-ACTIONS: Final = ("publish", "subscribe", "position", _CLIENT, "all")
+PRODUCE: Final = "produce"
+CONSUME: Final = "consume"
+GROUP: Final = "group"
+VIEW: Final = "view"
+ADMIN: Final = "admin"
+NATIVE: Final = (PRODUCE, CONSUME, GROUP, VIEW, ADMIN)
+"""Actions at the native ports and pages. A rule that allows the last allows the others too, for the same pattern."""
+ACTIONS: Final = ("publish", "subscribe", "position", _CLIENT, "all", *NATIVE)
+_OF: Final = {_CLIENT: "client ids", GROUP: "groups"}
 _ALL: Final = "all"
 _ANONYMOUS: Final = "anonymous"
 _USER: Final = "user"
 _GROUP: Final = "group"
+"""Begins the line of a group, and says in a rule that it is about one."""
 
 RULES_MAX: Final = 10_000
 """So many rules has a file at most: each that may speak of a name is looked at for each new one that a client uses."""
@@ -57,21 +67,25 @@ class Verdict(NamedTuple):
 
 
 class _About:
-    """The places of the rules about one user, group or all, in their order: those about client ids; of the others those
-    whose first level says which names they speak of, by that; those that may speak of any; and of the former those that
-    deny."""
+    """The places of the rules about one user, group or all, in their order: those about client ids; those about native
+    actions; of the others those whose first level says which names they speak of, by that; those that may speak of any;
+    and of the former those that deny."""
 
-    __slots__ = ("any", "by_first", "clients", "denials")
+    __slots__ = ("any", "by_first", "clients", "denials", "native")
 
     def __init__(self) -> None:
         self.by_first: dict[str, list[int]] = {}
         self.any: list[int] = []
         self.denials: list[int] = []
         self.clients: list[int] = []
+        self.native: list[int] = []
 
     def add(self, place: int, rule: Rule) -> None:
         if rule.action == _CLIENT:
             self.clients.append(place)
+            return
+        if rule.action in NATIVE:
+            self.native.append(place)
             return
         first = rule.pattern.partition("/")[0]
         if first in _ANY_FIRST:
@@ -135,7 +149,16 @@ class Acl:
             return Verdict(True, 0)
         for place in sorted([place for about in self._about_user(user) for place in about.clients]):
             rule = self.rules[place]
-            if is_client_of(rule.pattern, user, client, allows=rule.allows):
+            if is_match(rule.pattern, user, client, allows=rule.allows):
+                return Verdict(rule.allows, rule.line)
+        return Verdict(False, 0)
+
+    def native(self, user: str, action: str, name: str) -> Verdict:
+        """Whether this user may do one of ``NATIVE`` to a topic or group; an empty name stands for the cluster."""
+        for place in sorted([place for about in self._about_user(user) for place in about.native]):
+            rule = self.rules[place]
+            is_about = rule.action == action or (rule.action == ADMIN and rule.allows)
+            if is_about and is_match(rule.pattern, user, name, allows=rule.allows):
                 return Verdict(rule.allows, rule.line)
         return Verdict(False, 0)
 
@@ -211,8 +234,8 @@ def _rule(words: list[str], number: int, groups: Mapping[str, Set[str]]) -> Rule
     action, pattern = rest
     if action not in ACTIONS:
         raise ValueError(f"{action!r} is not one of {', '.join(ACTIONS)}")
-    if action == _CLIENT:
-        check_pattern(pattern)
+    if action == _CLIENT or action in NATIVE:
+        check_pattern(pattern, _OF.get(action, "topics and groups"))
         return Rule(verdict == "allow", who, name, action, pattern, number)
     check_filter(pattern)
     if any("%c" in level or "%u" in level for level in pattern.split("/") if level not in ("%c", "%u")):

@@ -2,7 +2,8 @@
 
 Whoever has them can check a client's proof and prove itself to the client, but cannot log in with them: that takes the
 ClientKey, of which StoredKey is the hash. So a password is never kept, and never sent. How the keys stand in the
-password file is said in ``penstock/access/passwords.py``; the exchange of messages is ``gateway/login/scram.py``. Pure.
+password file is said in ``penstock/access/passwords.py``; the exchange of messages is
+``penstock/access/scram_exchange.py``. Pure.
 """
 
 from __future__ import annotations

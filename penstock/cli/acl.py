@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from penstock.access.acl import Acl, Rule, Verdict, parse_acl
+from penstock.access.acl import NATIVE, Acl, Rule, Verdict, parse_acl
 from penstock.cli.display import ERROR_STATUS, UNANSWERED, json_option, print_json
 from penstock.errors import InvalidConfig, InvalidTopic
 from topicmap.names import InvalidName, check_name, is_share, legal_filter
@@ -50,7 +50,7 @@ def check(file: Path) -> None:
 
 
 @acl.command()
-@click.argument("action", type=click.Choice(["publish", "subscribe", "position", "client"]))
+@click.argument("action", type=click.Choice(["publish", "subscribe", "position", "client", *NATIVE]))
 @click.argument("topic")
 @click.option("--user", default="", help="The user name; left out for an anonymous client.")
 @click.option("--client", default="", help="The client id.")
@@ -60,18 +60,22 @@ def check(file: Path) -> None:
 def test(context: click.Context, action: str, topic: str, user: str, client: str, file: Path, as_json: bool) -> None:
     """Say whether a client may, and which line decides; the exit status is 1 where it may not, 2 for an error.
 
-    With `client`, TOPIC is the client id that a user wants to use.
+    With `client`, TOPIC is the client id that a user wants to use; with produce, consume, group, view and admin, which
+    are of native clients and the console, it is the topic or group, and "" the cluster as a whole.
 
     \b
     Examples:
       penstock acl test publish devices/d1/state --user alice --client d1 --file /etc/penstock/acl
       penstock acl test subscribe 'devices/#' --user alice --file /etc/penstock/acl
       penstock acl test client d1-7 --user alice --file /etc/penstock/acl
+      penstock acl test produce orders-1 --user billing --file /etc/penstock/acl
     """
     context.meta[ERROR_STATUS] = UNANSWERED
     rules = _read(file)
     if action == "client":
         _say(rules.client(user, topic), "" if rules.has_client_rules else "no rule is about client ids", as_json)
+    if action in NATIVE:
+        _say(rules.native(user, action, topic), "", as_json)
     why = ""
     try:
         if action == "subscribe":
@@ -107,7 +111,7 @@ def _read(file: Path) -> Acl:
 
 def _doubt(rule: Rule) -> str:
     """Why a rule can hardly be what its author means, empty if it can."""
-    if rule.action == "client":
+    if rule.action == "client" or rule.action in NATIVE:
         return _doubt_of_words(rule.pattern.split("/"))
     if is_share(rule.pattern):
         return "a shared subscription is judged by its filter: leave $share/GROUP/ out"

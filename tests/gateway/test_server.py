@@ -31,9 +31,9 @@ from gateway.mqtt.packets import (
 )
 from gateway.server import RunningGateway, obey, run
 from gateway.settings import GatewaySettings
-from gateway.transports.validity import ends_at
 from penstock.errors import AddressInUse, InvalidConfig
 from penstock.protocol.requests.servers import Ping
+from penstock.service.validity import ends_at
 from penstock.world import World, real_world
 from tests.patience import PATIENCE_S
 from tests.penstock.hand_clock import SetClock

@@ -9,11 +9,11 @@ import pytest
 from rig import Gateway
 
 from broker.filters.requests import OWNER_BYTES_MAX
-from gateway.login.tokens import TokenRules
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Puback, Publish, Pubrec
 from gateway.publishing.sys_topics import TOLD, SysTopics
 from gateway.settings import GatewaySettings, parse_rules, token_rules
+from penstock.access.tokens import TokenRules
 from penstock.errors import InvalidConfig
 from penstock.protocol.requests.filters import OpenFilters
 from topicmap.queues import Rule

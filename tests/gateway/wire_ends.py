@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from hypothesis import strategies as st
 
 from gateway.transports.codec import Codec
-from gateway.transports.listening import Files
 from gateway.transports.proxy import SIGNATURE
+from penstock.service.certificates import Files
 
 KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
 MASK = b"\x01\x02\x03\x04"

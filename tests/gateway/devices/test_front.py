@@ -41,9 +41,9 @@ from gateway.settings import GatewaySettings
 from gateway.shards.poller import EpollPoller
 from gateway.shards.shard import CODED_BYTES, Shard
 from gateway.transports.tls import TlsCodec
-from gateway.transports.validity import ends_at
 from penstock.errors import AddressInUse, InvalidConfig
 from penstock.service.descriptors import SPARE, count_open
+from penstock.service.validity import ends_at
 from tests.patience import PATIENCE_S
 
 KINDS = list(LINES)

@@ -9,13 +9,13 @@ from rig import Client, Gateway
 from gateway.login.access import Access
 from gateway.login.attempts import Attempts
 from gateway.login.auth import Credentials, Identity, Peer
-from gateway.login.tokens import TokenKeys, TokenRules
 from gateway.login.waiting_room import WaitingRoom
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Publish, Will
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reason_codes import Reason
 from penstock.access.acl import parse_acl
 from penstock.access.passwords import Users, hash_password, verify
+from penstock.access.tokens import TokenKeys, TokenRules
 from penstock.protocol.message import decode_message
 
 SECRET = "a secret of this test, with more than 32 bytes in it"

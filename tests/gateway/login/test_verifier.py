@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ import trio
 
 from gateway.login.access import Access
 from gateway.login.auth import Credentials, Identity, Peer
-from gateway.login.tokens import TokenRules
-from gateway.login.verifier import CHECKERS, LOOK_EVERY_S, Verifier, Watched
+from gateway.login.verifier import CHECKERS, LOOK_EVERY_S, Verifier
 from penstock.access.passwords import Hashed, Users, format_passwords, hash_password
+from penstock.access.tokens import TokenRules
 from penstock.errors import InvalidConfig
 from penstock.world import real_world
 from tests.patience import PATIENCE_S
@@ -210,31 +209,6 @@ async def test_a_verifier_that_is_told_to_looks_again_at_once(tmp_path: Path) ->
             await taken.wait()
         nursery.cancel_scope.cancel()
     assert access.may_subscribe(Identity("c", ""), "b")
-
-
-async def test_a_file_that_could_not_be_read_is_tried_again_although_it_is_unchanged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As after a chown: nothing of the file is new but that it may be read, and a revocation must count."""
-
-    async def at_once(call: Callable[[], object]) -> object:
-        return call()
-
-    def refuse(*_: object) -> str:
-        raise PermissionError(13, "Permission denied")
-
-    path, taken = tmp_path / "acl", list[str]()
-    path.write_text("old")
-    watched = Watched("acl_file", str(path), str.strip, taken.append)
-    path.write_text("new and longer")
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_text", refuse)
-        for _ in range(3):
-            await watched.look(at_once)  # type: ignore[arg-type]
-    assert (taken, watched.failures, len(caplog.records)) == (["old"], 1, 1)
-    await watched.look(at_once)  # type: ignore[arg-type]
-    await watched.look(at_once)  # type: ignore[arg-type]
-    assert (taken, watched.failures) == (["old", "new and longer"], 1)
 
 
 async def test_a_file_that_was_read_again_has_a_line_in_the_log(

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from wire_ends import Authority, TlsEnd, frame, proxy_header, request
 
-from gateway.transports.certificates import Certificates
 from gateway.transports.codec import Stack
 from gateway.transports.proxy import ProxyCodec
 from gateway.transports.tls import TlsCodec
 from gateway.transports.websocket import WebSocketCodec
+from penstock.service.certificates import Certificates
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import ipaddress
 
 import pytest
 
-from gateway.transports.listening import Files, Listening, anonymous_at, is_among, parse_listener, parse_listeners
+from gateway.transports.listening import Listening, anonymous_at, is_among, parse_listener, parse_listeners
 from penstock.errors import InvalidConfig
+from penstock.service.certificates import Files
 
 
 @pytest.mark.parametrize(

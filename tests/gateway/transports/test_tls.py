@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wire_ends import PLACES, Authority, TlsEnd, outcome, pieces, single
 
-from gateway.transports.certificates import Certificates
 from gateway.transports.tls import TlsCodec, name_of
-from gateway.transports.validity import ends_at
 from loadtest.proc import rss_bytes
+from penstock.service.certificates import Certificates
+from penstock.service.validity import ends_at
 
 
 @pytest.fixture(scope="module")

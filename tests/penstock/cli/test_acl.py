@@ -93,3 +93,13 @@ def test_who_may_use_a_client_id_is_asked_by_the_id(rules: str) -> None:
     assert (yes.output, yes.exit_code) == ("allowed: line 1\n", 0)
     assert (no.output, no.exit_code) == ("refused: no rule applies\n", 1)
     assert run("check", "--file", rules).output.endswith("1 rules\n")
+
+
+def test_rules_of_native_ports_are_asked_by_topic_or_group_and_an_empty_name_is_the_cluster(rules: str) -> None:
+    Path(rules).write_text("allow user ada admin *\nallow user billing produce orders-*\n")
+    for words, answer in (
+        (("produce", "orders-1", "--user", "billing"), "allowed: line 2\n"),
+        (("consume", "orders-1", "--user", "billing"), "refused: no rule applies\n"),
+        (("view", "", "--user", "ada"), "allowed: line 1\n"),
+    ):
+        assert run("test", *words, "--file", rules).output == answer

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from gateway.login.token_keys import Key, parse_keys
+from penstock.access.token_keys import Key, parse_keys
 from penstock.errors import InvalidConfig
 
 TOKEN_BYTES_MAX: Final = 16 * 1024

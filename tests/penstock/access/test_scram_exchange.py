@@ -7,12 +7,20 @@ from base64 import b64decode, b64encode
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scram_client import ScramClient
 
-from gateway.login.auth import Challenge, Denied, Proven
-from gateway.login.scram import CHANNEL_BINDING, MALFORMED, MESSAGE_BYTES_MAX, WRONG_PROOF, ScramExchange
 from penstock.access.passwords import Hashed, Users
 from penstock.access.scram import ScramKeys, derive_keys
+from penstock.access.scram_exchange import (
+    CHANNEL_BINDING,
+    MALFORMED,
+    MESSAGE_BYTES_MAX,
+    WRONG_PROOF,
+    Challenge,
+    Denied,
+    Proven,
+    ScramExchange,
+)
+from tests.gateway.scram_client import ScramClient
 
 SALT = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 PENCIL = derive_keys(b"pencil", SALT, 4096)

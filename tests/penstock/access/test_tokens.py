@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.login.token_keys import ALGORITHMS
-from gateway.login.tokens import (
+from penstock.access.token_keys import ALGORITHMS
+from penstock.access.tokens import (
     FLAWS,
     TOKEN_BYTES_MAX,
     Holder,

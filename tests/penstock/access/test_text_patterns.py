@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.access.client_rules import PATTERN_BYTES_MAX, check_pattern, is_client_of
+from penstock.access.text_patterns import PATTERN_BYTES_MAX, check_pattern, is_match
 
 TEXT = st.text("ab*%u-", max_size=8)
 
@@ -29,7 +29,7 @@ TEXT = st.text("ab*%u-", max_size=8)
 )
 def test_a_pattern_matches_whole_ids(pattern: str, matching: list[str], others: list[str]) -> None:
     check_pattern(pattern)
-    assert [one for one in matching + others if is_client_of(pattern, "alice", one, allows=True)] == matching
+    assert [one for one in matching + others if is_match(pattern, "alice", one, allows=True)] == matching
 
 
 @given(TEXT, st.text("ab*-.", min_size=1, max_size=3), st.text("ab*-.", max_size=10))
@@ -37,15 +37,15 @@ def test_a_pattern_matches_as_its_regular_expression_does(pattern: str, user: st
     form = "".join(
         {"*": ".*", "%u": re.escape(user)}.get(part, re.escape(part)) for part in re.split(r"(\*|%u)", pattern)
     )
-    is_match = re.fullmatch(form, client) is not None
-    assert is_client_of(pattern, user, client, allows=True) is is_match
-    assert is_client_of(pattern, user, client, allows=False) is is_match
+    has_form = re.fullmatch(form, client) is not None
+    assert is_match(pattern, user, client, allows=True) is has_form
+    assert is_match(pattern, user, client, allows=False) is has_form
 
 
 def test_an_anonymous_client_is_allowed_nothing_by_a_user_name_and_denied_everything() -> None:
     for client in ("", "-1", "x-1"):
-        assert not is_client_of("%u-1", "", client, allows=True)
-    assert [is_client_of("%u-1", "", client, allows=False) for client in ("-1", "x-1", "x")] == [True, True, False]
+        assert not is_match("%u-1", "", client, allows=True)
+    assert [is_match("%u-1", "", client, allows=False) for client in ("-1", "x-1", "x")] == [True, True, False]
 
 
 @pytest.mark.parametrize("pattern", ["#", "a/#", "+", "a/+/b", "%c", "a%c", "x" * (PATTERN_BYTES_MAX + 1)])

@@ -20,16 +20,27 @@ import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from gateway.transports.listening import Files
-from gateway.transports.validity import ends_at, ends_of
 from penstock.errors import InvalidConfig
+from penstock.service.validity import ends_at, ends_of
 
 _WORDS: Final = {"KEY_VALUES_MISMATCH": "the key is of another certificate"}
 """For what OpenSSL calls so."""
 _VERIFY: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _log = logging.getLogger(__name__)
+
+
+class Files(NamedTuple):
+    """Paths of PEM files: the server's certificate, its key (empty: in the same file), the authority of the clients
+    (empty: none is known), whether clients show a certificate (``CLIENTS``), and the authority's list of those that
+    it has revoked (empty: none is asked)."""
+
+    certificate: str
+    key: str = ""
+    client_ca: str = ""
+    clients: str = "none"
+    client_crl: str = ""
 
 
 class Certificates:

@@ -7,13 +7,12 @@ import ssl
 from pathlib import Path
 
 import pytest
-from wire_ends import Authority, TlsEnd
 
-from gateway.transports.certificates import Certificates
-from gateway.transports.listening import Files
 from gateway.transports.tls import TlsCodec
-from gateway.transports.validity import ends_at
 from penstock.errors import InvalidConfig
+from penstock.service.certificates import Certificates, Files
+from penstock.service.validity import ends_at
+from tests.gateway.wire_ends import Authority, TlsEnd
 
 
 def served(authority: Authority, certificates: Certificates) -> int:

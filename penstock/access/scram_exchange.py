@@ -21,16 +21,36 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
-from gateway.login.attempts import CHANNEL_BINDING, MALFORMED, WRONG_PROOF
-from gateway.login.auth import Challenge, Denied, Proven
 from penstock.access.scram import KEY_BYTES, ScramKeys, keyed, prepare
 
 METHOD: Final = "SCRAM-SHA-256"
+MALFORMED: Final = "malformed"
+CHANNEL_BINDING: Final = "channel_binding"
+WRONG_PROOF: Final = "wrong_proof"
 MESSAGE_BYTES_MAX: Final = 4096
 _NAME_CHARACTERS_MAX: Final = 255
 _ENCODED: Final = re.compile("(?:[^=]|=2C|=3D)*")
+
+
+class Challenge(NamedTuple):
+    """What the server says in an exchange that goes on."""
+
+    data: bytes
+
+
+class Proven(NamedTuple):
+    """The client has proven that it is this user. ``data``: by which the server proves itself."""
+
+    user_name: str
+    data: bytes
+
+
+class Denied(NamedTuple):
+    """The client has not. ``cause``: for figures, never for the client."""
+
+    cause: str
 
 
 class _Refused(Exception):

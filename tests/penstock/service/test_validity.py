@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wire_ends import Authority
 
-from gateway.transports.validity import ends_at
+from penstock.service.validity import ends_at
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 

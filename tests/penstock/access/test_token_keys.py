@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.login.token_keys import ALGORITHMS, KEYS_MAX, Key, check_algorithms, parse_keys
+from penstock.access.token_keys import ALGORITHMS, KEYS_MAX, Key, check_algorithms, parse_keys
 from penstock.errors import InvalidConfig
 
 PRIVATE: dict[str, Any] = {

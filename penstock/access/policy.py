@@ -1,0 +1,116 @@
+"""Whether somebody may do something: one answer for brokers, name servers and pages.
+
+An *identity* is who somebody has proved to be; a *policy* is what the access rules say of it. An action is one of
+``acl.NATIVE``; what it is done to is the name of a topic or group, or empty for the cluster as a whole, which only a
+pattern that matches any text covers (``*``). What nobody has allowed is refused, with the words that would allow it.
+
+Without access rules, users who have logged in may produce, consume, join groups and view; administering takes a rule.
+Other services of the cluster, which have its key, may do everything. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+from penstock.access.acl import ADMIN, CONSUME, GROUP, PRODUCE, VIEW, Acl, Verdict
+from penstock.errors import NotAuthorized
+
+CLUSTER: Final = ""
+"""What an action is done to that is about no topic or group."""
+ANONYMOUS: Final = "anonymous"
+PASSWORD: Final = "password"
+SCRAM: Final = "scram"
+TOKEN: Final = "token"
+CERTIFICATE: Final = "certificate"
+SERVICE: Final = "cluster key"
+LOCAL: Final = "open port"
+HOW: Final = (ANONYMOUS, PASSWORD, SCRAM, TOKEN, CERTIFICATE, SERVICE, LOCAL)
+"""How an identity was proved; ``LOCAL``: not at all, at a port that asks for nothing."""
+_WITHOUT_RULES: Final = (PRODUCE, CONSUME, GROUP, VIEW)
+
+ROLE_ADMIN: Final = "admin"
+ROLE_VIEWER: Final = "viewer"
+NO_ROLE: Final = ""
+
+
+class Identity(NamedTuple):
+    """Who somebody has proved to be.
+
+    Attributes:
+        user: the name; empty for an anonymous peer.
+        how: one of ``HOW``.
+        until_s: wall-clock seconds since 1970 at which the proof ends, as a token's; infinite where it does not.
+    """
+
+    user: str = ""
+    how: str = ANONYMOUS
+    until_s: float = math.inf
+
+    @property
+    def is_service(self) -> bool:
+        """Whether it is a broker, gateway or other service of this cluster."""
+        return self.how == SERVICE
+
+    @property
+    def name(self) -> str:
+        """For people: the user, or what stands in for one."""
+        return self.user or self.how
+
+
+NOBODY: Final = Identity()
+AT_OPEN_PORT: Final = Identity("", LOCAL)
+"""Who comes to a port that asks for no login: it may do everything there."""
+
+
+class Policy:
+    """The access rules in force.
+
+    Args:
+        acl: the rules; None where there is no file of them.
+    """
+
+    __slots__ = ("acl",)
+
+    def __init__(self, acl: Acl | None = None) -> None:
+        self.acl = acl
+
+    def judge(self, identity: Identity, action: str, name: str = CLUSTER) -> Verdict:
+        """Whether an identity may do one of ``acl.NATIVE`` to a topic, a group or the cluster, and by which rule."""
+        if identity.how in (SERVICE, LOCAL):
+            return Verdict(True, 0)
+        if self.acl is not None:
+            return self.acl.native(identity.user, action, name)
+        return Verdict(bool(identity.user) and action in _WITHOUT_RULES, 0)
+
+    def may(self, identity: Identity, action: str, name: str = CLUSTER) -> bool:
+        """The same without the rule."""
+        return self.judge(identity, action, name).allowed
+
+    def role(self, identity: Identity) -> str:
+        """``ROLE_ADMIN`` for whoever may administer the cluster, ``ROLE_VIEWER`` for whoever may view all of it, else
+        ``NO_ROLE``."""
+        if self.may(identity, ADMIN):
+            return ROLE_ADMIN
+        return ROLE_VIEWER if self.may(identity, VIEW) else NO_ROLE
+
+    def refusal(self, identity: Identity, action: str, name: str = CLUSTER) -> NotAuthorized:
+        """The error for what it may not do, which says what would allow it."""
+        what = repr(name) if name else "the cluster"
+        if not identity.user:
+            who, hint = "a client that has not logged in", "log in: user and password, or a token"
+        else:
+            who = f"user {identity.user!r}"
+            rule = f"allow user {identity.user} {action} {name or '*'}"
+            where = "acl_file" if self.acl is not None else "a file, name it with acl_file"
+            hint = f"an operator allows it with a line in {where}: {rule}"
+        return NotAuthorized(f"{who} may not {_VERBS[action]} {what}", hint=hint)
+
+
+_VERBS: Final = {
+    PRODUCE: "produce to",
+    CONSUME: "consume",
+    GROUP: "use the group",
+    VIEW: "view",
+    ADMIN: "administer",
+}
