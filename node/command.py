@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from broker.backup_command import backup_command, restore_command
 from broker.store_command import store_group
+from node.doctor_command import check, doctor
 from node.mqtt_command import mqtt
 from node.session_command import session
 from node.up import up
+from penstock.cli.config import config
 from penstock.cli.root import root
 from penstock.telemetry.command import telemetry
 
@@ -15,6 +17,8 @@ root.add_command(mqtt)
 root.add_command(session)
 root.add_command(store_group)
 root.add_command(backup_command)
+root.add_command(doctor)
+config.add_command(check)
 root.add_command(restore_command)
 root.add_command(telemetry)
 
