@@ -85,7 +85,8 @@ def measure(plan: Plan, tell: Callable[[str], None]) -> Measured:
             ours = _first(OURS, Path(name), running, measured, tell)
             if ours is None:
                 raise RuntimeError("no broker of ours starts: " + "; ".join(measured.missing.values()))
-            kafka = _first((Kafka,), Path(name), running, measured, tell)
+            is_beside = set(plan.scenarios) - {FIRST, SOAK}  # those two have no row of Kafka's
+            kafka = _first((Kafka,), Path(name), running, measured, tell) if is_beside else None
             _run_all(plan, Path(name), ours, kafka, measured, tell)
         finally:
             for server in running:
