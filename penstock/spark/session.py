@@ -58,6 +58,14 @@ LOCAL: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+# Without Spark's web page nothing reads the plans and tasks of a thousand past queries that Spark keeps for it.
+NO_PAGE: Final[Mapping[str, str]] = {
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.sql.ui.retainedExecutions": "10",
+}
+
 # Starts twice as fast, runs half as fast; no checksum twins beside checkpoint files (never with RocksDB state).
 TESTING: Final[Mapping[str, str]] = {
     "spark.sql.shuffle.partitions": "1",
@@ -75,9 +83,17 @@ appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = spark: %p %c{{1}}: %m%n%ex{{5}}
+appender.stderr.layout.pattern = spark: %p %c{{1}}: %m{thrown}
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = {level}
+"""
+_STACK: Final = "%n%ex{5}"
+# An error is one line: what was thrown, not where in Java. Of a task that fails, its query says the same.
+_BRIEF: Final = "%notEmpty{: %ex{short.message}}%n"
+_TASKS: Final = """logger.task.name = org.apache.spark.executor.Executor
+logger.task.level = off
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = off
 """
 
 
@@ -127,7 +143,8 @@ def session(
         cache = cache_folder(os.environ)
         java = prepare(os.environ, cache, here=(master or "local").startswith("local"))
         options = [*_java_options(cache, testing, log_level), *_archive(java, os.environ, cache, testing)]
-        wanted |= dict(LOCAL) | {"spark.driver.extraJavaOptions": " ".join(options)}
+        wanted |= dict(LOCAL) | ({} if ui else dict(NO_PAGE)) | {"spark.driver.extraJavaOptions": " ".join(options)}
+        wanted["spark.sql.warehouse.dir"] = str(cache / "warehouse")  # else Spark makes a folder where the program is
         builder = builder.master(master or "local[*]")
     wanted |= (dict(TESTING) if testing else {}) | dict(conf or {})
     for name, value in wanted.items():
@@ -254,7 +271,8 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
 
 def _java_options(cache: Path, testing: bool, log_level: str) -> list[str]:
     logging = cache / f"log4j2-{log_level}.properties"
-    text = _LOGGING.format(level=log_level)
+    is_brief = log_level == "error"
+    text = _LOGGING.format(level=log_level, thrown=_BRIEF if is_brief else _STACK) + (_TASKS if is_brief else "")
     if not logging.exists() or logging.read_text() != text:
         logging.write_text(text)
     return [f"-Dlog4j2.configurationFile={logging.as_uri()}", *(TESTING_JAVA if testing else ())]

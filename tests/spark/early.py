@@ -1,8 +1,10 @@
-"""An analyst's program whose queries end before all rows have come: ``early.py SERVERS TOPIC COUNT``."""
+"""An analyst's program whose queries end before all rows have come, and whose stream fails at last:
+``early.py SERVERS TOPIC COUNT``."""
 
 from __future__ import annotations
 
 import sys
+from time import sleep
 from typing import Any
 
 from penstock.spark import session
@@ -24,4 +26,8 @@ KINDS = (
 for at in range(int(count)):
     KINDS[at % len(KINDS)]()
     print(at, flush=True)
+given = {"servers": servers, "subscribe": topic, "endingOffsets": "latest"}
+query = spark.readStream.format("penstock").options(**given).load().writeStream.format("noop").start()
+while query.isActive:
+    sleep(0.01)
 spark.stop()

@@ -17,7 +17,7 @@ DEFAULT = "127.0.0.1:9876"
 
 @pytest.mark.skipif(not find_spec("nbclient"), reason="nbclient is not installed")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::UserWarning")
-def test_the_notebook_runs(cluster: Any, send: Any) -> None:
+def test_the_notebook_runs_and_leaves_no_file(cluster: Any, send: Any, tmp_path: Path) -> None:
     import nbformat
     from nbclient import NotebookClient
 
@@ -30,7 +30,9 @@ def test_the_notebook_runs(cluster: Any, send: Any) -> None:
         cell.source = cell.source.replace(DEFAULT, cluster.servers)
         cell.source = cell.source.replace('session("notebook")', 'session("notebook", testing=True)')
         cell.source = cell.source.replace('"subscribe": "telemetry"', '"subscribe": "notebook"')
-    NotebookClient(notebook, timeout=PATIENCE_S, kernel_name="python3").execute()
+    there = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=PATIENCE_S, kernel_name="python3", resources=there).execute()
+    assert list(tmp_path.iterdir()) == []
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     told = "".join(output.get("text", "") + str(output.get("data", {}).get("text/plain", "")) for output in outputs)
     assert "d7  temperature" in told

@@ -99,7 +99,9 @@ def test_rows_are_a_pandas_frame_if_asked(spark: Any, cluster: Any, send: Any) -
     assert readings.groupby("device")["value"].mean().to_dict() == {"d7": 2.0}
 
 
-def test_queries_that_end_before_their_rows_print_nothing_beside_their_answer(cluster: Any, send: Any) -> None:
+def test_queries_that_end_before_their_rows_print_nothing_and_a_stream_that_fails_one_line(
+    cluster: Any, send: Any
+) -> None:
     send("early", numbered(0, 20_000))
     program = Path(__file__).with_name("early.py")
     ran = subprocess.run(
@@ -110,7 +112,11 @@ def test_queries_that_end_before_their_rows_print_nothing_beside_their_answer(cl
         timeout=PATIENCE_S,
     )
     assert ran.stdout.split() == [str(at) for at in range(EARLY_QUERIES)]
-    assert [line for line in ran.stderr.splitlines() if not line.startswith(JAVAS)] == []
+    said = [line for line in ran.stderr.splitlines() if not line.startswith(JAVAS)]
+    assert len(said) == 2, ran.stderr
+    assert "terminated with error: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR]" in said[0]
+    assert "penstock.errors.InvalidConfig: endingOffsets is for batch reads; a stream has no end" in said[0]
+    assert said[1].startswith(" SQLSTATE")  # Spark's own end of the sentence
 
 
 def test_a_table_in_sql_reads_the_same_queues(spark: Any, cluster: Any, send: Any, tmp_path: Path) -> None:
