@@ -47,10 +47,10 @@ def report(
     """
     try:
         from penstock.telemetry.day import RULES, day_of, figures, source_options
-        from penstock.telemetry.job import command_settings, plain_errors
+        from penstock.telemetry.job import plain_errors
         from penstock.telemetry.jobs.alerts import rule_of
         from penstock.telemetry.page import page
-        from penstock.telemetry.progress import show
+        from penstock.telemetry.progress import working
     except ImportError as error:
         raise InvalidConfig(f"Spark is not installed: {error}", hint="`pip install 'penstock[spark]'`") from None
 
@@ -60,17 +60,11 @@ def report(
     with Routes(server) as routes:
         if topic not in routes.topic_names().topics:
             raise TopicNotFound(f"there is no topic {topic}", hint="`penstock topic list` shows all")
-    from penstock.spark import session
-
-    with show("Spark starts") as line:
-        spark = session(app="penstock-report", conf=command_settings())
-        try:
-            line.update(f"reading {wanted}")
-            rows = spark.read.format("penstock").options(servers=server, subscribe=topic, **given).load()
-            with plain_errors():
-                found = page(figures(rows, wanted, topic, rules=read, times=times))
-        finally:
-            spark.stop()
+    with working("penstock-report") as (spark, line):
+        line.update(f"reading {wanted}")
+        rows = spark.read.format("penstock").options(servers=server, subscribe=topic, **given).load()
+        with plain_errors():
+            found = page(figures(rows, wanted, topic, rules=read, times=times))
     file = out or Path(f"{topic}-{wanted}.html")
     file.write_text(found, encoding="utf-8")
     click.echo(str(file))

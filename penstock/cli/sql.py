@@ -48,22 +48,17 @@ def sql(server: str, query: str, as_csv: bool, as_json: bool, out: Path | None, 
     kind = format_of(as_csv, as_json, out)
     with Routes(server) as routes:
         topics = tuple(routes.topic_names().topics)
-    from penstock.spark import session
-    from penstock.telemetry.job import command_settings, plain_errors
-    from penstock.telemetry.progress import show
+    from penstock.telemetry.job import plain_errors
+    from penstock.telemetry.progress import working
 
     shown = limit or (ROWS_SHOWN if kind == "table" else None)
-    with show("Spark starts") as line:
-        spark = session(app="penstock-sql", conf=command_settings())
-        try:
-            from penstock.telemetry.history import answer  # imports pyspark, which session() has checked
+    with working("penstock-sql") as (spark, line):
+        from penstock.telemetry.history import answer  # imports pyspark, which session() has checked
 
-            line.update("reading")
-            found = answer(query, spark, server, topics)
-            with plain_errors():
-                rows = (found if shown is None else found.limit(shown + (limit is None))).toArrow()
-        finally:
-            spark.stop()
+        line.update("reading")
+        found = answer(query, spark, server, topics)
+        with plain_errors():
+            rows = (found if shown is None else found.limit(shown + (limit is None))).toArrow()
     write(rows, kind, out, shown)
 
 

@@ -15,9 +15,11 @@ from penstock.cli.display import json_option, print_json, print_rows
 from penstock.cli.root import ReportingGroup
 from penstock.errors import TimedOut, TopicNotFound, Unavailable
 from penstock.protocol.addresses import SERVERS
+from penstock.telemetry import job
 from penstock.telemetry.catalog import JOBS, WINDOWS
-from penstock.telemetry.job import Batch, JobOptions, OnBatch, QueryOptions, command_settings
+from penstock.telemetry.job import Batch, JobOptions, OnBatch, QueryOptions
 from penstock.telemetry.job_commands import Jobs, add_jobs, rounded
+from penstock.telemetry.progress import working
 from penstock.telemetry.windows import WATERMARK, WINDOW, WINDOW_COLUMNS
 
 SHOWN = ("window_start", "device", "metric", "count", "mean", "min", "max", "refused")
@@ -72,24 +74,25 @@ def run_windows(
       penstock telemetry run --once --json | jq '.rows[] | select(.max > 80)'
       penstock telemetry list           other jobs: penstock telemetry run gaps
     """
-    from penstock.spark import session
-
     servers = server or context.obj or SERVERS
     options = JobOptions(servers=servers, fail_on_data_loss=not accept_data_loss, **given)
     look_for_topics(options)
-    run_job(options, session(app="penstock-telemetry", conf=command_settings()), printer(as_json))
+    run_job(options, printer(as_json))
 
 
 def look_for_topics(options: QueryOptions) -> None:
-    """Says which topics are not there, before Spark takes its time to start. Raises ``TopicNotFound`` where a job that
-    ends would read nothing."""
+    """Says which topics are not there, before Spark takes its time to start. For a job that ends, raises
+    ``TopicNotFound`` where it would read nothing, ``Unavailable`` and ``TimedOut`` where no name server answers."""
     wanted = [topic.strip() for topic in options.topic.split(",") if topic.strip()]
     try:
         with Routes(options.servers) as routes:
             names = routes.topic_names()
             known = {*names.topics, *names.absent}
-    except (Unavailable, TimedOut):
-        return  # the job has more patience
+    except (Unavailable, TimedOut) as error:
+        if options.once:
+            raise
+        click.echo(f"waiting: {error}", err=True)
+        return
     missing = [topic for topic in wanted if topic not in known]
     if options.once and missing == wanted:
         raise TopicNotFound(f"there is no topic {', '.join(missing)}", hint="`penstock topic list` shows all")
@@ -97,14 +100,11 @@ def look_for_topics(options: QueryOptions) -> None:
         click.echo(f"{'there is no' if options.once else 'waiting for'} topic {', '.join(missing)}", err=True)
 
 
-def run_job(options: JobOptions, spark: Any, on_batch: OnBatch) -> None:
-    """Runs the job and ends Spark."""
-    from penstock.telemetry import job
-
-    try:
+def run_job(options: JobOptions, on_batch: OnBatch) -> None:
+    """Runs the job in a Spark of its own."""
+    with working("penstock-telemetry") as (spark, line):
+        line.update(f"reading {options.topic}")
         job.run(options, spark, on_batch)
-    finally:
-        spark.stop()
 
 
 def printer(as_json: bool) -> OnBatch:

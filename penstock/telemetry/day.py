@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import InvalidConfig
+from penstock.telemetry.caching import cached
 from penstock.telemetry.jobs.alerts import Rule, alerts
 from penstock.telemetry.jobs.gaps import TIMES, gaps
 
@@ -99,8 +100,7 @@ def figures(readings: DataFrame, day: date, topic: str, *, rules: Sequence[Rule]
     """
     from pyspark.sql import functions as f
 
-    rows = readings.where(f.to_date("event_time") == f.lit(day)).persist()
-    try:
+    with cached(readings.where(f.to_date("event_time") == f.lit(day))) as rows:
         good = rows.where("error IS NULL")
         step = f.window("event_time", f"{STEP_MINUTES} minutes")["start"].alias("at")
         counts = rows.agg(
@@ -116,25 +116,20 @@ def figures(readings: DataFrame, day: date, topic: str, *, rules: Sequence[Rule]
             f.min("event_time").alias("first"),
             f.max("event_time").alias("last"),
         )
-        silent, told = gaps(rows, times).persist(), alerts(rows, rules).persist()
-        found = Day(
-            day,
-            topic,
-            **_rows(counts)[0],
-            rates=_rows(by_step.orderBy("at")),
-            busiest=_rows(busiest.orderBy(f.desc("readings"), "device").limit(DEVICES_MAX)),
-            values=_rows(_values(good, step)),
-            gaps=_rows(silent.orderBy(f.desc("silent_s"), "device", "metric", "gap_start").limit(GAPS_MAX)),
-            gaps_all=silent.count(),
-            alerts=_rows(told.orderBy("event_time", "device", "metric", "rule").limit(ALERTS_MAX)),
-            alerts_all=told.count(),
-            rules=[rule.text for rule in rules],
-        )
-        silent.unpersist()
-        told.unpersist()
-        return found
-    finally:
-        rows.unpersist()
+        with cached(gaps(rows, times)) as silent, cached(alerts(rows, rules)) as told:
+            return Day(
+                day,
+                topic,
+                **_rows(counts)[0],
+                rates=_rows(by_step.orderBy("at")),
+                busiest=_rows(busiest.orderBy(f.desc("readings"), "device").limit(DEVICES_MAX)),
+                values=_rows(_values(good, step)),
+                gaps=_rows(silent.orderBy(f.desc("silent_s"), "device", "metric", "gap_start").limit(GAPS_MAX)),
+                gaps_all=silent.count(),
+                alerts=_rows(told.orderBy("event_time", "device", "metric", "rule").limit(ALERTS_MAX)),
+                alerts_all=told.count(),
+                rules=[rule.text for rule in rules],
+            )
 
 
 def _values(good: DataFrame, step: Any) -> DataFrame:

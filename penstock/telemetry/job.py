@@ -8,7 +8,6 @@ an output folder, put aside there; they never end the job.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import signal
 import tempfile
@@ -205,15 +204,6 @@ def cause(said: str) -> PenstockError:
         return kinds.get(name, InternalError)(message)
     lines = [line for line in said.splitlines() if line.strip()]
     return InternalError(f"Spark ended the job: {lines[0] if lines else 'it does not say why'}")
-
-
-def command_settings() -> dict[str, str]:
-    """Settings of a command's session: Spark on this machine makes no folder in the working directory."""
-    from penstock.spark.session import cache_folder, submitted
-
-    if submitted(os.environ):
-        return {}
-    return {"spark.sql.warehouse.dir": str(cache_folder(os.environ) / "warehouse")}
 
 
 @contextlib.contextmanager

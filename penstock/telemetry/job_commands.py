@@ -6,7 +6,7 @@ Without a name the windows job runs. Spark is loaded only when a job starts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import click
@@ -16,8 +16,8 @@ from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import SERVERS
 from penstock.telemetry import catalog, outputs
 from penstock.telemetry.catalog import BY_NAME, WINDOWS, Job, Option, job_of
-from penstock.telemetry.job import Batch, OnBatch, command_settings, spark_interval
-from penstock.telemetry.progress import Progress, show
+from penstock.telemetry.job import Batch, OnBatch, spark_interval
+from penstock.telemetry.progress import Progress, working
 from penstock.telemetry.running import RunOptions, outputs_of, run
 
 _PLACES: Final = 3
@@ -58,8 +58,9 @@ def command_of(job: Job, look_for_topics: Callable[[Any], None]) -> click.Comman
     def start(context: click.Context, /, server: str | None, as_json: bool, **given: Any) -> None:
         options = options_of(job, server or context.obj or SERVERS, given)
         outputs_of(job, options)  # refuses wrong ones before Spark starts, which takes seconds
+        conf = conf_of(options)
         look_for_topics(options)
-        run_job(job, options, as_json)
+        run_job(job, options, conf, as_json)
 
     command = click.Command(
         job.name,
@@ -81,38 +82,30 @@ def options_of(job: Job, servers: str, given: dict[str, Any]) -> RunOptions:
     return RunOptions(servers=servers, fail_on_data_loss=not given.pop("accept_data_loss"), given=own, **given)
 
 
-def run_job(job: Job, options: RunOptions, as_json: bool) -> None:
-    """Runs a job and ends Spark; reports late readings at the end."""
-    from penstock.spark import session
-
-    conf = (
-        command_settings()
-        | conf_of(options.conf)
-        | ({"spark.jars.packages": ",".join(options.packages)} if options.packages else {})
-    )
+def run_job(job: Job, options: RunOptions, conf: Mapping[str, str], as_json: bool) -> None:
+    """Runs a job in a Spark of its own with these settings; reports late readings at the end."""
     show_batch, counts = printer(job, as_json), Counter[str]()
 
     def on_batch(batch: Batch) -> None:
         counts["rows"] += batch["count"]
         show_batch(batch)
 
-    with show("Spark starts") as line:
-        spark = session(app=f"penstock-{job.name}", conf=conf)
-        try:
-            done = run(job, options, spark, on_batch, lambda progress: line.update(progress.text))
-        finally:
-            spark.stop()
+    with working(f"penstock-{job.name}", conf) as (spark, line):
+        done = run(job, options, spark, on_batch, lambda progress: line.update(progress.text))
     summary(done)
     if options.once and not counts["rows"]:
         click.echo(without_rows(job), err=True)
 
 
-def conf_of(given: Sequence[str]) -> dict[str, str]:
-    """``name=value`` as settings of Spark. Raises ``InvalidConfig``."""
-    for one in given:
-        if not one.partition("=")[1]:
+def conf_of(options: RunOptions) -> dict[str, str]:
+    """Settings of Spark for a run: its packages, and each ``name=value``. Raises ``InvalidConfig``."""
+    found = {"spark.jars.packages": ",".join(options.packages)} if options.packages else {}
+    for one in options.conf:
+        name, equals, value = one.partition("=")
+        if not equals:
             raise InvalidConfig(f"--conf {one!r} is no setting", hint="write NAME=VALUE")
-    return {one.partition("=")[0]: one.partition("=")[2] for one in given}
+        found[name] = value
+    return found
 
 
 def summary(done: Progress) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 KINDS: Final = "a folder (Parquet), jdbc:ADDRESS#table, delta:FOLDER, iceberg:TABLE, topic:NAME or mqtt:TOPIC/{device}"
+_KIND_NAMES: Final = ("jdbc", "delta", "iceberg", "topic", "mqtt")
 _TABLE: Final = re.compile(r"[A-Za-z_][\w.]*")
 _OWNER: Final = "_query"
 _STAGING: Final = "_penstock_batch"
@@ -34,6 +35,12 @@ class Output(Protocol):
         """Keeps the rows of a batch."""
 
 
+def kind_of(text: str) -> str:
+    """The kind that an output's text begins with; empty for a folder of Parquet, also at an address (``s3a://...``)."""
+    kind, colon, _ = text.partition(":")
+    return kind if colon and kind in _KIND_NAMES else ""
+
+
 def output_of(text: str, name: str, keys: Sequence[str], servers: str, partition: str = "") -> Output:
     """The output that a text names (``KINDS``). Raises ``InvalidConfig``.
 
@@ -44,17 +51,17 @@ def output_of(text: str, name: str, keys: Sequence[str], servers: str, partition
         servers: name servers, for messages.
         partition: column by which folders of Parquet are cut.
     """
-    kind, colon, rest = text.partition(":")
-    if kind == "jdbc" and colon:
+    kind, rest = kind_of(text), text.partition(":")[2]
+    if kind == "jdbc":
         address, _, table = text.partition("#")
         return JdbcTable(address, table or name, keys)
-    if colon and not rest and kind in ("delta", "iceberg", "topic", "mqtt"):
+    if kind and not rest:
         raise InvalidConfig(f"{text!r} names no place", hint=f"write {KINDS}")
-    if kind == "delta" and colon:
+    if kind == "delta":
         return DeltaTable(rest, name)
-    if kind == "iceberg" and colon:
+    if kind == "iceberg":
         return IcebergTable(rest)
-    if kind in ("topic", "mqtt") and colon:
+    if kind in ("topic", "mqtt"):
         return Messages(rest, servers, to_devices=kind == "mqtt")
     return ParquetFolder(f"{text.rstrip('/')}/{name}", partition)
 

@@ -1,15 +1,19 @@
 """Progress of a running query, from Spark's reports of its batches: rows, lag, late readings.
 
-Pure but for ``show``, which draws one line on a terminal, and nothing into a file or a pipe.
+Pure but for ``show``, which draws one line on a terminal, and nothing into a file or a pipe, and for ``working``, which
+also starts and ends Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.spark.offsets import lags_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Line(Protocol):
@@ -71,3 +75,17 @@ def show(what: str) -> Iterator[Line]:
         return
     with console.status(what) as status:
         yield status
+
+
+@contextmanager
+def working(app: str, conf: Mapping[str, str] | None = None) -> Iterator[tuple[SparkSession, Line]]:
+    """A session of Spark for one command, and the line that shows its progress; both end with the context. Raises as
+    ``penstock.spark.session``, whose arguments these are."""
+    from penstock.spark import session
+
+    with show("Spark starts") as line:
+        spark = session(app=app, conf=conf)
+        try:
+            yield spark, line
+        finally:
+            spark.stop()

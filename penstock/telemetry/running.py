@@ -15,10 +15,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import InvalidConfig
+from penstock.telemetry.caching import cached
 from penstock.telemetry.catalog import REGISTRY, Job
 from penstock.telemetry.job import Batch, OnBatch, QueryOptions, stop_queries, stop_signals, wait_for
 from penstock.telemetry.jobs.messages import check_places
-from penstock.telemetry.outputs import Messages, Output, ParquetFolder, output_of
+from penstock.telemetry.outputs import Messages, Output, ParquetFolder, kind_of, output_of
 from penstock.telemetry.progress import Progress
 from penstock.telemetry.slots import StateSlots
 
@@ -68,7 +69,7 @@ def checkpoint_of(job: Job, options: RunOptions) -> str:
     """The folder of a run's progress; empty for a temporary one."""
     if options.checkpoint:
         return options.checkpoint
-    folders = [one for one in options.out if ":" not in one or ("://" in one and not one.startswith("jdbc:"))]
+    folders = [one for one in options.out if not kind_of(one)]
     return f"{folders[0].rstrip('/')}/checkpoint/{job.name}" if folders else ""
 
 
@@ -165,16 +166,13 @@ class _Sink:
             if shown:
                 self._on_batch(batch_of(shown, number))
             return
-        kept = rows.persist()
-        try:
+        with cached(rows) as kept:
             count = kept.count()
             for one in self.outputs:
                 if count:
                     one.write(kept, number)
             if count:
                 self._on_batch({"batch": number, "rows": [], "count": count})
-        finally:
-            kept.unpersist()
 
 
 def batch_of(rows: list[dict[str, Any]], number: int) -> Batch:
@@ -199,14 +197,10 @@ def _folder(job: Job, given: Mapping[str, Any], slots: StateSlots, sink: _Sink) 
     fold = job.fold
 
     def write(batch: DataFrame, number: int) -> None:
-        rows = batch.persist()
-        found = fold(rows, slots.before(number), given)
-        states = found.rows.persist()
-        try:
-            sink.write(found.events, number)
-            slots.write(found.state, number)
-        finally:
-            states.unpersist()
-            rows.unpersist()
+        with cached(batch) as rows:
+            found = fold(rows, slots.before(number), given)
+            with cached(found.rows):
+                sink.write(found.events, number)
+                slots.write(found.state, number)
 
     return write

@@ -66,12 +66,14 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[JobOptions]:
     return seen
 
 
-def test_the_flags_become_the_jobs_options(started: list[JobOptions]) -> None:
-    arguments = ["run", "--server", "h:1", "--topic", "a,b", "--window", "1m", "--available-now", "--accept-data-loss"]
-    result = CliRunner().invoke(command.program, [*arguments, "--starting-offsets", "latest"])
+def test_the_flags_become_the_jobs_options(started: list[JobOptions], real_cluster: Any) -> None:
+    with Producer(servers=real_cluster.servers) as producer:
+        producer.send("a", b"1")
+    arguments = ["run", "--server", real_cluster.servers, "--topic", "a,b", "--window", "1m", "--available-now"]
+    result = CliRunner().invoke(command.program, [*arguments, "--accept-data-loss", "--starting-offsets", "latest"])
     assert result.exit_code == 0, result.output
     (options,) = started
-    assert (options.servers, options.topic, options.window) == ("h:1", "a,b", "1m")
+    assert (options.servers, options.topic, options.window) == (real_cluster.servers, "a,b", "1m")
     assert options.once
     assert not options.fail_on_data_loss
     assert options.starting_offsets == "latest"
@@ -94,9 +96,9 @@ def test_a_job_that_fails_ends_with_one_error_and_spark_ends_too(
 
     monkeypatch.setattr(penstock.spark, "session", lambda **_: spark)
     monkeypatch.setattr(job, "run", fail)
-    result = CliRunner().invoke(command.program, ["run"])
+    result = CliRunner().invoke(command.program, ["run", "--server", "127.0.0.1:1"])
     assert result.exit_code == STATUS_NOT_FOUND  # what was to be read is gone
-    assert result.output == "error: queue 0 begins at 6 now\n"
+    assert result.stderr.splitlines()[-1] == "error: queue 0 begins at 6 now"
     assert spark.stopped
 
 
@@ -121,3 +123,16 @@ def test_topics_that_are_not_there_are_said_before_spark_starts(started: list[Jo
     assert (result.exit_code, result.stderr) == (0, "there is no topic nix\n")
     result = run("--topic", "some", "--once")
     assert (result.exit_code, result.stderr, len(started)) == (0, "", 3)
+
+
+def test_a_wrong_name_server_ends_a_job_that_ends_at_once_and_is_said_by_one_that_goes_on(
+    started: list[JobOptions],
+) -> None:
+    ends, goes_on = (
+        CliRunner().invoke(command.program, ["run", "--server", "127.0.0.1:1", *flags]) for flags in (["--once"], [])
+    )
+    assert (ends.exit_code, len(started)) == (1, 1)
+    assert ends.stderr.startswith("error: ")
+    assert "127.0.0.1:1" in ends.stderr
+    assert (goes_on.exit_code, "127.0.0.1:1" in goes_on.stderr) == (0, True)
+    assert goes_on.stderr.startswith("waiting: ")

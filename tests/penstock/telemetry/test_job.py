@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import signal
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,11 +82,3 @@ def test_a_signal_asks_the_job_to_stop_and_the_old_handlers_come_back() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         assert stopped()
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_a_command_leaves_no_folder_where_it_was_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    assert job.command_settings() == {"spark.sql.warehouse.dir": str(tmp_path / "penstock" / "warehouse")}
-    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")  # spark-submit: the cluster's settings stand
-    assert job.command_settings() == {}

@@ -21,6 +21,8 @@ from penstock.telemetry.running import RunOptions
         (("jdbc:postgresql://h/db", "/data"), "", "/data/checkpoint/gaps"),
         (("jdbc:postgresql://h/db",), "/kept", "/kept"),
         (("topic:x",), "", ""),
+        (("delta:s3a://bucket/x",), "", ""),
+        (("delta:s3a://bucket/x", "/data"), "", "/data/checkpoint/gaps"),
     ],
 )
 def test_progress_is_kept_where_it_is_said_or_beside_the_first_folder(
