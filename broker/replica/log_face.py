@@ -1,0 +1,103 @@
+"""What the replication of a group needs of one node's disk: its copy of the log, and what the node has promised.
+
+Raft's index is a position of the log, its term the epoch in the head of each frame. A frame that ends at a position
+was written in the epoch that the log has there, and two logs with the same epoch at a position are equal up to it:
+the leader of an epoch writes each position once, and an epoch begins with its first frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+Begun = Sequence[tuple[int, int]]
+"""Epochs of a log in order: the number of each, and the position at which its first frame begins."""
+
+
+class HardState(NamedTuple):
+    """What a node must not forget. ``uuid``: of its data folder. ``epoch``: the highest that it has heard of. ``vote``:
+    the node that has its vote in it. ``mark``: it has told a leader that its disk has everything before there."""
+
+    cluster: str = ""
+    node: str = ""
+    uuid: str = ""
+    epoch: int = 0
+    vote: str = ""
+    mark: int = 0
+
+    def entered(self, epoch: int) -> HardState:
+        """The state in an epoch; in a new one the vote is free again. An epoch never goes back."""
+        assert epoch >= self.epoch, f"epoch {epoch} after epoch {self.epoch}"
+        return self if epoch == self.epoch else self._replace(epoch=epoch, vote="")
+
+    def voted(self, candidate: str) -> HardState:
+        """The state with the vote given: once in an epoch."""
+        assert self.vote in ("", candidate), f"a second vote in epoch {self.epoch}"
+        return self._replace(vote=candidate)
+
+
+class Stretch(NamedTuple):
+    """Whole frames of the log from ``position`` on; the frame that ends there was written in epoch ``before``."""
+
+    position: int
+    before: int
+    data: bytes
+
+
+class ReplicaLog(Protocol):
+    """A node's copy of the log (``broker/replica/follower_log.py``).
+
+    Attributes:
+        end: position after the last frame.
+        durable: position up to which this disk has everything.
+        committed: position up to which the group has everything, as far as this node knows.
+        applied: position up to which queues and folds know the log.
+        epochs: all epochs of the log, what is not applied included.
+    """
+
+    @property
+    def end(self) -> int: ...
+    @property
+    def durable(self) -> int: ...
+    @property
+    def committed(self) -> int: ...
+    @property
+    def applied(self) -> int: ...
+    @property
+    def epochs(self) -> Begun: ...
+
+    def stretch(self, position: int, until: int, bytes_max: int = ...) -> Stretch:
+        """What stands from a position on, at most up to ``until``: at least one frame. Raises ``BadPlace``."""
+        ...
+
+    def receive(self, stretch: Stretch, epoch: int) -> int:
+        """Takes in what the leader of ``epoch`` has sent; nothing of it is durable before the next sync. What stands
+        there already is passed over. Returns the position up to which the log is the leader's.
+
+        Raises ``Mismatch``, ``ProtocolError``, ``BadPlace``, ``StorageFull``, ``StorageFailed``.
+        """
+        ...
+
+    def cut(self, position: int) -> None:
+        """Takes back what stands from a frame's begin on, durably: never what is committed."""
+        ...
+
+    def commit(self, point: int) -> None:
+        """The group has everything before ``point``: it is taken in, and may be read."""
+        ...
+
+    def take_over(self) -> None:
+        """This node is to lead: all of its log is taken in, and not more of it readable than before."""
+        ...
+
+
+class StateFile(Protocol):
+    """Where a node keeps its hard state (``broker/replica/hard_state.py``)."""
+
+    def load(self) -> HardState | None:
+        """What was saved last; None in a new folder. Raises ``Damaged`` where no slot is good."""
+        ...
+
+    def save(self, state: HardState) -> None:
+        """Durable when it returns. Raises ``StorageFailed``."""
+        ...
