@@ -17,11 +17,11 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 
 $(VENV)/.core: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[events]'
 	@touch $@
 
 $(VENV)/.test: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . --group test --group check
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[events]' --group test --group check
 	@touch $(VENV)/.core $@
 
 # Tests with mosquitto's clients, with a real file system and on several hosts are skipped where these cannot be installed.
@@ -52,7 +52,7 @@ demo: $(VENV)/.core $(VENV)/.spark  ## the whole system with simulated devices, 
 	@$(BIN)/penstock up --demo --data .penstock/demo
 
 # A copy of the tree with the hot modules compiled; the tree itself never has a compiled file.
-SOURCES := $(VENV)/.test hatch_build.py pyproject.toml $(shell find broker gateway loadtest namesrv node penstock topicmap -name '*.py')
+SOURCES := $(VENV)/.test hatch_build.py pyproject.toml $(shell find broker events gateway loadtest namesrv node penstock topicmap -name '*.py')
 .compiled/.made: $(SOURCES)
 	$(BIN)/python hatch_build.py .compiled
 	@[ ! -d .compiled ] || touch $@

@@ -1,0 +1,56 @@
+"""What is wrong with a request or an event, for people and programs: problem details (RFC 9457). Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+PROBLEM_TYPE: Final = "application/problem+json"
+TITLES: Final = {
+    400: "Bad request",
+    403: "Forbidden",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    412: "Changed meanwhile",
+    413: "Too large",
+    415: "Unknown content type",
+    421: "Wrong host",
+    422: "Breaks its contract",
+    500: "Internal error",
+    503: "Not now",
+}
+
+
+class Problem(Exception):
+    """A request that cannot be carried out.
+
+    Attributes:
+        status: the HTTP status.
+        code: a word for programs, which stays.
+        detail: what was expected and what came.
+        more: further members of the answer.
+    """
+
+    def __init__(self, status: int, code: str, detail: str, **more: Any) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.more = more
+
+    def document(self) -> dict[str, Any]:
+        """The members of the problem document."""
+        title = TITLES.get(self.status, "Error")
+        return {"type": f"urn:penstock:{self.code}", "title": title, "status": self.status, "detail": self.detail} | (
+            self.more
+        )
+
+
+def invalid_event(detail: str) -> Problem:
+    """An event that is none."""
+    return Problem(400, "invalid-event", detail)
+
+
+def invalid_config(detail: str, where: str = "") -> Problem:
+    """A pattern, transform, target or the like that makes no sense. ``where``: the JSON pointer of the fault."""
+    return Problem(400, "invalid-config", detail, **({"pointer": where} if where else {}))
