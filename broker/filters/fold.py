@@ -100,6 +100,18 @@ class Filters:
         owners = self._owners.get(filter)
         return owners.get(owner, 0) if isinstance(owners, dict) else 0
 
+    def levels_below(self, parent: str, *, is_first: bool) -> dict[str, tuple[int, int]]:
+        """By the next level, how many filters are there or below, and how many hold the one that ends there."""
+        prefix, found = "" if is_first else f"{parent}/", dict[str, tuple[int, int]]()
+        at = len(prefix)
+        for filter, owners in self._owners.items():
+            if filter.startswith(prefix):
+                level, slash, _ = filter[at:].partition("/")
+                filters, holders = found.get(level, (0, 0))
+                own = [one for one in _names(owners) if not one.startswith(f"{LASTING}$share/")]
+                found[level] = filters + bool(own), holders + (0 if slash else len(own))
+        return {level: row for level, row in found.items() if row[0]}
+
     @property
     def owners(self) -> list[str]:
         """All who hold a filter."""

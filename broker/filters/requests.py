@@ -31,8 +31,11 @@ from penstock.protocol.message import ENTRY, OFFSETS, OFFSETS_AT
 from penstock.protocol.requests.filters import (
     CloseFilters,
     FetchRetained,
+    FilterLevel,
+    FilterLevels,
     FiltersKept,
     KeepFilters,
+    ListFilters,
     OpenedFilter,
     OpenedFilters,
     OpenFilters,
@@ -46,6 +49,8 @@ from topicmap.queues import filter_queue
 OWNER_BYTES_MAX: Final = 300
 FILTER_BYTES_PER_RECORD: Final = 1 << 16
 LOOKED_AT_MAX: Final = 256
+LEVELS_MAX: Final = 1_000
+"""Maximum number of levels of filters in one page."""
 PAGE_BYTES_MAX: Final = 1 << 20
 _FACT_HEAD_BYTES: Final = OWNER_BYTES_MAX + 64
 """What a fact has beside the filters is less."""
@@ -170,6 +175,16 @@ class FilterRequests:
         for owner in self._leases.due(now):
             for record in self._facts(filters.CLOSE, owner, self._filters.held_by(owner)):
                 self._store.append([record], now_ms)  # one by one: all together may not fit a segment
+
+    @handles(ListFilters)
+    def list_filters(self, request: ListFilters, now: float, now_ms: int) -> Outcome:
+        """A page of the levels of open filters below a parent."""
+        if request.skip < 0 or request.count_max < 1:
+            raise InvalidRequest("skip is at least 0 and count_max at least 1")
+        below = self._filters.levels_below(request.parent, is_first=request.is_first)
+        names = sorted(below)
+        page = names[request.skip : request.skip + min(request.count_max, LEVELS_MAX)]
+        return Now(FilterLevels(tuple([FilterLevel(name, *below[name]) for name in page]), len(names)))
 
     @handles(FetchRetained)
     def fetch_retained(self, request: FetchRetained, now: float, now_ms: int) -> Outcome:

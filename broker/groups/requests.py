@@ -364,7 +364,7 @@ class GroupRequests:
     def list_all(self, request: ListGroups, now: float, now_ms: int) -> Outcome:
         """A page of the groups with members or offsets, and of those that pop."""
         names = {*self.groups.names, *self._offsets.groups, *self._shares.popping}
-        later = [name for name in names if name > request.after]
+        later = [name for name in names if name > request.after and request.contains in name]
         page = heapq.nsmallest(max(1, min(request.count_max, PAGE)), later)
         return Now(GroupsPage(tuple(map(self._row, page)), page[-1] if len(page) < len(later) else ""))
 

@@ -191,7 +191,8 @@ class TopicRequests:
     @handles(CountTopics)
     def count(self, request: CountTopics, now: float, now_ms: int) -> Outcome:
         """How much is in a page of topics."""
-        later = [one.topic for one in self._topics if one.topic > request.after]
+        part = request.contains
+        later = [one.topic for one in self._topics if one.topic > request.after and part in one.topic]
         names = heapq.nsmallest(max(1, min(request.count_max, COUNTED_MAX)), later)
         after = names[-1] if len(names) < len(later) else ""
         return Now(TopicCounts(tuple([self._count_of(self.get(name)) for name in names]), after))

@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from penstock.blocking.routes import Routes
 from penstock.client import administration as tasks
-from penstock.client import config_tasks, group_tasks, message_tasks, session_tasks, topic_tasks
+from penstock.client import config_tasks, group_tasks, message_tasks, page_tasks, session_tasks, topic_tasks
 from penstock.client.administration import AllNameServers, Ask, Question, Steps, Task
 from penstock.client.arguments import OnlyBlocking, check_wait
 from penstock.client.completeness import check_whole
@@ -55,25 +55,33 @@ class Admin(OnlyBlocking):
     topics = carried_out(topic_tasks.topics)
     topic = carried_out(topic_tasks.topic)
     topic_counts = carried_out(topic_tasks.topic_counts)
+    topics_page = carried_out(page_tasks.topics_page)
     create_topic = carried_out(topic_tasks.create_topic)
     change_topic = carried_out(topic_tasks.change_topic)
     purge_topic = carried_out(topic_tasks.purge_topic)
     delete_topic = carried_out(topic_tasks.delete_topic)
     brokers = carried_out(topic_tasks.brokers)
     allow_broker = carried_out(topic_tasks.allow_broker)
+    figures = carried_out(page_tasks.figures)
     broker_readers = carried_out(group_tasks.broker_readers)
     groups = carried_out(group_tasks.groups)
+    groups_page = carried_out(page_tasks.groups_page)
     group = carried_out(group_tasks.group)
     delete_group = carried_out(group_tasks.delete_group)
     reset_group = carried_out(group_tasks.reset_group)
     message = carried_out(message_tasks.message)
+    browse = carried_out(message_tasks.browse)
     trace = carried_out(message_tasks.trace)
     clients = carried_out(session_tasks.clients)
+    sessions_page = carried_out(page_tasks.sessions_page)
+    session = carried_out(page_tasks.session)
+    filter_levels = carried_out(page_tasks.filter_levels)
     disconnect = carried_out(session_tasks.disconnect)
     end_session = carried_out(session_tasks.end_session)
     config = carried_out(config_tasks.config)
     set_config = carried_out(config_tasks.set_config)
     delayed = carried_out(tasks.delayed)
+    delayed_page = carried_out(page_tasks.delayed_page)
     cancel = carried_out(tasks.cancel)
     frozen_clocks = carried_out(tasks.frozen_clocks)
     confirm_clock = carried_out(tasks.confirm_clock)

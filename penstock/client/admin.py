@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock.client import administration as tasks
-from penstock.client import config_tasks, group_tasks, message_tasks, session_tasks, topic_tasks
+from penstock.client import config_tasks, group_tasks, message_tasks, page_tasks, session_tasks, topic_tasks
 from penstock.client.addressing import check_servers
 from penstock.client.administration import AllNameServers, Ask, Question, Steps, Task
-from penstock.client.arguments import OnlyAsync, check_seconds
+from penstock.client.arguments import OnlyAsync, check_flag, check_seconds
 from penstock.client.completeness import check_whole
 from penstock.client.discovery import Discovery
 from penstock.client.retry import TIMEOUT_S
@@ -47,6 +47,7 @@ class Admin(OnlyAsync):
     Args:
         servers: name servers, ``"host:port,host:port"`` or a list.
         timeout_s: seconds for each answer of a broker.
+        allow_incomplete: leave out brokers that are away; without it they are an error.
         links: connections other than TCP, for programs that embed the servers.
     """
 
@@ -55,12 +56,15 @@ class Admin(OnlyAsync):
         servers: str | Sequence[str] = SERVERS,
         *,
         timeout_s: float = TIMEOUT_S,
+        allow_incomplete: bool = False,
         links: Links | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
         check_servers(servers)
         check_seconds("timeout_s", timeout_s)
+        check_flag("allow_incomplete", allow_incomplete)
+        self._allow_incomplete = allow_incomplete
         self._servers = servers
         self._timeout_s = timeout_s
         self._links = links
@@ -86,25 +90,33 @@ class Admin(OnlyAsync):
     topics = awaited(topic_tasks.topics)
     topic = awaited(topic_tasks.topic)
     topic_counts = awaited(topic_tasks.topic_counts)
+    topics_page = awaited(page_tasks.topics_page)
     create_topic = awaited(topic_tasks.create_topic)
     change_topic = awaited(topic_tasks.change_topic)
     purge_topic = awaited(topic_tasks.purge_topic)
     delete_topic = awaited(topic_tasks.delete_topic)
     brokers = awaited(topic_tasks.brokers)
     allow_broker = awaited(topic_tasks.allow_broker)
+    figures = awaited(page_tasks.figures)
     broker_readers = awaited(group_tasks.broker_readers)
     groups = awaited(group_tasks.groups)
+    groups_page = awaited(page_tasks.groups_page)
     group = awaited(group_tasks.group)
     delete_group = awaited(group_tasks.delete_group)
     reset_group = awaited(group_tasks.reset_group)
     message = awaited(message_tasks.message)
+    browse = awaited(message_tasks.browse)
     trace = awaited(message_tasks.trace)
     clients = awaited(session_tasks.clients)
+    sessions_page = awaited(page_tasks.sessions_page)
+    session = awaited(page_tasks.session)
+    filter_levels = awaited(page_tasks.filter_levels)
     disconnect = awaited(session_tasks.disconnect)
     end_session = awaited(session_tasks.end_session)
     config = awaited(config_tasks.config)
     set_config = awaited(config_tasks.set_config)
     delayed = awaited(tasks.delayed)
+    delayed_page = awaited(page_tasks.delayed_page)
     cancel = awaited(tasks.cancel)
     frozen_clocks = awaited(tasks.frozen_clocks)
     confirm_clock = awaited(tasks.confirm_clock)
@@ -119,7 +131,7 @@ class Admin(OnlyAsync):
     async def run(self, task: Task[R]) -> R:
         """Carries a task out. Raises what its servers answer."""
         if self._discovery is None:
-            raise InvalidRequest("this admin is not open", hint="use it inside `async with Admin(...) as a:`")
+            raise _closed()
         steps = Steps(task)
         while steps.wanted is not None:
             try:
@@ -136,5 +148,16 @@ class Admin(OnlyAsync):
         if isinstance(wanted, AllNameServers):
             return await discovery.name_servers()
         found = await discovery.holders("")
-        check_whole(found.away, "all brokers")
+        if not self._allow_incomplete:
+            check_whole(found.away, "all brokers")
         return found.brokers
+
+    async def away(self) -> tuple[str, ...]:
+        """Names of the brokers that are away."""
+        if self._discovery is None:
+            raise _closed()
+        return (await self._discovery.holders("")).away
+
+
+def _closed() -> InvalidRequest:
+    return InvalidRequest("this admin is not open", hint="use it inside `async with Admin(...) as a:`")

@@ -27,7 +27,7 @@ from penstock.protocol.requests.request import Done, Reply, Request
 from penstock.protocol.requests.retries import SendLetterAgain
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.timers import CancelTimer, ClockConfirmed, ConfirmClock, ListTimers, TimersPage
-from penstock.protocol.requests.topics import ListTopics, TopicList
+from penstock.protocol.requests.topics import CountTopics, DescribeTopic, TopicCounts, TopicDetail
 from penstock.protocol.requests.transactions import (
     COMMIT,
     ROLLBACK,
@@ -322,9 +322,14 @@ def dead_letters() -> Task[list[DeadLetters]]:
     """The number of dead letters of each group at each broker."""
     found: list[DeadLetters] = []
     for route in (yield ALL_BROKERS):
-        topics: TopicList = yield Ask(route.address, ListTopics(), TopicList)
-        for topic in topics.topics:
-            if topic.topic.startswith(DEAD_LETTER_PREFIX):
+        after = DEAD_LETTER_PREFIX
+        while after:
+            page: TopicCounts = yield Ask(route.address, CountTopics(after), TopicCounts)
+            after = page.after
+            for topic in page.topics:
+                if not topic.topic.startswith(DEAD_LETTER_PREFIX):
+                    after = ""
+                    break
                 group = readable(topic.topic.removeprefix(DEAD_LETTER_PREFIX))
                 first, place, end = yield from _bounds(route, topic.topic)
                 found.append(DeadLetters(group, route.broker, end - first, end - max(first, place)))
@@ -438,8 +443,11 @@ def _redriver(topic: str) -> str:
 
 
 def _has(route: BrokerRoute, topic: str) -> Task[bool]:
-    topics: TopicList = yield Ask(route.address, ListTopics(), TopicList)
-    return any(one.topic == topic for one in topics.topics)
+    try:
+        _: TopicDetail = yield Ask(route.address, DescribeTopic(topic), TopicDetail)
+    except TopicNotFound:
+        return False
+    return True
 
 
 def _none(group: str) -> TopicNotFound:

@@ -6,15 +6,29 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
 from penstock.client.administration import ALL_BROKERS, Ask, Task, broker_named
-from penstock.client.arguments import check_integer, check_text
+from penstock.client.arguments import Place, check_integer, check_text, time_ms
 from penstock.client.search import found_in
 from penstock.errors import InvalidRequest, NoRoute, TopicNotFound
-from penstock.protocol.received import ReceivedMessage
-from penstock.protocol.requests.messages import FindByKey, Pulled, ReadAt
+from penstock.protocol.received import MessageQueue, ReceivedMessage
+from penstock.protocol.requests.messages import (
+    BoundsReply,
+    FindByKey,
+    OffsetReply,
+    Pull,
+    Pulled,
+    QueryBounds,
+    ReadAt,
+    SeekTime,
+)
+from penstock.protocol.requests.topics import Bounds
 from topicmap.queues import TRACE_TOPIC
+
+BROWSED_BYTES: Final = 1 << 20
+"""About how many bytes of messages one answer has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +68,34 @@ def message(id: str) -> Task[ReceivedMessage]:
     route = yield from broker_named(broker, NoRoute)
     page: Pulled = yield Ask(route.address, ReadAt(int(position)), Pulled)
     return found_in(page, route.broker)[0]
+
+
+def browse(queue: MessageQueue, at: Place, count: int = 20) -> Task[tuple[list[ReceivedMessage], int, Bounds]]:
+    """Up to ``count`` messages of a queue from a place on (an offset, ``"earliest"``, ``"latest"``: the last ones, or a
+    ``datetime``), the offset behind them, and the bounds of the queue. No group moves. An offset outside the queue
+    becomes the nearest in it. Raises ``QueueNotFound`` and ``NoRoute``."""
+    check_integer("count", count)
+    route = yield from broker_named(queue.broker, NoRoute)
+    found: BoundsReply = yield Ask(route.address, QueryBounds((queue.name,)), BoundsReply)
+    bounds = found.bounds[0]
+    if isinstance(at, datetime):
+        sought: OffsetReply = yield Ask(route.address, SeekTime(queue.name, time_ms("at", at)), OffsetReply)
+        at = sought.offset
+    elif at == "latest":
+        at = bounds.end - count
+    elif at == "earliest":
+        at = bounds.min
+    check_integer("an offset", at)
+    offset = min(max(int(at), bounds.min), bounds.end)
+    messages: list[ReceivedMessage] = []
+    while offset < bounds.end and len(messages) < count:
+        wanted = Pull(queue.name, offset, BROWSED_BYTES, count - len(messages))
+        page: Pulled = yield Ask(route.address, wanted, Pulled)
+        if page.next <= offset:
+            break
+        messages += found_in(page, route.broker)
+        offset = page.next
+    return messages, offset, bounds
 
 
 def trace(id: str) -> Task[list[TraceRow]]:

@@ -54,7 +54,7 @@ class ConnectedClient:
 
 def clients() -> Task[list[ConnectedClient]]:
     """All MQTT clients that are connected, by client id. Raises ``NoRoute`` where no broker keeps sessions."""
-    home = yield from _home()
+    home = yield from home_of_sessions()
     found: list[ConnectedClient] = []
     after = 0
     while True:
@@ -80,7 +80,7 @@ def disconnect(client: str) -> Task[None]:
     """Cuts the connection of an MQTT client. Its session stays, so that it may come back; to keep it out use access
     rules. Raises ``SessionNotFound`` where it is not connected."""
     check_text("client", client)
-    home = yield from _home()
+    home = yield from home_of_sessions()
     request = AskSubscriptions((client,), False, ANSWER_S, disconnects=True)
     told: Subscriptions = yield Ask(home.address, request, Subscriptions)
     if not told.told:
@@ -90,7 +90,7 @@ def disconnect(client: str) -> Task[None]:
 def end_session(client: str) -> Task[None]:
     """Ends the session of an MQTT client: it is disconnected if it is there, its will is published, and what waits for
     it is lost. Raises ``SessionNotFound``."""
-    home = yield from _home()
+    home = yield from home_of_sessions()
     epoch = 0
     while True:
         ended: ClosedSession = yield Ask(home.address, CloseSession(client, epoch, force=epoch > 0), ClosedSession)
@@ -99,7 +99,7 @@ def end_session(client: str) -> Task[None]:
             return
 
 
-def _home() -> Task[BrokerRoute]:
+def home_of_sessions() -> Task[BrokerRoute]:
     """The broker that keeps the sessions."""
     routes: Sequence[BrokerRoute] = yield ALL_BROKERS
     for route in routes:

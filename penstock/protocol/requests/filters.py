@@ -71,6 +71,37 @@ class KeepFilters(Request):
     lease_s: float
 
 
+class FilterLevel(NamedTuple):
+    """A level of open MQTT filters below a parent: how many ``filters`` are there or further below, and how many
+    ``holders`` (gateways, and sessions that stay) the one has that ends here; 0: none ends here."""
+
+    level: str
+    filters: int
+    holders: int
+
+
+@value
+class FilterLevels(Reply):
+    """Levels in order of their names; ``count``: of all levels that there are, on other pages too."""
+
+    levels: tuple[FilterLevel, ...]
+    count: int
+
+
+@value
+class ListFilters(Request):
+    """The levels of open MQTT filters just below ``parent`` (``plant/a``; with ``is_first`` the first levels), without
+    the first ``skip`` of them. Shared subscriptions are below ``$share``."""
+
+    code: ClassVar[int] = 64
+    reply: ClassVar[type[Reply]] = FilterLevels
+    is_repeatable: ClassVar[bool] = True
+    parent: str = ""
+    is_first: bool = True
+    skip: int = 0
+    count_max: int = 200
+
+
 @value
 class RetainedPage(Reply):
     """``count`` retained messages as in ``Pulled`` (offsets are 0); ``after`` continues, empty at the end."""

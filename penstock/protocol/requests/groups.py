@@ -175,13 +175,14 @@ class GroupsPage(Reply):
 
 @value
 class ListGroups(Request):
-    """Groups in order of their names, those after ``after``."""
+    """Groups in order of their names, those after ``after`` with ``contains`` in their names."""
 
     code: ClassVar[int] = 75
     reply: ClassVar[type[Reply]] = GroupsPage
     is_repeatable: ClassVar[bool] = True
     after: str = ""
     count_max: int = PAGE
+    contains: str = ""
 
 
 @value

@@ -308,7 +308,8 @@ class SessionsPage(Reply):
 @value
 class ListSessions(Request):
     """How the sessions stand whose incarnation is beyond ``after``, or that of one ``client``. ``TopicNotFound`` where
-    sessions are not at home."""
+    sessions are not at home. ``contains``: only those with this in their client ids; a reply is the outcome of bounded
+    work then, and may have few or none before its end."""
 
     code: ClassVar[int] = 109
     reply: ClassVar[type[Reply]] = SessionsPage
@@ -316,6 +317,7 @@ class ListSessions(Request):
     after: int = 0
     count_max: int = 1000
     client: str = ""
+    contains: str = ""
 
 
 class SessionTerms(NamedTuple):

@@ -178,13 +178,14 @@ class TopicCounts(Reply):
 
 @value
 class CountTopics(Request):
-    """How much is in topics, in order of their names, those after ``after``."""
+    """How much is in topics, in order of their names, those after ``after`` with ``contains`` in their names."""
 
     code: ClassVar[int] = 38
     reply: ClassVar[type[Reply]] = TopicCounts
     is_repeatable: ClassVar[bool] = True
     after: str = ""
     count_max: int = 500
+    contains: str = ""
 
 
 @value

@@ -6,7 +6,15 @@ from broker.filters import requests as filter_requests
 from broker.state import BrokerState
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, QueueNotFound, StorageFull, TooLarge
 from penstock.protocol.message import Message, decode_batch
-from penstock.protocol.requests.filters import CloseFilters, FetchRetained, KeepFilters, OpenedFilters, OpenFilters
+from penstock.protocol.requests.filters import (
+    CloseFilters,
+    FetchRetained,
+    FilterLevels,
+    KeepFilters,
+    ListFilters,
+    OpenedFilters,
+    OpenFilters,
+)
 from penstock.protocol.requests.messages import QueryBounds
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.topics import CreateTopic
@@ -36,6 +44,18 @@ def test_a_filters_queue_holds_exactly_what_was_appended_after_it_was_opened() -
     one = opened(rig, "g", "a/+").opened[0]
     rig.ask(append(Message("t", b"after", mqtt_topic="a/b"), Message("t", b"other", mqtt_topic="b/b")))
     assert rig.bodies(one.queue, one.offset) == [b"after"]
+
+
+def test_open_filters_are_a_tree_of_levels_in_pages() -> None:
+    rig = made()
+    opened(rig, "g", "a/b", "a/+/c", "a", "/x", "$share/s/a/#")
+    opened(rig, "~7", "a/b")
+    assert rig.ask(ListFilters()) == FilterLevels((("", 1, 0), ("$share", 1, 0), ("a", 3, 1)), 3)
+    assert rig.ask(ListFilters("a", False)) == FilterLevels((("+", 1, 0), ("b", 1, 2)), 2)
+    assert rig.ask(ListFilters("", False)) == FilterLevels((("x", 1, 1),), 1)
+    assert rig.ask(ListFilters("a", False, skip=1, count_max=1)) == FilterLevels((("b", 1, 2),), 2)
+    assert rig.ask(ListFilters("nothing", False)) == FilterLevels((), 0)
+    assert isinstance(rig.ask(ListFilters(skip=-1)), InvalidRequest)
 
 
 def test_opening_is_answered_when_its_record_is_durable() -> None:

@@ -206,6 +206,7 @@ def test_a_page_of_groups_says_how_much_each_has_read_and_has_to_read() -> None:
     assert first.groups == tuple([GroupRow(name, 0, 2, 3, 3) for name in "abc"])
     last = rig.ask(ListGroups(first.after, 3))
     assert (last.groups, last.after) == ((GroupRow("d", 1, 2, 0, 6),), "")
+    assert [one.group for one in rig.ask(ListGroups(contains="b")).groups] == ["b"]
 
 
 def test_a_group_that_read_a_light_queue_is_described_after_that_queue_is_gone() -> None:

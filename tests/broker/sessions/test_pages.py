@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.sessions import pages
 from broker.sessions.fold import holder
 from penstock.errors import InvalidRequest, TopicNotFound
 from penstock.protocol.requests.filters import OpenFilters
@@ -52,6 +53,22 @@ def test_pages_of_large_sessions_filters_end_early_and_miss_none() -> None:
         after = page.after
     assert found == expected
     assert sizes == [2, 2]
+
+
+def test_sessions_are_found_by_a_part_of_their_client_ids_in_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "LOOKED_AT_MAX", 3)
+    rig = Rig()
+    rig.ask(CreateTopic(HOME_TOPIC, 1))
+    for client in ("plant-1", "x", "y", "z", "plant-2", "plant-3"):
+        rig.ask(OpenSession("g", client, False, 60, b""))
+    found, sizes, after = list[str](), list[int](), 0
+    while not sizes or after:
+        page = rig.ask(ListSessions(after, 2, contains="plant"))
+        found += [one.client for one in page.sessions]
+        sizes.append(len(page.sessions))
+        after = page.after
+    assert found == ["plant-1", "plant-2", "plant-3"]
+    assert sizes == [1, 2, 0], "three are looked at; two are enough"
 
 
 def test_how_sessions_stand_is_told() -> None:

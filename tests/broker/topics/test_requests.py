@@ -176,6 +176,7 @@ def test_topics_are_counted_a_page_at_a_time() -> None:
     assert first.topics == (TopicCount("a", 3, 3), TopicCount("b", 3, 0))
     last = rig.ask(CountTopics(first.after, 2))
     assert (last.topics, last.after) == ((TopicCount("c", 3, 3),), "")
+    assert rig.ask(CountTopics(contains="b")).topics == (TopicCount("b", 3, 0),)
 
 
 def test_a_deleted_topic_is_as_one_that_never_was() -> None:

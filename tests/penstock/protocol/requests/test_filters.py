@@ -8,7 +8,8 @@ from tests.penstock.protocol.requests.first_frames import answered, asked, codes
 
 
 def test_codes_never_change() -> None:
-    assert codes(filters) == {60: "OpenFilters", 61: "CloseFilters", 62: "KeepFilters", 63: "FetchRetained"}
+    named = {60: "OpenFilters", 61: "CloseFilters", 62: "KeepFilters", 63: "FetchRetained", 64: "ListFilters"}
+    assert codes(filters) == named
 
 
 def test_an_opened_filter_says_from_where_its_queue_fills() -> None:

@@ -72,7 +72,7 @@ def test_sessions_are_listed_from_the_oldest_on() -> None:
 
 
 def test_how_sessions_stand_is_told_from_the_oldest_on_unless_one_is_asked_for() -> None:
-    assert asked(109) == ListSessions(after=0, count_max=1000, client="")
+    assert asked(109) == ListSessions(after=0, count_max=1000, client="", contains="")
     row = SessionRow("c", 5, "g", RELEASED, "alice", 7, 60, b"terms", b"flow")
     assert answered(ListSessions, [list(row)], 5) == SessionsPage((row,), 5)
 

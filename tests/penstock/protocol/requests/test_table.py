@@ -76,6 +76,7 @@ def test_only_these_are_carried_out_again_where_a_server_has_no_room_for_their_r
         "FetchRetained",
         "FindByKey",
         "FindEndedSessions",
+        "ListFilters",
         "ListGroups",
         "ListSessionFilters",
         "ListSessions",
