@@ -35,7 +35,7 @@ $(VENV)/.system: $(BIN)/python
 # tests are skipped.
 $(VENV)/.node: $(BIN)/python Makefile
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
-	  npm install --prefix .node --no-audit --no-fund --silent mqtt@5 mqtt-packet@9 \
+	  npm install --prefix .node --no-audit --no-fund --silent mqtt@5 mqtt-packet@9 axe-core@4 htmx.org@4.0.1 uplot@1.6.32 @picocss/pico@2.1.1 \
 	  || echo 'MQTT.js and mqtt-packet could not be installed; their tests are skipped'; fi
 	@touch $@
 

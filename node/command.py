@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.backup_command import backup_command, restore_command
 from broker.store_command import store_group
+from node.console_command import console
 from node.doctor_command import check, doctor
 from node.mqtt_command import mqtt
 from node.session_command import session
@@ -17,6 +18,7 @@ root.add_command(mqtt)
 root.add_command(session)
 root.add_command(store_group)
 root.add_command(backup_command)
+root.add_command(console)
 root.add_command(doctor)
 config.add_command(check)
 root.add_command(restore_command)

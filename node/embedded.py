@@ -15,6 +15,7 @@ from pathlib import Path
 import trio
 
 import broker.net.server
+import console.server
 import gateway.server
 import namesrv.server
 from node.addresses import Addresses
@@ -73,7 +74,13 @@ async def run(
                         top.start_soon(gateway.server.obey, front, signals)
                     readiness.serves()
                     mqtt_at = join_address(front.host, front.port)
-                    task_status.started(Addresses(mqtt_at, store_at, names_at, http, node.data, front.listeners))
+                    seen = ""
+                    if node.console_port >= 0:
+                        settings = service_settings(configuration, "console", namesrv=(names_at,))
+                        shown = await top.start(partial(console.server.run, settings, world, is_port_wish=True))
+                        seen = shown.url
+                    where = (mqtt_at, store_at, names_at, http, node.data, front.listeners, seen)
+                    task_status.started(Addresses(*where))
                     await stop.wait()
                     readiness.begin(STOPPING)
                     top.cancel_scope.cancel()

@@ -20,9 +20,10 @@ from typing import Any, Final
 
 import trio
 
+import console.server
 from node import child_status
 from node.addresses import Addresses
-from node.services import refuse_taken_ports
+from node.services import refuse_taken_ports, service_settings
 from node.settings import Configuration, for_child, gateway_name, listeners, place, with_ports
 from penstock.errors import Unavailable
 from penstock.service import footprint
@@ -205,9 +206,15 @@ async def run(
                     gateways = await _start_gateways(configuration, names, store, parts, top)
                     if signals is not None:
                         top.start_soon(_pass_on, signals, gateways)
+                    seen = ""
+                    if node.console_port >= 0:
+                        settings = service_settings(configuration, "console", namesrv=(names,))
+                        shown = await top.start(partial(console.server.run, settings, world, is_port_wish=True))
+                        seen = shown.url
                     parts.doing = ""
                     front = gateways[0]
-                    task_status.started(Addresses(front.address, store, names, http, node.data, front.listeners))
+                    ready = (front.address, store, names, http, node.data, front.listeners, seen)
+                    task_status.started(Addresses(*ready))
                     await stop.wait()
                     parts.doing = STOPPING
                     top.cancel_scope.cancel()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.settings import BrokerSettings
+from console.settings import ConsoleSettings
 from gateway.settings import GatewaySettings
 from gateway.transports.listening import parse_listener
 from namesrv.settings import NamesrvSettings
@@ -30,15 +31,22 @@ SETTINGS: Final[Mapping[str, type[Any]]] = {
     "namesrv": NamesrvSettings,
     "broker": BrokerSettings,
     "gateway": GatewaySettings,
+    "console": ConsoleSettings,
 }
 SERVICES: Final = tuple(SETTINGS)
-PORTS: Final[Mapping[str, str]] = {"namesrv": "namesrv_port", "broker": "broker_port", "gateway": "mqtt_port"}
+PORTS: Final[Mapping[str, str]] = {
+    "namesrv": "namesrv_port",
+    "broker": "broker_port",
+    "gateway": "mqtt_port",
+    "console": "console_port",
+}
 """The node's setting for the ``port`` of each service."""
 
 DECIDED: Final[Mapping[str, Sequence[str]]] = {
     "namesrv": ("cluster_secret_file", "status_host", "status_port", "status_hosts"),
     "broker": ("cluster_secret_file", "data", "namesrv", "status_host", "status_port", "status_hosts"),
     "gateway": ("namesrv", "share_port", "status_host", "status_port", "status_hosts"),
+    "console": ("namesrv", "status_host", "status_port", "status_hosts"),
 }
 """Settings of the services that the node decides: where its own parts are, and what they share."""
 
@@ -84,6 +92,8 @@ class NodeSettings:
         broker_port: where native clients and gateways come.
         namesrv_port: where brokers register and are asked for.
         http_port: where the status pages are.
+        console_port: where the web console is; -1 for none. While another process has the port it is at any free one:
+            the line that begins with ``ready`` says where.
         http_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
             the address that the connection came to; ``*`` for any.
         listen: further listeners of the gateway, after those in its own section.
@@ -101,6 +111,7 @@ class NodeSettings:
     broker_port: int = 10911
     namesrv_port: int = 9876
     http_port: int = 8080
+    console_port: int = 8090
     http_hosts: tuple[str, ...] = ()
     listen: tuple[str, ...] = ()
     processes: bool = False
@@ -112,9 +123,11 @@ class NodeSettings:
         refuse_exposed("host", self.host, self.insecure, NATIVE, hint=_ONLY_DEVICES)
         if not 1 <= self.gateways <= 64:
             raise InvalidConfig(f"gateways is {self.gateways}", hint="it is from 1 to 64")
-        for name in (*PORTS.values(), "http_port"):
+        for name in ("mqtt_port", "broker_port", "namesrv_port", "http_port"):
             if not 0 <= getattr(self, name) <= 65_535:
                 raise InvalidConfig(f"{name} is {getattr(self, name)}", hint="it is from 0 to 65535")
+        if not -1 <= self.console_port <= 65_535:
+            raise InvalidConfig(f"console_port is {self.console_port}", hint="it is from -1 (no console) to 65535")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +223,7 @@ def place(configuration: Configuration, service: str, environ: Mapping[str, str]
         given["host"] = node.host
     is_in_file = "port" in own and f"PENSTOCK_{port.upper()}" not in environ
     if port in configuration.flags or not (is_in_file or _variable(service, "port") in environ):
-        given["port"] = getattr(node, port)
+        given["port"] = max(0, getattr(node, port))
     if node.insecure and service != "gateway" and not _says(configuration, service, "insecure", environ):
         given["insecure"] = True
     return given

@@ -14,7 +14,7 @@ import json
 import logging
 import re
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -78,17 +78,10 @@ class StatusPages:
         await send({"type": "http.response.start", "status": page.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
-    def _is_here(self, scope: Mapping[str, Any]) -> bool:
-        """Whether the Host header is one of the allowed names, a loopback name, or the address that the connection came
-        to, which no name of a web page can be. HTTP/1.0, which no browser speaks, may have none."""
-        given = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-        host, at = host_of(given), (scope.get("server") or ("",))[0]
-        return not given or ANY_HOST in self._hosts or host in self._hosts or is_own(host, at or "")
-
     async def _page(self, scope: Mapping[str, Any]) -> _Page:
         if _size_of(scope) > REQUEST_BYTES_MAX:
             return _Page(431, _TEXT, f"a request has at most {REQUEST_BYTES_MAX} bytes\n")
-        if not self._is_here(scope):
+        if not is_here(scope, self._hosts):
             return _Page(
                 421, _TEXT, "this host is not served here: the setting status_hosts (http_hosts) lists others\n"
             )
@@ -143,6 +136,14 @@ def _takes(accept: bytes, kind: bytes) -> bool:
         if name == kind:
             return not any(_ZERO.fullmatch(option) for option in options)
     return False
+
+
+def is_here(scope: Mapping[str, Any], hosts: Collection[str]) -> bool:
+    """Whether the Host header of an ASGI request is one of the allowed ``hosts``, a loopback name, or the address that
+    the connection came to, which no name of a web page can be. HTTP/1.0, which no browser speaks, may have none."""
+    given = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+    host, at = host_of(given), (scope.get("server") or ("",))[0]
+    return not given or ANY_HOST in hosts or host in hosts or is_own(host, at or "")
 
 
 def host_of(text: str) -> str:

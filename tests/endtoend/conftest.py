@@ -17,7 +17,9 @@ from tests.endtoend.lines import end_all
 from tests.endtoend.mqtt_clients import Library, Places, start
 from tests.patience import PATIENCE_S
 
-READY = re.compile(r"^ready mqtt=(\S+):(\d+) broker=(\S+) namesrv=(\S+) http=(\S+) ((?:mqtt-\S+ )*)data=(.*)$")
+READY = re.compile(
+    r"^ready mqtt=(\S+):(\d+) broker=(\S+) namesrv=(\S+) http=(\S+) ((?:mqtt-\S+ )*)(?:console=\S+ )?data=(.*)$"
+)
 STOP_S = PATIENCE_S
 TESTS = Path(__file__).parents[1]
 LONGEST = (

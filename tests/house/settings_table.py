@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT))
 
 from broker.settings import BrokerSettings  # noqa: E402
 from broker.store.settings import StoreSettings  # noqa: E402
+from console.settings import ConsoleSettings  # noqa: E402
 from gateway.settings import GatewaySettings  # noqa: E402
 from namesrv.settings import NamesrvSettings  # noqa: E402
 from node.settings import NodeSettings  # noqa: E402
@@ -29,6 +30,7 @@ TABLES: list[tuple[str, Any, Any]] = [
     ("`[namesrv]`", NamesrvSettings, None),
     ("`[broker]`", BrokerSettings, StoreSettings),
     ("`[gateway]`", GatewaySettings, None),
+    ("`[console]`", ConsoleSettings, None),
 ]
 _ENTRY = re.compile(r"\n {4}(\w+(?:, \w+)*): (.+?)(?=\n {4}\w+(?:, \w+)*: |\n\n|\Z)", re.DOTALL)
 

@@ -19,6 +19,12 @@ def test_further_listeners_stand_before_the_folder() -> None:
     assert WITH_TLS.ready_line().endswith(" http=127.0.0.1:4 mqtt-tls=127.0.0.1:5 mqtt-ws=127.0.0.1:6 data=/data")
 
 
+def test_the_console_is_named_by_its_url() -> None:
+    seen = replace(ADDRESSES, console="http://127.0.0.1:8090/")
+    assert seen.ready_line().endswith(" http=127.0.0.1:4 console=http://127.0.0.1:8090/ data=/data")
+    assert json.loads(seen.ready_json())["console"] == "http://127.0.0.1:8090/"
+
+
 def test_the_ready_object_says_the_same() -> None:
     assert json.loads(WITH_TLS.ready_json()) == {
         "ready": True,
@@ -26,6 +32,7 @@ def test_the_ready_object_says_the_same() -> None:
         "broker": "127.0.0.1:2",
         "namesrv": "127.0.0.1:3",
         "http": "127.0.0.1:4",
+        "console": None,
         "listeners": {"tls": "127.0.0.1:5", "ws": "127.0.0.1:6"},
         "data": "/data",
     }

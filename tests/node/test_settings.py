@@ -19,7 +19,7 @@ from node.settings import (
 from penstock.errors import InvalidConfig
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "operator.md").read_text()
-ROOTS = ("penstock", "namesrv", "broker", "gateway", "node", "loadtest", "tests")
+ROOTS = ("penstock", "namesrv", "broker", "console", "gateway", "node", "loadtest", "tests")
 READING = r'(?:environ(?:\.get\(|\[)|envvar=|_VARIABLE: Final = )"(PENSTOCK_[A-Z_]+)"'
 
 
@@ -47,7 +47,7 @@ def test_a_table_of_the_file_is_kept_for_its_service(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text("[broker]\ndefault_queues = 8\n")
     services = load(file, {}, {}).services
-    assert services == {"broker": {"default_queues": 8}, "gateway": {}, "namesrv": {}}
+    assert services == {"broker": {"default_queues": 8}, "console": {}, "gateway": {}, "namesrv": {}}
 
 
 @pytest.mark.parametrize("name", ["mqtt_port", "broker_port", "namesrv_port", "http_port"])
@@ -55,6 +55,13 @@ def test_a_port_that_is_none_is_refused(name: str) -> None:
     for port in (-1, 65_536):
         with pytest.raises(InvalidConfig, match=f"{name} is {port}"):
             load(None, {}, {name: port})
+
+
+def test_the_console_has_a_port_or_none() -> None:
+    assert load(None, {}, {"console_port": -1}).node.console_port == -1
+    for port in (-2, 65_536):
+        with pytest.raises(InvalidConfig, match=f"console_port is {port}"):
+            load(None, {}, {"console_port": port})
 
 
 def test_an_unknown_setting_is_refused_and_the_nearest_one_named(tmp_path: Path) -> None:

@@ -1,0 +1,103 @@
+"""The console as an ASGI application: which page is where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from console import markup
+from console.guard import Guard
+from console.pages import brokers, clients, entering, groups, letters, messages, overview, sleeping, topics
+from console.visits import Answer, Endpoint, House, change, view
+
+STATIC: Final = Path(__file__).parent / "static"
+
+PAGES: Final[Mapping[str, Answer]] = MappingProxyType(
+    {
+        "/": overview.overview,
+        "/overview/live": overview.live,
+        "/overview/rates": overview.rates,
+        "/topics": topics.topics,
+        "/topics/live": topics.live,
+        "/topic": topics.topic,
+        "/topic/live": topics.topic_live,
+        "/messages": messages.messages,
+        "/message": messages.message,
+        "/publish": messages.publish,
+        "/groups": groups.groups,
+        "/groups/live": groups.live,
+        "/group": groups.group,
+        "/group/live": groups.group_live,
+        "/group/lag": groups.lag,
+        "/group/reset": groups.preview,
+        "/letters": letters.letters,
+        "/letters/of": letters.letters_of,
+        "/sleeping": sleeping.sleeping,
+        "/clients": clients.clients,
+        "/clients/live": clients.live,
+        "/client": clients.client,
+        "/client/live": clients.client_live,
+        "/filters": clients.filters,
+        "/brokers": brokers.brokers,
+        "/brokers/live": brokers.live,
+        "/broker": brokers.broker,
+    }
+)
+"""Pages and live parts, for all who are logged in."""
+
+ACTIONS: Final[Mapping[str, Answer]] = MappingProxyType(
+    {
+        "/topics/create": topics.create,
+        "/topics/change": topics.change,
+        "/topics/purge": topics.purge,
+        "/topics/delete": topics.delete,
+        "/publish": messages.send,
+        "/group/reset": groups.reset,
+        "/letters/redrive": letters.redrive,
+        "/sleeping/end": sleeping.end,
+        "/sleeping/cancel": sleeping.cancel,
+        "/client/disconnect": clients.disconnect,
+        "/client/end": clients.end,
+        "/broker/allow": brokers.allow,
+    }
+)
+"""What forms ask for, of administrators."""
+
+
+class Assets:
+    """The console's own files, which browsers may keep for an hour."""
+
+    def __init__(self) -> None:
+        self._files = StaticFiles(directory=STATIC)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._files.get_response(self._files.get_path(scope), scope)
+        response.headers["cache-control"] = "max-age=3600"
+        await response(scope, receive, send)
+
+
+def application(house: House, hosts: Collection[str] = ()) -> ASGIApp:
+    """The application; ``hosts``: those of ``Guard``."""
+    routes: list[BaseRoute] = [Route(path, view(house, answer), methods=["GET"]) for path, answer in PAGES.items()]
+    routes += [Route(path, change(house, answer), methods=["POST"]) for path, answer in ACTIONS.items()]
+    doors: list[tuple[str, str, Callable[[House], Endpoint]]] = [
+        ("/login", "GET", entering.login_page),
+        ("/login", "POST", entering.log_in),
+        ("/logout", "POST", entering.log_out),
+    ]
+    routes += [Route(path, door(house), methods=[method]) for path, method, door in doors]
+    routes.append(Mount("/static", Assets()))
+    return Guard(Starlette(routes=routes, exception_handlers={404: _missing, 405: _missing}), hosts)
+
+
+async def _missing(request: Request, error: Exception) -> Response:
+    return HTMLResponse(str(markup.bare_page("There is no such page", markup.link("Overview", "/"))), 404)

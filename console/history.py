@@ -1,0 +1,67 @@
+"""What was, for charts: samples of a few series of numbers, the latest ones. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+GROUPS_MAX: Final = 2_000
+
+
+class Series:
+    """The latest samples of some numbers. ``count_max``: how many are kept."""
+
+    def __init__(self, names: Sequence[str], count_max: int) -> None:
+        self._names = tuple(names)
+        self._rows: deque[tuple[float, ...]] = deque(maxlen=count_max)
+
+    def add(self, at_s: float, values: Sequence[float]) -> None:
+        """A sample; ``at_s``: seconds since 1970."""
+        assert len(values) == len(self._names)
+        self._rows.append((at_s, *values))
+
+    def columns(self) -> dict[str, object]:
+        """Names, and a list of times and one of values per name: what a chart takes."""
+        columns = [list(column) for column in zip(*self._rows, strict=True)]
+        return {"names": self._names, "data": columns or [[] for _ in range(1 + len(self._names))]}
+
+    @property
+    def last(self) -> Mapping[str, float]:
+        """The latest sample by name; empty before the first."""
+        return dict(zip(self._names, self._rows[-1][1:], strict=True)) if self._rows else {}
+
+
+class GroupLags:
+    """Lag of groups over time. Of more than ``GROUPS_MAX`` groups the first ones by name are kept."""
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self._by_group: dict[str, Series] = {}
+
+    def add(self, at_s: float, lags: Mapping[str, int]) -> None:
+        """A sample of all groups; what is not there any more is forgotten."""
+        for group in self._by_group.keys() - lags.keys():
+            del self._by_group[group]
+        for group in sorted(lags)[:GROUPS_MAX]:
+            self._by_group.setdefault(group, Series(("lag",), self._count_max)).add(at_s, (lags[group],))
+
+    def of(self, group: str) -> Series:
+        """The lag of a group; empty of one that is not known yet."""
+        return self._by_group.get(group) or Series(("lag",), self._count_max)
+
+
+class Rates:
+    """Growth per second of counters, from one look to the next."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, float] = {}
+        self._at_s: float | None = None
+
+    def step(self, now_s: float, totals: Mapping[str, float]) -> dict[str, float]:
+        """By name; 0 at the first look, and of a counter that began anew."""
+        seconds = None if self._at_s is None else max(now_s - self._at_s, 1e-6)
+        before, self._before, self._at_s = self._before, dict(totals), now_s
+        if seconds is None:
+            return dict.fromkeys(totals, 0.0)
+        return {name: max(0.0, total - before.get(name, total)) / seconds for name, total in totals.items()}

@@ -1,0 +1,169 @@
+"""Who is logged in: users and their roles, browsers' logins, and failed attempts.
+
+``Users`` says what roles a name and a password have. A login is a random token in a cookie and an entry here, so that
+it ends when the console says so. Where there are no users, each browser has a login as administrator all the same: its
+token against forged forms is in it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from penstock.access.passwords import Users as FileUsers
+from penstock.access.passwords import parse_passwords, verify
+from penstock.errors import InvalidConfig
+from penstock.world import Clock, Offload, new_secret
+
+VIEWER: Final = "viewer"
+ADMIN: Final = "admin"
+NO_ROLES: Final[frozenset[str]] = frozenset()
+LOGINS_MAX: Final = 1_000
+"""Beyond it the oldest login ends."""
+FAILURES_MAX: Final = 10
+FAILURES_S: Final = 60.0
+"""An address that fails so often in so many seconds waits."""
+ADDRESSES_MAX: Final = 10_000
+USER_LENGTH_MAX: Final = 255
+PASSWORD_LENGTH_MAX: Final = 1_024
+
+
+class Users(Protocol):
+    """Those who may log in."""
+
+    async def authenticate(self, user: str, password: str) -> frozenset[str]:
+        """The roles of a user; none where name or password is wrong."""
+
+
+class PasswordFile(Users):
+    """The users of a password file (docs/formats/access.md), read again when it changes.
+
+    Args:
+        admins: users with the role ``admin``; all others are viewers.
+
+    Raises ``InvalidConfig`` for a file that cannot be read.
+    """
+
+    def __init__(self, path: Path, admins: Collection[str], offload: Offload) -> None:
+        self._path = path
+        self._admins = frozenset(admins)
+        self._offload = offload
+        self._stamp, self._users = _read(path)
+        missing = sorted(self._admins - self._users.by_name.keys())
+        if missing:
+            raise InvalidConfig(f"admins names {missing[0]}, who is not in {path}", hint="`penstock user add`")
+
+    async def authenticate(self, user: str, password: str) -> frozenset[str]:
+        if len(user) > USER_LENGTH_MAX or len(password) > PASSWORD_LENGTH_MAX:
+            return NO_ROLES
+        is_right = await self._offload(lambda: self._check(user, password))
+        if not is_right:
+            return NO_ROLES
+        return frozenset({VIEWER, ADMIN} if user in self._admins else {VIEWER})
+
+    def _check(self, user: str, password: str) -> bool:
+        """Slow, and equally so for users that are not there."""
+        users = self._fresh()
+        known = users.by_name.get(user)
+        is_right = verify(known or users.decoy(user), password.encode("utf-8", "surrogatepass"))
+        return is_right and known is not None
+
+    def _fresh(self) -> FileUsers:
+        try:
+            if _stamp_of(self._path) != self._stamp:
+                self._stamp, self._users = _read(self._path)
+        except (InvalidConfig, OSError):
+            pass  # half written: those that were read before count
+        return self._users
+
+
+def _stamp_of(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size
+
+
+def _read(path: Path) -> tuple[tuple[int, int], FileUsers]:
+    try:
+        return _stamp_of(path), parse_passwords(path.read_text())
+    except OSError as error:
+        raise InvalidConfig(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InvalidConfig(f"{path} is no text") from None
+
+
+@dataclass(slots=True)
+class Login:
+    """A browser that is logged in.
+
+    Attributes:
+        user: empty where there are no users.
+        roles: what it may do.
+        csrf: what each of its forms sends back.
+        ends_s: when it ends, by the monotonic clock.
+        said: what the next page shows once, the result of an action.
+    """
+
+    user: str
+    roles: frozenset[str]
+    csrf: str
+    ends_s: float
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def is_admin(self) -> bool:
+        return ADMIN in self.roles
+
+
+class Logins:
+    """All logins, by token. ``login_s``: after so many seconds one ends."""
+
+    def __init__(self, clock: Clock, login_s: float, new_token: Callable[[], bytes] = new_secret) -> None:
+        self._clock = clock
+        self._login_s = login_s
+        self._new_token = new_token
+        self._by_token: dict[str, Login] = {}
+
+    def open(self, user: str, roles: frozenset[str]) -> tuple[str, Login]:
+        """A new login and its token."""
+        while len(self._by_token) >= LOGINS_MAX:
+            del self._by_token[next(iter(self._by_token))]
+        token = self._new_token().hex()
+        ends_s = self._clock.monotonic() + self._login_s
+        login = self._by_token[token] = Login(user, roles, self._new_token().hex(), ends_s)
+        return token, login
+
+    def find(self, token: str) -> Login | None:
+        """The login of a token that has not ended."""
+        login = self._by_token.get(token)
+        if login is not None and login.ends_s <= self._clock.monotonic():
+            del self._by_token[token]
+            return None
+        return login
+
+    def close(self, token: str) -> None:
+        """Ends a login."""
+        self._by_token.pop(token, None)
+
+
+class Attempts:
+    """Failed attempts to log in, by address."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._failed: dict[str, deque[float]] = {}
+
+    def may(self, address: str) -> bool:
+        """Whether an address may try now."""
+        times = self._failed.get(address)
+        while times and times[0] <= self._clock.monotonic() - FAILURES_S:
+            times.popleft()
+        return times is None or len(times) < FAILURES_MAX
+
+    def failed(self, address: str) -> None:
+        """An attempt has failed."""
+        if address not in self._failed and len(self._failed) >= ADDRESSES_MAX:
+            del self._failed[next(iter(self._failed))]
+        self._failed.setdefault(address, deque(maxlen=FAILURES_MAX)).append(self._clock.monotonic())

@@ -1,0 +1,104 @@
+"""The running console: an HTTP server, and the task that watches the cluster."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve
+
+from console.application import application
+from console.cluster import open_cluster
+from console.logins import Attempts, Logins, PasswordFile, Users
+from console.settings import ConsoleSettings
+from console.visits import House
+from console.watch import Watch
+from penstock.errors import AddressInUse, InvalidConfig
+from penstock.service.status import open_socket
+from penstock.world import World
+
+IDLE_S: Final = 30.0
+_HEAD_BYTES_MAX: Final = 64 * 1024
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningConsole:
+    """Where a console is."""
+
+    host: str
+    port: int
+    is_secure: bool = False
+    watch: Watch | None = field(default=None, repr=False)
+
+    @property
+    def url(self) -> str:
+        """What a browser opens."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.is_secure else 'http'}://{host}:{self.port}/"
+
+    def figures(self) -> dict[str, float]:
+        """It counts nothing itself."""
+        return {}
+
+    def reasons(self) -> Sequence[str]:
+        """Why no browser should come here."""
+        return [self.watch.trouble] if self.watch is not None and self.watch.trouble else []
+
+
+async def run(
+    settings: ConsoleSettings,
+    world: World,
+    *,
+    is_port_wish: bool = False,
+    task_status: trio.TaskStatus[RunningConsole] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serves the console until cancelled. With ``is_port_wish`` any free port will do where another process has the one
+    of the settings.
+
+    Raises:
+        AddressInUse: the port is taken.
+        InvalidConfig: the host is no address of this machine, or a file of the settings cannot be read.
+    """
+    users = _users_of(settings, world)
+    try:
+        listening = open_socket(settings.host, settings.port, "the console")
+    except AddressInUse:
+        if not is_port_wish:
+            raise
+        listening = open_socket(settings.host, 0, "the console")
+    host, port = listening.getsockname()[:2]
+    config = Config()
+    config.bind = [f"fd://{listening.detach()}"]  # hypercorn owns and closes it from here on
+    config.accesslog = None
+    config.errorlog = _log
+    config.alpn_protocols = ["http/1.1"]
+    config.h11_max_incomplete_size = _HEAD_BYTES_MAX
+    config.keep_alive_timeout = IDLE_S
+    config.read_timeout = int(IDLE_S)
+    config.graceful_timeout = 0.5
+    config.include_server_header = False
+    if settings.certificate:
+        config.certfile, config.keyfile = settings.certificate, settings.key or settings.certificate
+    async with open_cluster(settings.namesrv) as cluster, trio.open_nursery() as nursery:
+        watch = Watch(cluster.reads, world.clock)
+        nursery.start_soon(watch.run)
+        logins = Logins(world.clock, settings.login_s)
+        house = House(cluster, watch, logins, Attempts(world.clock), users, bool(settings.certificate))
+        app = cast(Any, application(house, settings.hosts))  # ASGI, as starlette's types have it
+        await nursery.start(serve, app, config)
+        task_status.started(RunningConsole(host, port, bool(settings.certificate), watch))
+
+
+def _users_of(settings: ConsoleSettings, world: World) -> Users | None:
+    for name, file in (("certificate", settings.certificate), ("key", settings.key)):
+        if file and not Path(file).is_file():
+            raise InvalidConfig(f"{name} {file} is no file")
+    if not settings.password_file:
+        return None
+    return PasswordFile(Path(settings.password_file), settings.admins, world.offload)

@@ -1,0 +1,233 @@
+"""One request of a browser: who asks, what it asks for, and what it is answered.
+
+A page is a function from a ``Visit`` to a response. ``view`` makes an endpoint of it: it finds the login, checks role
+and token of a form, and makes a page of an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hmac import compare_digest
+from typing import Final
+from urllib.parse import parse_qsl
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+
+from console import markup
+from console.cluster import Cluster
+from console.logins import ADMIN, VIEWER, Attempts, Login, Logins, Users
+from console.watch import Watch
+from penstock.errors import (
+    GroupNotFound,
+    HalfNotFound,
+    InvalidMessage,
+    InvalidRequest,
+    InvalidTopic,
+    NoRoute,
+    OffsetOutOfRange,
+    PenstockError,
+    QueueNotFound,
+    SessionNotFound,
+    TimerNotFound,
+    TopicNotFound,
+)
+
+COOKIE: Final = "penstock-console"
+FORM_BYTES_MAX: Final = 2 << 20
+PAGE_ROWS: Final = 50
+NUMBER_MAX: Final = (1 << 63) - 1
+_NOT_FOUND: Final = (
+    TopicNotFound,
+    GroupNotFound,
+    QueueNotFound,
+    SessionNotFound,
+    HalfNotFound,
+    TimerNotFound,
+    OffsetOutOfRange,
+    NoRoute,
+)
+_WRONG: Final = (InvalidRequest, InvalidTopic, InvalidMessage)
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What all visits share. ``users``: None where everyone is an administrator; ``is_secure``: HTTPS is spoken."""
+
+    cluster: Cluster
+    watch: Watch
+    logins: Logins
+    attempts: Attempts
+    users: Users | None
+    is_secure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request of someone who may make it. ``form``: what a form has sent; empty of a page."""
+
+    request: Request
+    house: House
+    login: Login
+    form: Mapping[str, str]
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.house.cluster
+
+    @property
+    def watch(self) -> Watch:
+        return self.house.watch
+
+    @property
+    def may_act(self) -> bool:
+        """Whether forms that change something are shown."""
+        return self.login.is_admin
+
+    def ask(self, name: str, default: str = "") -> str:
+        """A part of the address, or of the form."""
+        return self.form.get(name, self.request.query_params.get(name, default))
+
+    def ask_number(self, name: str, default: int) -> int:
+        """The same as a whole number. Raises ``InvalidRequest``."""
+        return number_of(name, self.ask(name), default)
+
+    def page(self, title: str, *parts: Markup, path: str, status: int = 200) -> HTMLResponse:
+        """A page; ``path``: of its entry in the navigation."""
+        said, self.login.said[:] = list(self.login.said), []
+        body = markup.joined(parts)
+        text = markup.page(title, path, body, user=self.login.user, csrf=self.login.csrf, said=said)
+        return HTMLResponse(str(text), status)
+
+    def part(self, *parts: Markup) -> HTMLResponse:
+        """What a live part of a page is replaced by."""
+        return HTMLResponse(str(markup.joined(parts)))
+
+    def done(self, said: str, path: str, **query: object) -> RedirectResponse:
+        """After an action: the page that shows what came of it."""
+        self.login.said.append(said)
+        return RedirectResponse(markup.address(path, **query), 303)
+
+    def action(self, path: str, submit: str, hidden: Mapping[str, str], *parts: Markup, kind: str = "") -> Markup:
+        """A form that changes something; nothing for who may not."""
+        return markup.action(path, self.login.csrf, submit, hidden, parts, kind=kind) if self.may_act else Markup("")
+
+
+Answer = Callable[[Visit], Awaitable[Response]]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def number_of(name: str, text: str, default: int) -> int:
+    """A whole number of 64 bits in text. Raises ``InvalidRequest``."""
+    if not text.strip():
+        return default
+    try:
+        number = int(text)
+    except ValueError:
+        raise InvalidRequest(f"{name} is a whole number, not {text[:40]!r}") from None
+    if not -NUMBER_MAX <= number <= NUMBER_MAX:
+        raise InvalidRequest(f"{name} is out of range")
+    return number
+
+
+def time_of(name: str, text: str) -> datetime:
+    """A time in text, as browsers send it; without a zone it is UTC. Raises ``InvalidRequest``."""
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InvalidRequest(f"{name} is a time as 2026-11-28T10:00, not {text[:40]!r}") from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def view(house: House, answer: Answer) -> Endpoint:
+    """The endpoint of a page, for all who are logged in."""
+
+    async def endpoint(request: Request) -> Response:
+        login, token = _login_of(house, request)
+        if login is None:
+            return _to_login(request)
+        visit = Visit(request, house, login, {})
+        response = await _answered(visit, answer)
+        if token:
+            set_cookie(response, token, house)
+        return response
+
+    return endpoint
+
+
+def change(house: House, answer: Answer) -> Endpoint:
+    """The endpoint of a form that changes something, for administrators."""
+
+    async def endpoint(request: Request) -> Response:
+        login, _ = _login_of(house, request)
+        if login is None:
+            return _to_login(request)
+        form = await read_form(request)
+        if form is None:
+            return PlainTextResponse("the form is too large\n", 413)
+        visit = Visit(request, house, login, form)
+        if not compare_digest(form.get("csrf", "").encode(), login.csrf.encode()):
+            return _refused(visit, "This form is too old", "Go back, load the page again and repeat what you did.")
+        if not login.is_admin:
+            return _refused(visit, "Not allowed", f"{login.user} has the role {VIEWER}: it may look, not change.")
+        return await _answered(visit, answer)
+
+    return endpoint
+
+
+async def read_form(request: Request) -> dict[str, str] | None:
+    """The fields of a form; None where it is too large."""
+    said = request.headers.get("content-length", "")
+    if said.isdecimal() and int(said) > FORM_BYTES_MAX:
+        return None
+    body = bytearray()
+    async with aclosing(request.stream()) as chunks:
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > FORM_BYTES_MAX:
+                return None
+    pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=200)
+    return dict(pairs)
+
+
+def set_cookie(response: Response, token: str, house: House) -> None:
+    """Has the browser keep its login."""
+    response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=house.is_secure, path="/")
+
+
+def _login_of(house: House, request: Request) -> tuple[Login | None, str]:
+    """Who asks, and the token that the browser is to be given: none if it has one."""
+    token = request.cookies.get(COOKIE, "")
+    login = house.logins.find(token)
+    if login is not None or house.users is not None:
+        return login, ""
+    token, login = house.logins.open("", frozenset({VIEWER, ADMIN}))
+    return login, token
+
+
+def _to_login(request: Request) -> Response:
+    if "hx-request" in request.headers:
+        return Response(status_code=401, headers={"hx-redirect": "/login"})
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return RedirectResponse(markup.address("/login", to=wanted if request.method == "GET" else ""), 303)
+
+
+async def _answered(visit: Visit, answer: Answer) -> Response:
+    visit.watch.seen()
+    try:
+        return await answer(visit)
+    except PenstockError as error:
+        status = 404 if isinstance(error, _NOT_FOUND) else 400 if isinstance(error, _WRONG) else 503
+        return _refused(visit, "It did not work", error.message, error.hint, status=status)
+
+
+def _refused(visit: Visit, title: str, why: str, hint: str = "", *, status: int = 403) -> Response:
+    parts = Markup('<p class="failed" role="alert">{}</p>').format(why)
+    parts += Markup('<p class="hint">{}</p>').format(hint) if hint else Markup("")
+    if "hx-request" in visit.request.headers:
+        return HTMLResponse(str(parts))
+    return visit.page(title, parts, path="", status=status)

@@ -1,0 +1,116 @@
+"""The one task that looks at the cluster again and again, so that all pages together ask brokers once.
+
+What it saw last is shown by every page; what it could not ask is an alert, never an error of a page.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+import trio
+
+from console.alerts import Alert, alerts_of
+from console.history import GROUPS_MAX, GroupLags, Rates, Series
+from penstock.client.admin import Admin
+from penstock.client.group_tasks import GroupState
+from penstock.errors import PenstockError
+from penstock.world import Clock
+
+LOOK_S: Final = 2.0
+REST_S: Final = 10.0
+SEEN_S: Final = 60.0
+"""So long after a page was asked for it is looked often."""
+GROUPS_EVERY: Final = 5
+"""Groups are asked for at every so-many-th look."""
+SHOWN_S: Final = 15 * 60
+LAG_SHOWN_S: Final = 3600
+PAGE: Final = 500
+
+_log = logging.getLogger(__name__)
+_COUNTED: Final = {
+    "in": "rocketmq_messages_in_total",
+    "out": "rocketmq_messages_out_total",
+    "bytes_in": "rocketmq_throughput_in_total",
+    "bytes_out": "rocketmq_throughput_out_total",
+}
+
+
+class Watch:
+    """The cluster as it was seen last.
+
+    Attributes:
+        figures: what each broker counts.
+        away: brokers that do not answer.
+        groups: the first groups by name, with their lag.
+        rates: messages and bytes per second over time.
+        lags: lag of groups over time.
+        trouble: why the last look failed; empty if it did not.
+    """
+
+    def __init__(self, reads: Admin, clock: Clock) -> None:
+        self._reads = reads
+        self._clock = clock
+        self._steps = Rates()
+        self._seen_s = clock.monotonic()
+        self.figures: Mapping[str, Mapping[str, float]] = {}
+        self.away: tuple[str, ...] = ()
+        self.groups: tuple[GroupState, ...] = ()
+        self.rates = Series(tuple(_COUNTED), int(SHOWN_S / LOOK_S))
+        self.lags = GroupLags(int(LAG_SHOWN_S / (LOOK_S * GROUPS_EVERY)))
+        self.trouble = ""
+
+    def seen(self) -> None:
+        """Somebody looks at a page now."""
+        self._seen_s = self._clock.monotonic()
+
+    async def run(self) -> None:
+        """Looks until cancelled; seldom while no page is looked at. A mistake of ours is logged: it ends no broker that
+        is in the same process."""
+        looks = 0
+        while True:
+            try:
+                await self.look(with_groups=looks % GROUPS_EVERY == 0)
+            except Exception:
+                _log.exception("the cluster could not be looked at")
+                self.trouble = "the console has failed; its log says why"
+            looks += 1
+            is_seen = self._clock.monotonic() - self._seen_s < SEEN_S
+            await trio.sleep(LOOK_S if is_seen else REST_S)
+
+    async def look(self, *, with_groups: bool) -> None:
+        """One look."""
+        at_s = self._clock.wall_ms() / 1000
+        try:
+            self.away = await self._reads.away()
+            self.figures = await self._reads.figures()
+            if with_groups:
+                self.groups = await self._read_groups()
+                self.lags.add(at_s, {one.group: one.lag for one in self.groups})
+        except PenstockError as error:
+            self.trouble = error.message
+            return
+        self.trouble = ""
+        totals = {name: self.sum_of(figure) for name, figure in _COUNTED.items()}
+        steps = self._steps.step(self._clock.monotonic(), totals)
+        self.rates.add(at_s, [round(steps[name], 1) for name in _COUNTED])
+
+    async def _read_groups(self) -> tuple[GroupState, ...]:
+        found: list[GroupState] = []
+        after = ""
+        while len(found) < GROUPS_MAX:
+            page = await self._reads.groups_page(after, PAGE)
+            found += page.rows
+            after = page.after
+            if not after:
+                break
+        return tuple(found)
+
+    def sum_of(self, figure: str) -> float:
+        """A figure of all brokers together."""
+        return sum([told.get(figure, 0.0) for told in self.figures.values()])
+
+    def alerts(self) -> list[Alert]:
+        """What is wrong."""
+        return alerts_of(self.figures, self.away, self.groups, self.trouble)

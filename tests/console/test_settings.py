@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+
+from console.settings import ConsoleSettings
+from penstock.errors import InvalidConfig
+
+
+def test_a_console_without_users_stays_on_loopback_unless_that_is_meant() -> None:
+    with pytest.raises(InvalidConfig, match=r"password_file and certificate"):
+        ConsoleSettings(host="0.0.0.0")
+    assert ConsoleSettings(host="0.0.0.0", insecure=True).insecure
+
+
+def test_passwords_do_not_travel_in_clear_text_beyond_loopback() -> None:
+    with pytest.raises(InvalidConfig, match="clear text"):
+        ConsoleSettings(host="10.0.0.1", password_file="users")
+    assert ConsoleSettings(host="10.0.0.1", password_file="users", certificate="c.pem").certificate == "c.pem"
+    assert ConsoleSettings(host="::1", password_file="users").host == "::1"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"host": ""}, {"port": -1}, {"port": 65_536}, {"namesrv": ()}, {"admins": ("a",)}, {"login_s": 0.0}]
+)
+def test_what_cannot_be_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidConfig):
+        ConsoleSettings(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from console.logins import ADMIN, VIEWER, Users
+from console.visits import COOKIE, FORM_BYTES_MAX, number_of, time_of
+from penstock.errors import InvalidRequest
+from tests.console.browser import Site
+
+pytestmark = pytest.mark.endtoend
+
+
+class TwoUsers(Users):
+    """A viewer and an administrator; the password of each is its name."""
+
+    async def authenticate(self, user: str, password: str) -> frozenset[str]:
+        roles = {"vera": frozenset({VIEWER}), "ada": frozenset({VIEWER, ADMIN})}
+        return roles.get(user, frozenset()) if user == password else frozenset()
+
+
+def test_numbers_and_times_in_addresses() -> None:
+    assert (number_of("n", "", 7), number_of("n", "-3", 7)) == (7, -3)
+    assert time_of("t", "2026-11-28T10:00") == datetime(2026, 11, 28, 10, tzinfo=UTC)
+    assert time_of("t", "2026-11-28T10:00+01:00") == datetime(2026, 11, 28, 9, tzinfo=UTC)
+    for wrong in ("x", "1.5", str(1 << 64)):
+        with pytest.raises(InvalidRequest):
+            number_of("n", wrong, 0)
+    with pytest.raises(InvalidRequest):
+        time_of("t", "yesterday")
+
+
+async def test_without_users_everyone_is_an_administrator_and_forms_need_their_token(site: Site) -> None:
+    async with site.open() as browser:
+        assert "Create a topic" in await browser.get("/topics")
+        cookie = browser.client.cookies.jar
+        assert all(one.has_nonstandard_attr("HttpOnly") and one.get_nonstandard_attr("SameSite") for one in cookie)
+        assert "too old" in await browser.post("/topics/create", 403, csrf="forged", name="forged")
+        browser.client.cookies.clear()
+        assert "too old" in await browser.post("/topics/create", 403, name="forged")
+        assert "no topic" in await browser.get("/topic?name=forged", 404)
+
+
+async def test_with_users_nothing_is_shown_before_a_login(site: Site) -> None:
+    async with site.open(TwoUsers()) as browser:
+        for path in ("/", "/topics?contains=x", "/overview/rates"):
+            answer = await browser.client.get(path)
+            assert (answer.status_code, answer.headers["location"].partition("?")[0]) == (303, "/login")
+        assert (await browser.client.post("/topics/create")).headers["location"] == "/login"
+        part = await browser.client.get("/topics/live", headers={"hx-request": "true"})
+        assert (part.status_code, part.headers["hx-redirect"]) == (401, "/login")
+
+
+async def test_a_viewer_sees_no_forms_and_is_refused_what_they_would_do(site: Site) -> None:
+    async with site.open(TwoUsers()) as browser:
+        await browser.post("/login", user="vera", password="vera")
+        page = await browser.get("/topics")
+        assert "Create a topic" not in page
+        assert "Log out vera" in page
+        for action in ("/topics/create", "/client/end", "/letters/redrive", "/group/reset"):
+            assert "vera has the role viewer" in await browser.post(action, 403, name="made-by-viewer")
+        await browser.get("/topic?name=made-by-viewer", 404)
+
+
+async def test_errors_of_brokers_are_pages_with_a_remedy(site: Site) -> None:
+    async with site.open() as browser:
+        assert "penstock topic list" in await browser.get("/topic?name=absent", 404)
+        assert "whole number" in await browser.get("/sleeping?due=soon", 400)
+        assert "no offset id" in await browser.get("/message?id=x", 400)
+        part = await browser.client.get("/topic/live?name=absent", headers={"hx-request": "true"})
+        assert 'role="alert"' in part.text
+
+
+async def test_forms_are_bounded(site: Site) -> None:
+    async with site.open() as browser:
+        await browser.get("/publish")
+        answer = await browser.client.post("/publish", content=b"x" * (FORM_BYTES_MAX + 1))
+        assert answer.status_code == 413
+
+
+async def test_a_login_of_another_browser_is_none(site: Site) -> None:
+    async with site.open(TwoUsers()) as browser:
+        browser.client.cookies.set(COOKIE, "0" * 64)
+        assert (await browser.client.get("/")).status_code == 303
