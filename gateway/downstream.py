@@ -30,6 +30,7 @@ from gateway.leases.filters import FilterLeases, OnDone
 from gateway.leases.session_holds import SessionHolds
 from gateway.leases.shared import SharedSubscriptions
 from gateway.leases.tracing import DeviceTrace
+from gateway.login.auth import Identity
 from gateway.messages.batch import Batch, given_batch, pulled_batch
 from gateway.messages.feed import Feed
 from gateway.messages.windows import Windows
@@ -67,7 +68,10 @@ class Downstream(Stage):
         keeping: Keeping,
         rounds: Rounds,
         topic_of: Callable[[str], str | None],
+        may_publish: Callable[[Identity, str], bool],
     ) -> None:
+        """``may_publish``: whether a client may publish under a name, and so what it has retained there is sent."""
+        self._keeping = keeping
         self._pull_bytes_max = settings.pull_bytes_max
         self._pull_count_max = settings.pull_count_max
         self._pull_wait_s = settings.pull_wait_s
@@ -81,11 +85,13 @@ class Downstream(Stage):
         self.positions = NamedPositions(life, topic_of, self._replaces.__contains__, wake)
         self.sending = Sending(clock, keeping, self.positions)
         self.resending = Resending(clock, keeping, self.sending, self.pump_later)
-        self.retained = Retained(clock, self._try, rounds, self.sending.as_variant, self._fail)
+        self.retained = Retained(clock, self._try, rounds, self.sending.as_variant, self._fail, may_publish)
         self.replays = Replays(clock, self.sending.as_variant, self._try, rounds, self.positions, self._fail)
-        self.shared = SharedSubscriptions(brokers, life, settings, clock, self.sending.as_variant, wake)
         self.trace = DeviceTrace(owner)
         self._leases = FilterLeases(brokers, life, settings.filter_lease_s, self._begun, wake, self.trace.kept)
+        self.shared = SharedSubscriptions(
+            brokers, life, settings, clock, self.sending.as_variant, wake, self._leases.wanted
+        )
         self.holds = SessionHolds(self._leases, self.shared, keeping.note)
         self.failures = 0  # clients that an unforeseen error has ended
         self.lost = 0
@@ -277,6 +283,8 @@ class Downstream(Stage):
 
     def flush(self) -> bool:
         """Does what was noted since the last round. True if there is more to do at once."""
+        for session in self._keeping.take_eased():
+            self.pump_later(session)
         self._due.take()
         self.replays.turns.take()
         self.retained.turns.take()
@@ -421,7 +429,7 @@ class Downstream(Stage):
 
     def _fail(self, cursor: Cursor) -> None:
         self.failures += 1
-        _log.exception("an error that nobody has foreseen; the client that was sent something is disconnected")
+        _log.exception("an unforeseen error; the client that was sent something is disconnected")
         if cursor.session.device is not None:
             cursor.session.device.fail(ReasonCode.UNSPECIFIED_ERROR)
 

@@ -5,59 +5,48 @@ docs/guide/metrics.md lists the names; the ones that devices of each listener co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-from gateway.devices.reception import Reception
-from gateway.downstream import Downstream
+from gateway.build import Gateway
 from gateway.health import Health
-from gateway.limits.quotas import Quotas
 from gateway.login.access import Access
 from gateway.login.verifier import Verifier
-from gateway.publishing.upstream import Upstream
-from gateway.shards.shard import Shard
 from penstock.service.metrics import with_label
 
 
 class Figures:
     """The figures of one gateway."""
 
-    __slots__ = (
-        "_downstream",
-        "_quotas",
-        "_reception",
-        "_upstream",
-        "access",
-        "certificates",
-        "clock",
-        "health",
-        "shards",
-        "verifier",
-    )
-
-    def __init__(self, reception: Reception, upstream: Upstream, downstream: Downstream, quotas: Quotas) -> None:
-        self._reception = reception
-        self._upstream = upstream
-        self._downstream = downstream
-        self._quotas = quotas
-        self.access: Access | None = None
-        self.verifier: Verifier | None = None
-        self.health: Health | None = None
-        self.certificates: Callable[[], Mapping[str, float]] = dict
-        self.clock: Callable[[], Mapping[str, float]] = dict
-        self.shards: Sequence[Shard] = ()
+    def __init__(
+        self,
+        gateway: Gateway,
+        *,
+        health: Health | None = None,
+        access: Access | None = None,
+        verifier: Verifier | None = None,
+        certificates: Callable[[], Mapping[str, float]] = dict,
+        clock: Callable[[], Mapping[str, float]] = dict,
+    ) -> None:
+        """``certificates`` and ``clock``: the figures of listeners and of the clock, by metric name."""
+        self._gateway = gateway
+        self._health = health
+        self._access = access
+        self._verifier = verifier
+        self._certificates = certificates
+        self._clock = clock
 
     def read(self) -> dict[str, float]:
         """All of them, by metric name."""
-        refused = {f"gateway_refused_{limit}_total": count for limit, count in self._quotas.refused.items()}
-        counted = self._of_all() | self._reception.tallies.by_listener() | refused | self._logins()
-        return {**counted, **self.certificates(), **self.clock()}
+        refused = {f"gateway_refused_{limit}_total": count for limit, count in self._gateway.quotas.refused.items()}
+        counted = self._of_all() | self._gateway.connections.tallies.by_listener() | refused | self._logins()
+        return {**counted, **self._certificates(), **self._clock()}
 
     def _logins(self) -> dict[str, int]:
-        access = self.access
-        if access is None or self.verifier is None:
+        access = self._access
+        if access is None or self._verifier is None:
             return {}
         return {
-            "gateway_access_files_failed_total": self.verifier.failures,
+            "gateway_access_files_failed_total": self._verifier.failures,
             "gateway_logins_checked_total": access.checked,
             "gateway_logins_remembered_total": access.remembered,
             "gateway_logins_proven_total": access.proven,
@@ -71,20 +60,22 @@ class Figures:
 
     def sums(self) -> dict[str, int]:
         """Those of the whole gateway, listeners taken together."""
-        return self._of_all() | self._reception.tallies.sums()
+        return self._of_all() | self._gateway.connections.tallies.sums()
 
     def _of_all(self) -> dict[str, int]:
-        reception, upstream, downstream = self._reception, self._upstream, self._downstream
+        gateway = self._gateway
+        connections, services = gateway.connections, gateway.services
+        upstream, downstream, sessions = gateway.upstream, gateway.downstream, gateway.sessions
         return {
-            "gateway_connections": reception.connections,
-            "gateway_connections_most": reception.tallies.most_connected,
-            "gateway_connections_half_open": reception.half_open,
+            "gateway_connections": len(connections),
+            "gateway_connections_most": connections.tallies.most_connected,
+            "gateway_connections_half_open": connections.half_open,
             "gateway_connections_failed_total": (
-                sum([shard.failures for shard in self.shards]) + downstream.failures + reception.failures
+                sum([shard.failures for shard in gateway.shards]) + downstream.failures + connections.failures
             ),
-            "gateway_sessions": len(reception.sessions),
-            "gateway_sessions_refused_total": reception.home.refused,
-            "gateway_subscriptions": sum([len(session.subscriptions) for session in reception.sessions.values()]),
+            "gateway_sessions": len(sessions),
+            "gateway_sessions_refused_total": gateway.home.refused,
+            "gateway_subscriptions": sum([len(session.subscriptions) for session in sessions.values()]),
             "gateway_filters_open": downstream.filters_open,
             "gateway_filters_refused_total": downstream.refused,
             "gateway_appends_total": upstream.appends,
@@ -93,9 +84,9 @@ class Figures:
             "gateway_publish_unauthorized_total": upstream.unauthorized,
             "gateway_unanswered": upstream.unanswered,
             "gateway_held": int(upstream.is_held),
-            "gateway_unfinished_bytes": reception.room.unfinished,
-            "gateway_untaken_bytes": reception.room.untaken,
-            "gateway_unstored_bytes": reception.room.unstored,
+            "gateway_unfinished_bytes": services.room.unfinished,
+            "gateway_untaken_bytes": services.room.untaken,
+            "gateway_unstored_bytes": services.room.unstored,
             "gateway_delivered_total": downstream.sending.delivered,
             "gateway_delivery_dropped_total": downstream.sending.dropped + downstream.shared.dropped,
             "gateway_delivery_lost_total": downstream.lost,
@@ -106,9 +97,9 @@ class Figures:
             "gateway_replayed_total": downstream.replays.replayed,
             "gateway_position_commits_total": downstream.positions.commits,
             "gateway_position_commits_refused_total": downstream.positions.refused,
-            "gateway_logins_expired_total": reception.patience.expired + reception.removals.count,
-            "gateway_takeovers_total": reception.takeovers.count,
-            "gateway_paced": reception.pacing.waiting,
-            "gateway_subscribing": reception.turns.waiting,
-            "gateway_brokers_away": self.health.brokers_away if self.health is not None else 0,
+            "gateway_logins_expired_total": connections.patience.expired + gateway.removals.count,
+            "gateway_takeovers_total": gateway.takeovers.count,
+            "gateway_paced": services.pacing.waiting,
+            "gateway_subscribing": services.turns.waiting,
+            "gateway_brokers_away": self._health.brokers_away if self._health is not None else 0,
         }

@@ -14,31 +14,21 @@ from typing import Final
 
 import trio
 
-from gateway.brokers import Brokers
+from gateway.build import Gateway, build
 from gateway.devices.drain import Drain
 from gateway.devices.front import Front
-from gateway.devices.reception import Reception, SessionParts
-from gateway.downstream import Downstream
 from gateway.figures import Figures
 from gateway.health import Health
-from gateway.homes.exchanges import ExchangeIds
-from gateway.homes.home import SessionHome
-from gateway.homes.keeping import Keeping
-from gateway.homes.wills import Wills
 from gateway.limits.quotas import Quotas
 from gateway.login.access import Access
 from gateway.login.attempts import Attempts
-from gateway.login.verifier import Verifier
+from gateway.login.verifier import Bell, Verifier
 from gateway.publishing.sys_topics import SysTopics
-from gateway.publishing.upstream import Upstream
-from gateway.settings import GatewaySettings, parse_rules, token_rules
+from gateway.settings import GatewaySettings, token_rules
 from gateway.shards.poller import EpollPoller
-from gateway.shards.rounds import Rounds
-from gateway.shards.shard import Shard
 from gateway.transports.listening import anonymous_at
 from penstock.protocol.link import Links
-from penstock.world import World, guarded, new_secret
-from topicmap.queues import TopicMap
+from penstock.world import Clock, World, guarded, new_secret
 
 TICK_S: Final = 0.5
 GOODBYE_S: Final = 1.0
@@ -77,32 +67,35 @@ async def run(
 ) -> None:
     """Serves MQTT until cancelled. Raises ``AddressInUse`` or ``InvalidConfig`` before it reports itself."""
     world, clock = guarded(world)
-    rounds = Rounds(clock)
-    brokers = Brokers(links, settings.namesrv, rounds.wake_last)
-    upstream = Upstream(brokers, TopicMap(parse_rules(settings.topic_rules)), settings.append_bytes_max, rounds)
-    owner = settings.name or f"gateway-{world.rng.getrandbits(48):012x}"
-    home = SessionHome(
-        brokers, owner, settings.session_lease_s, rounds.wake, lambda: f"{world.rng.getrandbits(64):016x}"
-    )
-    keeping = Keeping(home, settings.output_bytes_max, rounds.wake)
-    exchanges = ExchangeIds(brokers, rounds.wake)
-    parts = SessionParts(home, keeping, exchanges, Wills(home, upstream, rounds), brokers)
-    downstream = Downstream(brokers, settings, owner, clock, keeping, rounds, upstream.topic_of)
-    quotas = Quotas()
-    access = _access(settings, quotas, world, lambda: verifier.wake())
-    files = (settings.password_file, settings.acl_file, settings.jwt_key_file)
-    verifier = Verifier(access, world, *files, token_rules(settings))
-    reception = Reception(settings, access, upstream, downstream, parts, quotas, rounds, world.rng)
-    access.on_rules, access.on_users = reception.judge_again, reception.users_changed
-    rounds.ends_with(reception.rejudging, reception.turns, downstream, keeping, exchanges, upstream, brokers)
+    quotas, bell = Quotas(), Bell()
+    access = _access(settings, quotas, world, bell.ring)
     pollers = [EpollPoller() for _ in range(settings.shards)]
-    shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]
-    rounds.called_by(pollers[0].wake)
-    figures = Figures(reception, upstream, downstream, quotas)
-    drain = Drain(reception, settings.drain_per_s)
-    told = SysTopics(upstream, settings.sys_prefix, owner, settings.sys_every_s, rounds.now)
+    gateway = build(settings, world.clock, links, world.rng, access, pollers[0].wake, pollers, quotas)
+    files = (settings.password_file, settings.acl_file, settings.jwt_key_file)
+    verifier = Verifier(
+        access,
+        world,
+        bell,
+        *files,
+        token_rules(settings),
+        on_rules=gateway.judge_again,
+        on_users=gateway.users_changed,
+    )
+    drain = Drain(settings, gateway.connections, gateway.rounds, settings.drain_per_s)
+    told = SysTopics(gateway.upstream, settings.sys_prefix, gateway.name, settings.sys_every_s, gateway.rounds.now)
     try:
-        front = Front(settings, reception, shards)
+        front = Front(settings, gateway.services, gateway.shards)
+        now, upstream = gateway.rounds.now, gateway.upstream
+        health = Health(gateway.brokers, gateway.home, upstream, drain, front.trouble, now, clock.witness)
+        figures = Figures(
+            gateway,
+            health=health,
+            access=access,
+            verifier=verifier,
+            certificates=front.certificates_end_at,
+            clock=clock.figures,
+        )
+        stages = (gateway.tick, drain.tick, health.tick, front.tick)
 
         def reload() -> None:
             verifier.look_again()
@@ -111,14 +104,9 @@ async def run(
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(verifier.run)
-                for shard in shards:
+                for shard in gateway.shards:
                     nursery.start_soon(shard.run)
-                health = Health(brokers, home, upstream, drain, front.trouble, rounds.now, clock.witness)
-                figures.health, figures.certificates = health, front.certificates_end_at
-                figures.shards = reception.room.shards = shards
-                figures.access, figures.verifier, figures.clock = access, verifier, clock.figures
-                stages = (downstream.tick, reception.tick, drain.tick, health.tick, front.tick)
-                nursery.start_soon(Ticker(settings, world, brokers, upstream, stages, shards, figures, told).run)
+                nursery.start_soon(Ticker(settings, world.clock, gateway, stages, figures, told).run)
                 nursery.start_soon(front.run)
                 task_status.started(
                     RunningGateway(front.host, front.port, figures.read, health.reasons, drain, front.listeners, reload)
@@ -126,9 +114,9 @@ async def run(
         finally:
             front.close()
             with trio.CancelScope(shield=True):
-                await _say_goodbye(reception, upstream, rounds, shards, told)
+                await _say_goodbye(gateway, told)
     finally:
-        for shard in shards:
+        for shard in gateway.shards:
             shard.close()
 
 
@@ -148,65 +136,60 @@ def _access(settings: GatewaySettings, quotas: Quotas, world: World, wake: Calla
 
 
 class Ticker:
-    """Whatever happens by the clock."""
+    """What happens by the clock."""
 
     def __init__(
         self,
         settings: GatewaySettings,
-        world: World,
-        brokers: Brokers,
-        upstream: Upstream,
+        clock: Clock,
+        gateway: Gateway,
         stages: Sequence[Callable[[float], None]],
-        shards: Sequence[Shard],
         figures: Figures,
         told: SysTopics,
     ) -> None:
-        """``stages`` are told the time at each tick."""
+        """``stages`` are called with the time at each tick."""
         self._settings = settings
+        self._clock = clock
+        self._gateway = gateway
+        self._stages = stages
         self._figures = figures
         self._told = told
-        self._clock = world.clock
-        self._brokers = brokers
-        self._upstream = upstream
-        self._rounds = upstream.rounds
-        self._stages = stages
-        self._shards = shards
 
     async def run(self) -> None:
+        """Ticks until cancelled."""
         refresh_at = 0.0
+        brokers, rounds = self._gateway.brokers, self._gateway.rounds
         while True:
             now = self._clock.monotonic()
             if now >= refresh_at:
-                refresh_at = now + (self._settings.route_refresh_s if self._brokers.known else TICK_S)
-                self._brokers.refresh()
-            self._brokers.tick(now)
-            self._rounds.now = now
-            self._upstream.retry()
+                refresh_at = now + (self._settings.route_refresh_s if brokers.known else TICK_S)
+                brokers.refresh()
+            brokers.tick(now)
+            rounds.come_to(now)
             for tick in self._stages:
                 tick(now)
             if self._told.is_due(now):
                 self._told.tell(self._figures.sums(), now)
-            for shard in self._shards:
+            for shard in self._gateway.shards:
                 shard.tick(now)
-            self._rounds.wake()
+            rounds.wake()
             await trio.sleep(TICK_S)
 
 
-async def _say_goodbye(
-    reception: Reception, upstream: Upstream, rounds: Rounds, shards: Sequence[Shard], told: SysTopics
-) -> None:
+async def _say_goodbye(gateway: Gateway, told: SysTopics) -> None:
+    rounds, upstream, home = gateway.rounds, gateway.upstream, gateway.home
     rounds.begin()
-    reception.close()
+    gateway.connections.close()
     told.take_back()
     rounds.finish()
-    for shard in shards:
+    for shard in gateway.shards:
         shard.write_out()
     with trio.move_on_after(GOODBYE_S):
-        while upstream.unanswered or reception.home.unanswered:
+        while upstream.unanswered or home.unanswered:
             await trio.sleep(0.01)
             rounds.finish()
         left = trio.Event()
-        reception.home.leave(left.set)
+        gateway.lease.leave(left.set)
         while not left.is_set():
             rounds.finish()
             await trio.sleep(0.01)

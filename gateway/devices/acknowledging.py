@@ -2,7 +2,7 @@
 
 An acknowledgement makes room for what waits in the log. For a session that outlives its connection, a PUBREL leaves
 only when the session with the exchange in it is durable, and a PUBCOMP only when the id is free for ever. Functions
-of a device and its reception; no state of their own.
+of a device and the services of its gateway; no state of their own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from gateway.devices.guests import Guest
-from gateway.devices.reception import Reception
+from gateway.devices.services import Services
 from gateway.mqtt.answers import PINGRESP, PUBCOMP, PUBREL, answer
 from gateway.mqtt.packets import Pingreq, Puback, Pubcomp, Pubrec, Pubrel
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
@@ -32,16 +32,16 @@ REASONS: Final[Mapping[int, Reason]] = MappingProxyType(
 )
 
 
-def acknowledge(device: Guest, reception: Reception, ids: Sequence[int]) -> None:
+def acknowledge(device: Guest, services: Services, ids: Sequence[int]) -> None:
     """PUBACKs."""
     session = _session(device)
-    if reception.downstream.trace.is_on:
-        reception.downstream.trace.settling(session, ids)
+    if services.downstream.trace.is_on:
+        services.downstream.trace.settling(session, ids)
     session.acknowledged_all(ids)
     if session.lasting is not None:
-        reception.keeping.note(session)
+        services.keeping.note(session)
     if session.is_waiting:
-        reception.downstream.pump_later(session)
+        services.downstream.pump_later(session)
 
 
 def note_stored(session: Session, marks: Sequence[bytes]) -> tuple[list[int], int]:
@@ -58,53 +58,53 @@ def note_stored(session: Session, marks: Sequence[bytes]) -> tuple[list[int], in
     return released, pubacks
 
 
-def _puback(device: Guest, reception: Reception, packet: Puback) -> None:
-    acknowledge(device, reception, (packet.packet_id,))
+def _puback(device: Guest, services: Services, packet: Puback) -> None:
+    acknowledge(device, services, (packet.packet_id,))
 
 
-def _pubrec(device: Guest, reception: Reception, packet: Pubrec) -> None:
+def _pubrec(device: Guest, services: Services, packet: Pubrec) -> None:
     session = _session(device)
     is_refusal = packet.reason_code >= 0x80
     is_again = packet.packet_id in session.releasing
-    if reception.downstream.trace.is_on and not is_refusal:
-        reception.downstream.trace.settling(session, (packet.packet_id,))
+    if services.downstream.trace.is_on and not is_refusal:
+        services.downstream.trace.settling(session, (packet.packet_id,))
     known = session.received(packet.packet_id, is_refusal)
     if is_refusal:
         if session.lasting is not None:
-            reception.keeping.note(session)
+            services.keeping.note(session)
         if session.is_waiting:
-            reception.downstream.pump_later(session)
+            services.downstream.pump_later(session)
         return
     reason = 0 if known or not device.is_v5 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
     pubrel = answer(PUBREL, packet.packet_id, reason)
     if known and not is_again:
-        reception.keeping.before(session, pubrel)
+        services.keeping.before(session, pubrel)
     elif not is_again or not _has_unsaved(session):
         device.send(pubrel)
 
 
-def _pubcomp(device: Guest, reception: Reception, packet: Pubcomp) -> None:
+def _pubcomp(device: Guest, services: Services, packet: Pubcomp) -> None:
     session = _session(device)
     if session.completed(packet.packet_id):
         if session.lasting is not None:
-            reception.keeping.note(session)
+            services.keeping.note(session)
         if session.is_waiting:
-            reception.downstream.pump_later(session)
+            services.downstream.pump_later(session)
 
 
-def _pubrel(device: Guest, reception: Reception, packet: Pubrel) -> None:
+def _pubrel(device: Guest, services: Services, packet: Pubrel) -> None:
     session = _session(device)
     if session.comes_early(packet.packet_id):
         return
     if session.lasting is not None and packet.packet_id in session.incoming:
-        reception.exchanges.release(session, packet.packet_id)
+        services.exchanges.release(session, packet.packet_id)
         return
     known = session.forget_incoming(packet.packet_id)
     reason = 0 if known or not device.is_v5 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
     device.send(answer(PUBCOMP, packet.packet_id, reason))
 
 
-def _pingreq(device: Guest, reception: Reception, packet: Pingreq) -> None:
+def _pingreq(device: Guest, services: Services, packet: Pingreq) -> None:
     device.send(PINGRESP)
 
 
@@ -121,6 +121,6 @@ def _session(device: Guest) -> Session:
     return session
 
 
-EXCHANGES: Final[MappingProxyType[type, Callable[[Guest, Reception, Any], None]]] = MappingProxyType(
+EXCHANGES: Final[MappingProxyType[type, Callable[[Guest, Services, Any], None]]] = MappingProxyType(
     {Puback: _puback, Pubrec: _pubrec, Pubcomp: _pubcomp, Pubrel: _pubrel, Pingreq: _pingreq}
 )

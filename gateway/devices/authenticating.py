@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 
 from gateway.devices.guests import Arriving, Guest, OnAdmitted
-from gateway.devices.reception import Reception
+from gateway.devices.services import Services
 from gateway.login.auth import Challenge, Denied, Exchange
 from gateway.mqtt.packets import Auth
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
@@ -28,13 +28,13 @@ Enter = Callable[[Arriving, Callable[[OnAdmitted], None]], None]
 class Authenticating:
     """The exchanges of one connection, one at a time."""
 
-    __slots__ = ("_asked", "_device", "_due", "_enter", "_exchange", "_make", "_reception")
+    __slots__ = ("_asked", "_device", "_due", "_enter", "_exchange", "_make", "_services")
 
-    def __init__(self, device: Guest, reception: Reception, asked: Arriving, make: MakeAuth, enter: Enter) -> None:
+    def __init__(self, device: Guest, services: Services, asked: Arriving, make: MakeAuth, enter: Enter) -> None:
         """``make`` gives an AUTH with a reason code, data and words, nothing where the client cannot take it; ``enter``
         has the client admitted as it asks for it, by a function that does it."""
         self._device = device
-        self._reception = reception
+        self._services = services
         self._asked = asked
         self._make = make
         self._enter = enter
@@ -43,7 +43,7 @@ class Authenticating:
 
     def begin(self) -> None:
         """The CONNECT has come."""
-        begun = self._reception.refusal(self._device, self._asked) or self._new_exchange()
+        begun = self._services.connecting.refusal(self._device, self._asked) or self._new_exchange()
         if isinstance(begun, int | Told):  # (MQTT-4.12.0-1)
             self._device.fail(begun)
         else:
@@ -67,7 +67,7 @@ class Authenticating:
             self._device.fail(ReasonCode.NOT_AUTHORIZED)
         else:
             self._exchange = begun
-            self._due = self._reception.expect(self._device, self)
+            self._due = self._services.connections.expect(self._device, self)
             self._go_on(begun, data)
 
     def is_late(self, now: float) -> bool:
@@ -83,7 +83,7 @@ class Authenticating:
         asked, device = self._asked, self._device
         is_again = device.session is not None
         method = asked.authentication_method or ""
-        return self._reception.authenticator.begin(method, asked.client_id, device.peer, is_again=is_again)
+        return self._services.authenticator.begin(method, asked.client_id, device.peer, is_again=is_again)
 
     def _go_on(self, exchange: Exchange, data: bytes | None) -> None:
         outcome = exchange.receive(data or b"")
@@ -97,7 +97,7 @@ class Authenticating:
             self._device.fail(ReasonCode.NOT_AUTHORIZED)
         elif identity is None:
             asked = self._asked._replace(proof=outcome.data or None)
-            self._enter(asked, partial(self._reception.admit_proven, self._device, asked, outcome.user_name))
+            self._enter(asked, partial(self._services.connecting.admit_proven, self._device, asked, outcome.user_name))
         else:
             self._say(ReasonCode.SUCCESS, outcome.data, "authenticated again")
 

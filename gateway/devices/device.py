@@ -23,10 +23,10 @@ from gateway.devices.greeting import accepts_bytes_max, arriving, sent_aliases, 
 from gateway.devices.guests import Admitted, Arriving, Grant, OnAdmitted
 from gateway.devices.incoming import Incoming
 from gateway.devices.journal import CLIENT_CLOSED, DISCONNECT, DROPPED
-from gateway.devices.reception import Reception
+from gateway.devices.services import Services
 from gateway.devices.subscribing import Subscribing, Unsubscribing, send_saved
 from gateway.limits.limits import size_of
-from gateway.login.auth import Peer
+from gateway.login.auth import Identity, Peer
 from gateway.messages.aliases import SentAliases
 from gateway.mqtt.connection import ANY_SIZE, Received
 from gateway.mqtt.packets import Auth, Connect, Disconnect, Publish, Pubrel, Subscribe, Unsubscribe
@@ -74,8 +74,8 @@ class Device(Incoming):
         "peer",
     )
 
-    def __init__(self, line: Output, peer: Peer, reception: Reception) -> None:
-        super().__init__(reception)
+    def __init__(self, line: Output, peer: Peer, services: Services) -> None:
+        super().__init__(services)
         self._line = line
         self._partial = b""
         self._is_midway = False  # in a packet that goes through the protocol state
@@ -87,11 +87,11 @@ class Device(Incoming):
         self.accepts_bytes_max = ANY_SIZE
         self.aliases: SentAliases | None = None
         self._authenticating: Authenticating | None = None
-        self.heard_at = reception.rounds.now
+        self.heard_at = services.rounds.now
         self.full_since = -1.0
-        self.tally = reception.tallies.of(peer.listener)
-        self.pace = reception.pacing.new(self.heard_at)
-        reception.opened(self)
+        self.tally = services.connections.tallies.of(peer.listener)
+        self.pace = services.pacing.new(self.heard_at)
+        services.connections.opened(self)
 
     # ------------------------------------------------------------ output
 
@@ -117,9 +117,13 @@ class Device(Incoming):
         """The line has room again."""
         self.full_since = -1.0
         if self.session is not None:
-            self._reception.downstream.pump_later(self.session)
+            self._services.downstream.pump_later(self.session)
 
     # ------------------------------------------------------------ input
+
+    def identify(self, identity: Identity) -> None:
+        """It is known who it is."""
+        self.identity = identity
 
     def is_new(self) -> bool:
         return self.session is None
@@ -130,11 +134,12 @@ class Device(Incoming):
     def ask_to_make(self, topic: str) -> DescribeTopic | PenstockError:
         identity = self.identity
         assert identity is not None
-        return self._reception.ask_to_make(topic, identity.client_id, identity.user_name, self.peer.address)
+        now = self._services.rounds.now
+        return self._services.creations.take(topic, identity.client_id, identity.user_name, self.peer.address, now)
 
     def receive(self, chunk: bytes) -> None:
         """Carries out all packets that this chunk completes."""
-        reception, size = self._reception, len(chunk)
+        services, size = self._services, len(chunk)
         self.tally.bytes_in += size
         if self._partial:
             chunk, self._partial = self._partial + chunk, b""
@@ -144,12 +149,12 @@ class Device(Incoming):
         if chunk and not self.is_over:
             unfinished = self._take(chunk)
         if unfinished < size or unfinished // _PROGRESS_BYTES != (unfinished - size) // _PROGRESS_BYTES:
-            self.heard_at = reception.rounds.now
-        if self.unstored + self.owed > reception.unstored_bytes_max and not self._is_stuffed:
+            self.heard_at = services.rounds.now
+        if self.unstored + self.owed > services.room.unstored_bytes_max and not self._is_stuffed:
             self._is_stuffed = True
             self.hold_reading()
         if self.pace is not None and not self.is_over:
-            too_fast = reception.pacing.spend(self, self.pace, size, reception.rounds.now)
+            too_fast = services.pacing.spend(self, self.pace, size, services.rounds.now)
             if too_fast:
                 self.fail(too_fast)
 
@@ -162,15 +167,15 @@ class Device(Incoming):
         ids = plain_pubacks(chunk) if chunk[0] == 0x40 else None
         if ids is not None:
             self.tally.packets_in += len(ids)
-            acknowledge(self, self._reception, ids)
+            acknowledge(self, self._services, ids)
             return b""
         if self._routes is None:
             return chunk
         assert self.session is not None
-        bytes_max = self._reception.settings.packet_bytes_max
+        bytes_max = self._services.settings.packet_bytes_max
         while chunk and not self._is_closed():
-            room = self.room_for_publications(self.session) if self._reception.settings.qos_max else 0
-            upstream = self._reception.upstream
+            room = self.room_for_publications(self.session) if self._services.settings.qos_max else 0
+            upstream = self._services.upstream
             at, acknowledged = take_publishes(self, self._routes, self.is_v5, chunk, upstream, room, bytes_max)
             if not at:
                 break
@@ -210,26 +215,26 @@ class Device(Incoming):
             self._is_behind = True
             self.wait()
             return False
-        return self._reception.turns.has_room(self)
+        return self._services.turns.has_room(self)
 
     def _carry_out(self, received: Received, first: bytes = b"") -> None:
         self.tally.packets_in += len(received.packets)
         for packet in received.packets:
             exchange = EXCHANGES.get(type(packet))
-            broken = self._reception.limits.broken_by(packet)
+            broken = self._services.limits.broken_by(packet)
             if isinstance(packet, Publish):
                 self.on_publish(packet, broken)
             elif broken:
                 self.fail(broken)
             elif exchange is not None:
-                exchange(self, self._reception, packet)
+                exchange(self, self._services, packet)
             else:
                 _HANDLERS[type(packet)](self, packet)  # type: ignore[operator]
             if self.is_over:
                 return
         if received.fault is not None:
             first = b"" if self.named is not None else first
-            self.fail(self._reception.limits.fault(received.fault, self.session is not None, first))
+            self.fail(self._services.limits.fault(received.fault, self.session is not None, first))
 
     # ------------------------------------------------------------ CONNECT
 
@@ -238,10 +243,10 @@ class Device(Incoming):
         self.is_v5, self.named = asked.is_v5, packet.client_id
         if asked.authentication_method is not None:
             enter = partial(self._enter, packet)
-            self._authenticating = Authenticating(self, self._reception, asked, self._connection.auth, enter)
+            self._authenticating = Authenticating(self, self._services, asked, self._connection.auth, enter)
             self._authenticating.begin()
         else:
-            self._enter(packet, asked, partial(self._reception.admit, self, asked))
+            self._enter(packet, asked, partial(self._services.connecting.admit, self, asked))
 
     def _on_auth(self, packet: Auth) -> None:
         assert self._authenticating is not None
@@ -270,10 +275,10 @@ class Device(Incoming):
         try:
             self._take(b"", has_turn=has_turn)
         except Exception:
-            self._reception.failed(self)
+            self._services.connections.failed(self)
 
     def accepts(self, asked: Arriving, grant: Grant) -> bool:
-        connection, settings = self._connection, self._reception.settings
+        connection, settings = self._connection, self._services.settings
         return connection.takes_any_size or bool(connection.welcome(terms(asked, grant, settings), asked.proof))
 
     def _admitted(self, packet: Connect, asked: Arriving, outcome: Admitted | Reason) -> None:
@@ -286,23 +291,23 @@ class Device(Incoming):
         self.identity = outcome.grant.identity
         self.keep_alive_s = outcome.grant.keep_alive_s
         self.accepts_bytes_max = accepts_bytes_max(packet)
-        self.aliases = sent_aliases(packet, self._reception.settings)
-        granted = terms(asked, outcome.grant, self._reception.settings, present=outcome.present)
+        self.aliases = sent_aliases(packet, self._services.settings)
+        granted = terms(asked, outcome.grant, self._services.settings, present=outcome.present)
         self.send(self._connection.accept(granted, asked.proof))
-        self._reception.downstream.attach(session)
+        self._services.downstream.attach(session)
         if has_waited:
             self.go_on()
 
     # ------------------------------------------------------------ the rest
 
     def _on_filters(self, packet: Subscribe | Unsubscribe) -> None:
-        size, reception, connection = size_of(packet), self._reception, self._connection
+        size, services, connection = size_of(packet), self._services, self._connection
         self.owed += size
-        answer = partial(send_saved, self, reception, partial(self._settled, size))
+        answer = partial(send_saved, self, services, partial(self._settled, size))
         if isinstance(packet, Subscribe):
-            reception.turns.begin(self, Subscribing(self, reception, connection, packet, answer))
+            services.turns.begin(self, Subscribing(self, services, connection, packet, answer))
         else:
-            reception.turns.begin(self, Unsubscribing(self, reception, connection, packet, answer))
+            services.turns.begin(self, Unsubscribing(self, services, connection, packet, answer))
 
     def _settled(self, size: int) -> None:
         """A SUBSCRIBE or UNSUBSCRIBE of so many bytes is answered."""
@@ -310,7 +315,7 @@ class Device(Incoming):
         self.eased()
 
     def released(self, packet_id: int) -> None:
-        EXCHANGES[Pubrel](self, self._reception, Pubrel(packet_id))
+        EXCHANGES[Pubrel](self, self._services, Pubrel(packet_id))
 
     def _on_disconnect(self, packet: Disconnect) -> None:
         why = f"{DISCONNECT} 0x{packet.reason_code:02x}" if packet.reason_code else DISCONNECT
@@ -319,7 +324,7 @@ class Device(Incoming):
             return
         expiry_s = packet.properties.session_expiry_interval
         if expiry_s is not None:
-            self.session.expiry_s = min(expiry_s, self._reception.settings.session_expiry_s_max)
+            self.session.expiry_s = min(expiry_s, self._services.settings.session_expiry_s_max)
         self._close(b"", why, is_normal=packet.reason_code == ReasonCode.SUCCESS)
 
     # ------------------------------------------------------------ not reading
@@ -335,16 +340,16 @@ class Device(Incoming):
             self._line.set_reading(False)
 
     def eased(self) -> None:
-        if self._is_stuffed and self.unstored + self.owed <= self._reception.unstored_bytes_max // 2:
+        if self._is_stuffed and self.unstored + self.owed <= self._services.room.unstored_bytes_max // 2:
             self._is_stuffed = False
             self.release_reading()
         if self._is_behind and not self.unstored and not self.kept:
             self._is_behind = False
-            self._reception.turns.queue(self)
+            self._services.turns.queue(self)
 
     def release_reading(self) -> None:
         self._holds -= 1
-        if self.unstored + self.owed > self._reception.unstored_bytes_max and not self._is_stuffed:
+        if self.unstored + self.owed > self._services.room.unstored_bytes_max and not self._is_stuffed:
             self._is_stuffed = True  # what waited is on its way again, and that is enough
             self._holds += 1
         if self._holds == 0 and not self.is_over:
@@ -370,7 +375,7 @@ class Device(Incoming):
 
     def fail(self, reason: Reason, *, ends_session: bool = False) -> None:
         """Closes for a reason, told where the version can tell it."""
-        farewell = self._connection.farewell(reason, self._reception.settings.redirect_to)
+        farewell = self._connection.farewell(reason, self._services.settings.redirect_to)
         self._close(farewell, reason, ends_session=ends_session)
 
     def drop(self, why: Reason | str = DROPPED) -> None:
@@ -382,17 +387,17 @@ class Device(Incoming):
         if not self.is_over:
             self.is_over = True
             self._later = None
-            self._reception.left(self, CLIENT_CLOSED)
+            self._services.disconnecting.left(self, CLIENT_CLOSED)
 
     def _close(self, farewell: bytes, why: Reason | str, **how: bool) -> None:
-        """``how``: what ``Reception.left`` is told."""
+        """``how``: what ``Disconnecting.left`` is told."""
         if self.is_over:
             return
         self.send(farewell)
         self.is_over = True
         self._later = None
         self._line.close()
-        self._reception.left(self, why, **how)
+        self._services.disconnecting.left(self, why, **how)
 
 
 _HANDLERS: Final = {

@@ -11,8 +11,10 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from gateway.devices.reception import Reception
+from gateway.devices.connections import Connections
 from gateway.mqtt.reason_codes import ReasonCode, Told
+from gateway.settings import GatewaySettings
+from gateway.shards.rounds import Rounds
 
 ELSEWHERE: Final = Told(ReasonCode.USE_ANOTHER_SERVER, "this gateway is being drained")
 
@@ -22,15 +24,17 @@ _log = logging.getLogger(__name__)
 class Drain:
     """Whether a gateway drains, and how far it has come."""
 
-    def __init__(self, reception: Reception, per_s: int) -> None:
-        self._reception = reception
+    def __init__(self, settings: GatewaySettings, connections: Connections, rounds: Rounds, per_s: int) -> None:
+        self._settings = settings
+        self._connections = connections
+        self._rounds = rounds
         self._per_s = per_s
         self._began_at = 0.0
         self._passed = 0
         self._has_ended = False
         self.is_on = False
         self.sent_away = 0
-        if self.has_moved and not reception.settings.redirect_to:
+        if self.has_moved and not settings.redirect_to:
             _log.warning(
                 "has_moved is set: every client is refused, and none is told where to go: redirect_to is empty"
             )
@@ -38,17 +42,17 @@ class Drain:
     @property
     def has_moved(self) -> bool:
         """Whether its clients are refused for good."""
-        return self._reception.settings.has_moved
+        return self._settings.has_moved
 
     def begin(self) -> None:
         """From now on nobody is let in, and those who are here go."""
         if not self.is_on:
             self.is_on = True
-            self._began_at = self._reception.rounds.now
-            self._reception.turns_away = ELSEWHERE
+            self._began_at = self._rounds.now
+            self._connections.turn_away(ELSEWHERE)
             _log.warning(
                 "draining begins: nobody is let in, %d clients are sent away, %d a second",
-                len(self._reception.admitted(self._reception.connections)),
+                len(self._connections.admitted(len(self._connections))),
                 self._per_s,
             )
 
@@ -59,9 +63,9 @@ class Drain:
         count = int((now - self._began_at) * self._per_s) - self._passed
         if count:
             self._passed += count
-            for device in self._reception.admitted(count):
+            for device in self._connections.admitted(count):
                 self.sent_away += 1
                 device.fail(ELSEWHERE)
-        if not self._has_ended and not self._reception.admitted(1):
+        if not self._has_ended and not self._connections.admitted(1):
             self._has_ended = True
             _log.warning("draining has ended: %d clients were sent away, none is left", self.sent_away)

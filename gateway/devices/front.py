@@ -21,7 +21,7 @@ import trio
 
 from gateway.buckets import Bucket
 from gateway.devices.device import Device
-from gateway.devices.reception import Reception
+from gateway.devices.services import Services
 from gateway.login.auth import Peer
 from gateway.settings import GatewaySettings
 from gateway.shards.deadlines import Deadlines
@@ -89,12 +89,12 @@ class Newcomer(Occupant):
 class Entrance:
     """One listening socket."""
 
-    def __init__(self, listening: Listening, settings: GatewaySettings, reception: Reception) -> None:
+    def __init__(self, listening: Listening, settings: GatewaySettings, services: Services) -> None:
         """Listens. Raises ``AddressInUse`` or ``InvalidConfig``."""
         self.listening = listening
         self._settings = settings
-        self._reception = reception
-        self._tally = reception.tallies.of(listening.name)
+        self._services = services
+        self._tally = services.connections.tallies.of(listening.name)
         self._tally.is_lenient, self._tally.mount = listening.is_lenient, listening.mount
         self._arriving: Deadlines[Ticket] = Deadlines()
         self._waiting = 0
@@ -107,7 +107,7 @@ class Entrance:
 
     def enter(self, connected: socket.socket, address: str, shard: Shard) -> None:
         """Lets a connection in, or closes it."""
-        reception, listening = self._reception, self.listening
+        services, listening = self._services, self.listening
         if not self._may_enter(address):
             self._turn_away(connected)
             return
@@ -119,17 +119,17 @@ class Entrance:
         if codec is None:
             if address != self._peer.address:  # one for all that come from there one after the other
                 self._peer = Peer(address, None, listening.name)
-            line.occupant = Device(line, self._peer, reception)
+            line.occupant = Device(line, self._peer, services)
             return
         arrival = Newcomer(self, line, codec, address)
         line.occupant = arrival
         self._waiting += 1
-        reception.half_opens.enter(address, arrival)
+        services.connections.half_opens.enter(address, arrival)
         if listening.proxies:
             self._unnamed[arrival] = None
         else:
-            reception.crowd.enter(address)
-        self._arriving.add(reception.rounds.now + self._settings.connect_wait_s, arrival.ticket)
+            services.connections.crowd.enter(address)
+        self._arriving.add(services.rounds.now + self._settings.connect_wait_s, arrival.ticket)
 
     async def rest(self, wait_s: float) -> None:
         """Accepts nobody for so long: a handshake takes the time of dozens of messages, and nobody has said yet who is
@@ -139,7 +139,7 @@ class Entrance:
 
     def refuse(self, connected: socket.socket) -> None:
         """Closes a connection for which the process has no descriptor to spare."""
-        self._reception.quotas.refuse("connections_max")
+        self._services.quotas.refuse("connections_max")
         self._turn_away(connected)
 
     def _turn_away(self, connected: socket.socket) -> None:
@@ -147,30 +147,30 @@ class Entrance:
         connected.close()
 
     def _may_enter(self, address: str) -> bool:
-        reception, listening = self._reception, self.listening
+        services, listening = self._services, self.listening
         present = self._tally.connected + self._waiting
         if listening.connections_max and present >= listening.connections_max:
-            reception.quotas.refuse("connections_max")
+            services.quotas.refuse("connections_max")
             return False
         limit = self._limit()
         if limit:
-            reception.quotas.refuse(limit)
-            if not reception.half_opens.make_room(address) or self._limit():
+            services.quotas.refuse(limit)
+            if not services.connections.half_opens.make_room(address) or self._limit():
                 return False
         if listening.proxies:
             return is_among(address, listening.proxies)
-        if not reception.crowd.has_room(address):
-            reception.quotas.refuse("address_connections_max")
+        if not services.connections.crowd.has_room(address):
+            services.quotas.refuse("address_connections_max")
             return False
         return True
 
     def _limit(self) -> str:
         """The limit that leaves no room for one more, empty if there is room. Those that arrive are half open, but no
-        connections of the reception yet."""
-        reception, settings = self._reception, self._settings
-        if reception.connections >= settings.connections_max:
+        connections of the services yet."""
+        services, settings = self._services, self._settings
+        if len(services.connections) >= settings.connections_max:
             return "connections_max"
-        return "half_open_max" if reception.half_open >= settings.half_open_max else ""
+        return "half_open_max" if services.connections.half_open >= settings.half_open_max else ""
 
     def _codec(self) -> Codec | None:
         listening = self.listening
@@ -178,7 +178,7 @@ class Entrance:
             return None
         codecs: list[Codec] = [ProxyCodec()] if listening.proxies else []
         if self.certificates is not None:
-            codecs.append(TlsCodec(self.certificates.context, self._reception.rounds.now_ms / 1000))
+            codecs.append(TlsCodec(self.certificates.context, self._services.rounds.now_ms / 1000))
         if listening.is_web:
             codecs.append(WebSocketCodec(listening.path, listening.origins))
         return codecs[0] if len(codecs) == 1 else Stack(codecs)
@@ -186,30 +186,30 @@ class Entrance:
     def _leave(self, arrival: Newcomer) -> None:
         arrival.ticket.arrival = None
         self._waiting -= 1
-        self._reception.half_opens.leave(arrival.counted_as, arrival)
+        self._services.connections.half_opens.leave(arrival.counted_as, arrival)
         self._unnamed.pop(arrival, None)
         if not self.listening.proxies:
-            self._reception.crowd.leave(arrival.address)
+            self._services.connections.crowd.leave(arrival.address)
 
     def arrived(self, arrival: Newcomer, chunk: bytes) -> None:
         """The first bytes of MQTT: now it is a device."""
         self._leave(arrival)
-        reception, codec, line = self._reception, arrival.codec, arrival.line
+        services, codec, line = self._services, arrival.codec, arrival.line
         address = codec.address or arrival.address
         for limit in self._over(address):
-            reception.quotas.refuse(limit)
+            services.quotas.refuse(limit)
             self._tally.refused += 1
             line.close()
             return
-        device = Device(line, Peer(address, codec.certificate, self.listening.name, codec.page), reception)
+        device = Device(line, Peer(address, codec.certificate, self.listening.name, codec.page), services)
         line.occupant = device
         device.receive(chunk)
 
     def _over(self, address: str) -> list[str]:
         """Limits that have been reached since the connection was let in, or that its true address has reached."""
-        reception = self._reception
-        over = ["connections_max"] if reception.connections >= self._settings.connections_max else []
-        return over if reception.crowd.has_room(address) else [*over, "address_connections_max"]
+        services = self._services
+        over = ["connections_max"] if len(services.connections) >= self._settings.connections_max else []
+        return over if services.connections.crowd.has_room(address) else [*over, "address_connections_max"]
 
     def gone(self, arrival: Newcomer) -> None:
         """It ended before it said anything."""
@@ -226,7 +226,7 @@ class Entrance:
 
     def tick(self, now: float) -> None:
         """Gives up on who arrives too slowly, and looks after the certificates."""
-        half_opens = self._reception.half_opens
+        half_opens = self._services.connections.half_opens
         for newcomer in list(self._unnamed):
             told = newcomer.codec.address
             if told:
@@ -238,16 +238,16 @@ class Entrance:
             arrival = ticket.arrival
             if arrival is not None:
                 self._leave(arrival)
-                self._reception.quotas.refuse("connect_wait_s")
+                self._services.quotas.refuse("connect_wait_s")
                 self._tally.handshakes_failed += 1
                 self._tell_failed(arrival, "it was not over within connect_wait_s")
                 arrival.line.close()
         if self.certificates is not None:
-            self.certificates.refresh(self._reception.rounds.now_ms / 1000)
+            self.certificates.refresh(self._services.rounds.now_ms / 1000)
 
     def _tell_failed(self, arrival: Newcomer, why: str) -> None:
-        address, reception = arrival.codec.address or arrival.address, self._reception
-        reception.journal.handshake_failed(address, self.listening.name, why, reception.rounds.now)
+        address, services = arrival.codec.address or arrival.address, self._services
+        services.connections.journal.handshake_failed(address, self.listening.name, why, services.rounds.now)
 
     def reload(self) -> None:
         """Reads the certificates again, changed or not."""
@@ -258,10 +258,10 @@ class Entrance:
 class Front:
     """All entrances of a gateway. ``host``, ``port``: of the one that the settings of these names make."""
 
-    def __init__(self, settings: GatewaySettings, reception: Reception, shards: Sequence[Shard]) -> None:
+    def __init__(self, settings: GatewaySettings, services: Services, shards: Sequence[Shard]) -> None:
         """Raises ``AddressInUse`` or ``InvalidConfig``."""
         self._shards = shards
-        self._half_opens = reception.half_opens
+        self._half_opens = services.connections.half_opens
         self._turn = 0
         self._troubles: dict[Entrance, str] = {}
         self._entrances: list[Entrance] = []
@@ -270,7 +270,7 @@ class Front:
                 Listening(DEFAULT_NAME, "tcp", settings.host, settings.port),
                 *parse_listeners(settings.listeners),
             ):
-                self._entrances.append(Entrance(one, settings, reception))
+                self._entrances.append(Entrance(one, settings, services))
         except BaseException:
             self.close()
             raise

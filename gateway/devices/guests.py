@@ -1,4 +1,4 @@
-"""Connections as the reception knows them: what a CONNECT asks for, what it is granted, and what came of it."""
+"""Connections as those know them that let them in: what a CONNECT asks for, what it is granted, and what came of it."""
 
 from __future__ import annotations
 
@@ -28,6 +28,10 @@ class Guest(Client, Expected, Holding, Stallable, Waiter, Protocol):
     peer: Peer
     session: Session | None
     named: str | None
+
+    def identify(self, identity: Identity) -> None:
+        """It is known who it is."""
+        ...
 
     def accepts(self, asked: Arriving, grant: Grant) -> bool:
         """Whether it takes a packet of the size of the CONNACK that it is going to get (MQTT-3.1.2-24)."""

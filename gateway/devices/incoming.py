@@ -16,7 +16,7 @@ from mypy_extensions import mypyc_attr
 
 from gateway.devices.acknowledging import REASONS, note_stored
 from gateway.devices.greeting import stored_form
-from gateway.devices.reception import Reception
+from gateway.devices.services import Services
 from gateway.login.auth import Identity
 from gateway.messages.delivery import PACKET_ID_MAX
 from gateway.messages.mounts import mounted_name
@@ -26,7 +26,8 @@ from gateway.mqtt.packets import Publish
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
 from gateway.publishing.intake import Sender
 from gateway.publishing.lanes import NameRoute
-from gateway.sessions.session import STORED, Session
+from gateway.sessions.inbound import STORED
+from gateway.sessions.session import Session
 from penstock.errors import Busy, Fenced, InvalidMessage
 
 _LATER_BYTES: Final = 400
@@ -50,8 +51,8 @@ class Incoming(Sender):
         "_is_stuffed",
         "_later",
         "_reached",
-        "_reception",
         "_routes",
+        "_services",
         "_unanswered",
         "identity",
         "owed",
@@ -60,7 +61,7 @@ class Incoming(Sender):
     identity: Identity | None
     owed: int
     session: Session | None
-    _reception: Reception
+    _services: Services
     _connection: Connection
     _routes: dict[bytes, NameRoute] | None
     _is_behind: bool
@@ -69,9 +70,9 @@ class Incoming(Sender):
     _reached: int
     _later: dict[int, tuple[int, Callable[[], None]]] | None
 
-    def __init__(self, reception: Reception) -> None:
-        self._reception = reception
-        self._connection = reception.limits.connection()
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._connection = services.limits.connection()
         self._routes = None
         self._is_behind = False  # it waits to subscribe until what it has published is stored
         self._is_stuffed = False  # it is not read because too much of it is unstored or owed
@@ -106,9 +107,9 @@ class Incoming(Sender):
 
     def on_publish(self, packet: Publish, broken: Reason) -> None:
         """``broken``: a limit that it breaks. Then it is not taken, but its alias and its open exchange stand."""
-        name = self._connection.name_of(packet, self._reception.settings.topic_alias_max)
+        name = self._connection.name_of(packet, self._services.settings.topic_alias_max)
         if isinstance(name, int):
-            self.fail(self._reception.limits.fault(name, True))
+            self.fail(self._services.limits.fault(name, True))
             return
         name, mount = mounted_name(self.tally.mount, name), self.tally.mount
         self.tally.publications_in += 1
@@ -118,13 +119,13 @@ class Incoming(Sender):
             return
         assert self.session is not None
         assert self.identity is not None
-        reason = broken or self._reception.judge.unfit_name(self.identity, name)
+        reason = broken or self._services.judge.unfit_name(self.identity, name)
         if reason:
             self._decline(packet, reason)
             return
-        route, upstream = self._route(name), self._reception.upstream
+        route, upstream = self._route(name), self._services.upstream
         try:
-            retains = packet.retain and self._reception.settings.retained_messages
+            retains = packet.retain and self._services.settings.retained_messages
             flag, properties = stored_form(packet, retains, route, self.session, self.identity, upstream, mount)
         except InvalidMessage as error:
             self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, error.message))
@@ -136,17 +137,17 @@ class Incoming(Sender):
         """Whether this is a new message, within what the client may have open (MQTT-3.3.4-7)."""
         session = self.session
         assert session is not None
-        beyond = self._reception.limits.beyond(packet.qos, retain=packet.retain, is_v5=self.is_v5)
+        beyond = self._services.limits.beyond(packet.qos, retain=packet.retain, is_v5=self.is_v5)
         if beyond:  # (MQTT-3.2.2-11, -14)
             self.fail(beyond)
         elif packet.qos == 2 and packet.packet_id in session.incoming:
             if session.begin_incoming(packet.packet_id) == STORED:
                 self._answer_in_turn(partial(self.send, mark(2, packet.packet_id)))
         elif packet.qos and self.room_for_publications(session) <= 0:
-            self.fail(self._reception.quotas.refuse("receive_max"))
-        elif packet.qos == 2 and self.is_v5 and len(session.incoming) >= 2 * self._reception.settings.receive_max:
+            self.fail(self._services.quotas.refuse("receive_max"))
+        elif packet.qos == 2 and self.is_v5 and len(session.incoming) >= 2 * self._services.settings.receive_max:
             # earlier connections have left too many open
-            self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, self._reception.quotas.refuse("receive_max").why))
+            self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, self._services.quotas.refuse("receive_max").why))
         else:
             if packet.qos == 2:
                 session.begin_incoming(packet.packet_id)
@@ -158,7 +159,7 @@ class Incoming(Sender):
         at a lenient listener, bytes bound it."""
         if not self.is_v5:
             return PACKET_ID_MAX
-        room = self._reception.settings.receive_max - self._unanswered - len(session.incoming) + session.inherited
+        room = self._services.settings.receive_max - self._unanswered - len(session.incoming) + session.inherited
         return room if room > 0 else self.tally.room_beyond()
 
     def forget_routes(self) -> None:
@@ -170,13 +171,13 @@ class Incoming(Sender):
         assert self.session is not None
         if self._routes is None:
             self._routes = {}
-        return self._reception.upstream.route_among(self._routes, name, self.session.client_id, self.tally.mount)
+        return self._services.upstream.route_among(self._routes, name, self.session.client_id, self.tally.mount)
 
     def _decline(self, packet: Publish, reason: Reason) -> None:
         """The message is not taken. MQTT 5 says why; before that it is acknowledged and forgotten, or the
         connection closes where the name is at fault (MQTT-3.3.5-2 of 3.1.1)."""
-        self._reception.upstream.dropped += 1
-        self._reception.upstream.unauthorized += code_of(reason) == ReasonCode.NOT_AUTHORIZED
+        self._services.upstream.dropped += 1
+        self._services.upstream.unauthorized += code_of(reason) == ReasonCode.NOT_AUTHORIZED
         if not self.is_v5 and code_of(reason) != ReasonCode.NOT_AUTHORIZED:
             self.fail(reason)
         elif packet.qos:
@@ -196,7 +197,7 @@ class Incoming(Sender):
         count = len(marks)
         if not count:
             return
-        level = self._reception.upstream.level if self._connection.tells_level else ""
+        level = self._services.upstream.level if self._connection.tells_level else ""
         if first == self._reached:
             self._reached += count
             self._tell_stored(marks, exact, level)
@@ -224,12 +225,12 @@ class Incoming(Sender):
 
     def refused(self, first: int, mark: bytes, code: int, why: str = "") -> None:
         """A broker has refused one record of this device, for good."""
-        self._reception.upstream.dropped += 1
+        self._services.upstream.dropped += 1
         if not mark:
             return
         assert self.session is not None
         if code == Fenced.code:  # its client says it again where the session is
-            self._reception.keeping.on_fenced(self.session)
+            self.session.lose()
             return
         reason = REASONS.get(code, ReasonCode.QUOTA_EXCEEDED) if self.is_v5 else ReasonCode.UNSPECIFIED_ERROR
         if code == Busy.code and why:  # a limit, and the log has the words where the client cannot be told

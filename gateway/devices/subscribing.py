@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from gateway.devices.guests import Guest
-from gateway.devices.reception import Reception
+from gateway.devices.services import Services
 from gateway.devices.turns import Task
 from gateway.messages.mounts import mounted_filter
 from gateway.mqtt.connection import Connection
@@ -44,7 +44,7 @@ class Subscribing(Task):
         "_device",
         "_options",
         "_packet",
-        "_reception",
+        "_services",
         "_session",
         "_unsettled",
         "_weight",
@@ -54,7 +54,7 @@ class Subscribing(Task):
     def __init__(
         self,
         device: Guest,
-        reception: Reception,
+        services: Services,
         connection: Connection,
         packet: Subscribe,
         answer: Callable[[bytes], None],
@@ -64,7 +64,7 @@ class Subscribing(Task):
         assert device.session is not None
         self._device = device
         self._session = device.session
-        self._reception = reception
+        self._services = services
         self._connection = connection
         self._packet = packet
         self._answer = answer
@@ -94,7 +94,7 @@ class Subscribing(Task):
         if not self.left:
             self._settled()
             if self._connection.has_more:  # what it publishes next must find its own subscription standing
-                self._reception.downstream.flush()
+                self._services.downstream.flush()
 
     def _begin(self, properties: Properties) -> bool:
         """Whether what it asks for beside its filters is sound; if not it is answered."""
@@ -112,13 +112,13 @@ class Subscribing(Task):
     def _unfit(self, filter: str) -> int:
         """The code with which a filter is refused, 0 if it may be opened."""
         try:
-            if is_share(filter) and not self._reception.settings.shared_subscriptions:
+            if is_share(filter) and not self._services.settings.shared_subscriptions:
                 return ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
             plain = legal_filter(filter)
         except InvalidName:
             return ReasonCode.TOPIC_FILTER_INVALID
         device = self._device
-        too_deep = self._reception.limits.too_deep(plain)
+        too_deep = self._services.limits.too_deep(plain)
         if too_deep:
             self._says(too_deep)
             return ReasonCode.TOPIC_FILTER_INVALID
@@ -127,14 +127,12 @@ class Subscribing(Task):
         if start is not None and start.name and device.tally.mount:
             self._why = "a listener with a mount point has no named positions"
             return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
-        unfit = self._reception.judge.unfit_subscription(
-            device.identity, plain, start.name if start is not None else ""
-        )
+        unfit = self._services.judge.unfit_subscription(device.identity, plain, start.name if start is not None else "")
         if unfit:
             return self._says(unfit)
         known = self._session.subscriptions
-        if filter not in known and self._weight + weight(filter) > self._reception.settings.subscriptions_max:
-            return self._says(self._reception.quotas.refuse("subscriptions_max"))
+        if filter not in known and self._weight + weight(filter) > self._services.settings.subscriptions_max:
+            return self._says(self._services.quotas.refuse("subscriptions_max"))
         if is_share(filter):
             return self._unfit_share(filter)
         return self._unfit_start(filter) if self._options.start is not None else 0
@@ -147,33 +145,33 @@ class Subscribing(Task):
         return told
 
     def _unfit_share(self, share: str) -> int:
-        reception = self._reception
+        services = self._services
         if self._options.start is not None:
             self._why = "a shared subscription has no history"
             return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
-        members = reception.downstream.shared.members_of(share)
-        if share not in self._session.subscriptions and members >= reception.settings.share_members_max:
-            return self._says(reception.quotas.refuse("share_members_max"))
+        members = services.downstream.shared.members_of(share)
+        if share not in self._session.subscriptions and members >= services.settings.share_members_max:
+            return self._says(services.quotas.refuse("share_members_max"))
         return 0
 
     def _unfit_start(self, filter: str) -> int:
         """History is in the queues of a topic; so there must be one, and room for another replay."""
-        reception = self._reception
+        services = self._services
         try:
-            topic = reception.upstream.topic_of(filter)
+            topic = services.upstream.topic_of(filter)
         except InvalidName:
             return ReasonCode.TOPIC_FILTER_INVALID
         if topic is None:
             self._why = f"{filter} has names in more than one topic: {START} needs a filter whose first level is a name"
             return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
-        if len(reception.downstream.replays) >= reception.settings.replays_max:
-            return self._says(reception.quotas.refuse("replays_max"))
+        if len(services.downstream.replays) >= services.settings.replays_max:
+            return self._says(services.quotas.refuse("replays_max"))
         return 0
 
     def _open(self, at: int, asked: Asked, identifier: int) -> None:
         is_new = asked.filter not in self._session.subscriptions
         self._weight += weight(asked.filter) if is_new else 0
-        settings = self._reception.settings
+        settings = self._services.settings
         wants_retained = (
             settings.retained_messages
             and asked.retain_handling != _SEND_NEVER
@@ -193,13 +191,13 @@ class Subscribing(Task):
             name=start.name if start is not None else "",
         )
         opened = partial(self._opened, at, qos)
-        topic = self._reception.upstream.topic_of(asked.filter) if start is not None else None
+        topic = self._services.upstream.topic_of(asked.filter) if start is not None else None
         history = (start, topic) if start is not None and topic is not None else None
-        self._reception.downstream.subscribe(self._session, subscription, wants_retained, opened, history)
+        self._services.downstream.subscribe(self._session, subscription, wants_retained, opened, history)
 
     def _opened(self, at: int, qos: int, error: PenstockError | None) -> None:
         if isinstance(error, Busy):  # a limit of the broker's
-            self._reception.downstream.refused += 1
+            self._services.downstream.refused += 1
             self._why = error.message
             self._codes[at] = ReasonCode.QUOTA_EXCEEDED
         else:
@@ -207,7 +205,7 @@ class Subscribing(Task):
         try:
             self._settled()
         except Exception:
-            self._reception.failed(self._device)
+            self._services.connections.failed(self._device)
 
     def _settled(self) -> None:
         """One filter has its code, or all are judged; the last of these answers, whichever it is."""
@@ -216,11 +214,11 @@ class Subscribing(Task):
             self._answer(self._connection.suback(self._packet, self._codes, self._why))
 
 
-def send_saved(device: Guest, reception: Reception, when_saved: Callable[[], None], data: bytes) -> None:
+def send_saved(device: Guest, services: Services, when_saved: Callable[[], None], data: bytes) -> None:
     """Sends what promises that the subscriptions are as they are now; a client that cannot take it cannot be told."""
     assert device.session is not None
     if data:
-        reception.keeping.before(device.session, data, when_saved)
+        services.keeping.before(device.session, data, when_saved)
     else:
         device.fail(ReasonCode.PACKET_TOO_LARGE)
 
@@ -228,12 +226,12 @@ def send_saved(device: Guest, reception: Reception, when_saved: Callable[[], Non
 class Unsubscribing(Task):
     """The state of one UNSUBSCRIBE."""
 
-    __slots__ = ("_answer", "_connection", "_found", "_mount", "_packet", "_reception", "_session")
+    __slots__ = ("_answer", "_connection", "_found", "_mount", "_packet", "_services", "_session")
 
     def __init__(
         self,
         device: Guest,
-        reception: Reception,
+        services: Services,
         connection: Connection,
         packet: Unsubscribe,
         answer: Callable[[bytes], None],
@@ -242,7 +240,7 @@ class Unsubscribing(Task):
         super().__init__(len(packet.filters))
         assert device.session is not None
         self._session = device.session
-        self._reception = reception
+        self._services = services
         self._connection = connection
         self._packet = packet
         self._answer = answer
@@ -254,7 +252,7 @@ class Unsubscribing(Task):
         first = len(self._found)
         for filter in self._packet.filters[first : first + most]:
             full = mounted_filter(self._mount, filter) if self._mount else filter
-            self._found.append(self._reception.downstream.unsubscribe(self._session, full))
+            self._found.append(self._services.downstream.unsubscribe(self._session, full))
         self.left -= most
         if not self.left:
             self._answer(self._connection.unsuback(self._packet, self._found))

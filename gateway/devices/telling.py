@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, cast
 
+from gateway.devices.connections import Connections
 from gateway.devices.guests import Guest
-from gateway.devices.patience import Stay
-from gateway.homes.home import terms_of
+from gateway.homes.watch import terms_of
 from gateway.mqtt.reason_codes import ReasonCode, Told
 from gateway.sessions.session import Session
 from gateway.shards.rounds import Rounds
@@ -17,11 +17,11 @@ _DISCONNECTED: Final = Told(ReasonCode.ADMINISTRATIVE_ACTION, "an operator has d
 
 
 class Telling:
-    """Answers of one gateway. ``sessions``: those that are here, by client; ``stays``: of the connections."""
+    """Answers of one gateway. ``sessions``: those that are here, by client."""
 
-    def __init__(self, sessions: Mapping[str, Session], stays: Mapping[Guest, Stay], rounds: Rounds) -> None:
+    def __init__(self, sessions: Mapping[str, Session], connections: Connections, rounds: Rounds) -> None:
         self._sessions = sessions
-        self._stays = stays
+        self._connections = connections
         self._rounds = rounds
 
     def answer(self, question: SessionQuestion) -> SessionTerms | None:
@@ -31,8 +31,7 @@ class Telling:
         if session is None or session.device is None:
             return None
         device = session.device
-        stay = self._stays.get(cast(Guest, device))
-        connected_s = 0.0 if stay is None else self._rounds.now - stay.since
+        connected_s = self._connections.connected_s(cast(Guest, device), self._rounds.now)
         address, protocol = device.origin()
         told = terms_of(session, question)._replace(address=address, protocol=protocol, connected_s=connected_s)
         if question.disconnects:

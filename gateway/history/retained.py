@@ -60,6 +60,7 @@ class Retained:
         rounds: Rounds,
         send: Callable[[Sequence[Cursor], Arrival, Variant, int], bool],
         fail: Callable[[Cursor], None],
+        may_publish: Callable[[Identity, str], bool],
     ) -> None:
         """``send`` sends a message in a form, false if there is no room for it (``Sending.as_variant``). ``go_on``
         leads to ``pump``. ``fail``: that of ``Turns``."""
@@ -67,7 +68,7 @@ class Retained:
         self._send_one = send
         self._fetches: dict[Cursor, _Fetch] = {}
         self.turns = Turns(self._fetches, go_on, rounds, fail)
-        self.may_publish: Callable[[Identity, str], bool] = _anybody
+        self._may_publish = may_publish
 
     def __contains__(self, cursor: Cursor) -> bool:
         return cursor in self._fetches
@@ -144,9 +145,4 @@ class Retained:
         producer or a gateway."""
         if not arrival.sender or is_reserved(arrival.name):
             return True
-        return self.may_publish(Identity(arrival.sender.decode("utf-8", "replace"), arrival.user), arrival.name)
-
-
-def _anybody(identity: Identity, name: str) -> bool:
-    """Nobody has said who may publish what."""
-    return True
+        return self._may_publish(Identity(arrival.sender.decode("utf-8", "replace"), arrival.user), arrival.name)

@@ -3,16 +3,14 @@
 All sessions live at the broker that holds the topic ``HOME_TOPIC``. What is asked before that broker is known, and has
 heard that this gateway begins anew, waits: else it would take what it has just given for what an earlier life has left.
 What it cannot be asked ends in the link's error. Saves of a round leave as one request, or as several where they are
-many or large; one whose session the wire could not bring back to anybody is refused here. This gateway's lease on its
-sessions is renewed at a third of its time; a watch that is always open brings the calls of other gateways that want a
-session; each renewal tells of sessions that a dead gateway left with something to be done.
+many or large; one whose session the wire could not bring back to anybody is refused here.
 
 The last word about a session whose client has gone is said again until the home has heard it, and its client is let in
 here only after that: a session that nobody has released would stay this gateway's, connected, for as long as the
 gateway lives. An opening whose answer was lost is given back in the same way, and so is a claim: it is offered again.
 
-With each renewal goes the name of this gateway's *life*, which the home ends when it gives away what this gateway has
-not let go of; ``tenure.py`` sees to what follows. Each opening brings the lives of gateways that are over.
+The lease on these sessions is ``lease.py``, what other gateways and operators want of them ``watch.py``. Each opening
+brings the lives of gateways that are over.
 """
 
 from __future__ import annotations
@@ -25,8 +23,6 @@ from itertools import islice
 from typing import Final
 
 from gateway.brokers import Broker, Brokers
-from gateway.sessions.session import Session
-from gateway.sessions.session_state import encode_terms
 from penstock.errors import Busy, Fenced, PenstockError, TooLarge, Unavailable
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.request import Request, Result
@@ -37,28 +33,19 @@ from penstock.protocol.requests.sessions import (
     NO_WILL,
     RELEASED,
     EndSession,
-    KeepSessions,
     ListSessions,
     OpenedSession,
     OpenSession,
     SavedSessions,
     SaveSessions,
-    SessionCall,
-    SessionCalls,
-    SessionDuties,
-    SessionQuestion,
     SessionSave,
     SessionsPage,
-    SessionTerms,
-    TellSubscriptions,
-    WatchSessions,
     ends_of_parts,
 )
 from penstock.protocol.wire import HEADER_BYTES_MAX
 
 _log: Final = logging.getLogger(__name__)
 
-WATCH_S: Final = 30.0
 SAVES_PER_REQUEST: Final = 1000
 SAVES_BYTES_MAX: Final = 1 << 20
 """So much goes into one request, or one save that has more."""
@@ -80,24 +67,29 @@ def _nothing() -> None:
 
 
 class SessionHome:
-    """One gateway's dealings with the home of sessions. ``on_call`` and ``on_duty`` are told of calls and duties,
-    ``on_lapse`` that the home may have given this gateway's sessions away, ``on_heard`` that something that was said
-    again was heard, ``on_over`` of lives of gateways that have ended, before the session that was opened. ``trouble``:
-    why it is not known where the home is, empty where it is."""
+    """One gateway's requests to the home of sessions.
+
+    Attributes:
+        broker: the broker where sessions are at home, ``None`` until it is found.
+        trouble: why it is not found, empty where it is.
+        unanswered: saves that the home has not answered.
+        refused: openings and saves for which the home had no room.
+    """
 
     def __init__(
-        self, brokers: Brokers, owner: str, lease_s: float, wake: Callable[[], None], new_life: Callable[[], str]
+        self,
+        brokers: Brokers,
+        owner: str,
+        wake: Callable[[], None],
+        note_over: Callable[[Sequence[str]], None],
     ) -> None:
-        """``new_life`` makes names that nothing else ever has."""
+        """``note_over`` takes lives of gateways that have ended, before the session is given that was opened."""
         self._brokers = brokers
-        self._owner = owner
-        self._lease_s = lease_s
+        self.owner = owner
         self._wake = wake
-        self._new_life = new_life
-        self.life = new_life()
-        self._on_begun: Callable[[], None] | None = None  # the home has not heard of this life yet
+        self._note_over = note_over
         self._last_over = ""  # the last life that is known to be over
-        self._broker: Broker | None = None
+        self.broker: Broker | None = None
         self._is_looking = False
         self.trouble = ""
         self._waiting: dict[str, tuple[OpenSession, OnOpened]] = {}  # client -> what is asked once the home is there
@@ -106,25 +98,14 @@ class SessionHome:
         # client -> last words about its session, in their order, with who is told if it proves to be another's
         self._unheard: dict[str, dict[SessionSave, Callable[[], None]]] = {}
         self._is_repeating = False
-        self._kept_at = float("-inf")
-        self._now = self._renewed_at = float("inf")  # there was no tick, and so no lease to lapse
-        self._lapsed_at = float("-inf")
-        self._is_fresh = True
-        self._is_keeping = False
-        self._is_watching = False
+        self._is_ready = False  # the home has heard of this gateway
         self.unanswered = 0
-        self.refused = 0  # openings and saves for which the home had no room
-        self.on_call: Callable[[SessionCall], None] = _nobody
-        self.on_asked: Callable[[SessionQuestion], SessionTerms | None] = _nobody_knows
-        self.on_duty: Callable[[str], None] = _nobody
-        self.on_lapse: Callable[[], None] = _nothing
-        self.on_heard: Callable[[], None] = _nothing
-        self.on_over: Callable[[Sequence[str]], None] = _nobody
+        self.refused = 0
 
     @property
     def name(self) -> str:
         """The broker where sessions are at home, once it is known."""
-        return self._broker.name if self._broker is not None else ""
+        return self.broker.name if self.broker is not None else ""
 
     @property
     def is_unsure(self) -> bool:
@@ -145,10 +126,10 @@ class SessionHome:
     ) -> None:
         """Takes a session over from whoever has it. ``instead_of``: the other user whose session may end for it."""
         request = OpenSession(
-            self._owner, client, clean, expiry_s, will, user=user, heard=self._last_over, instead_of=instead_of
+            self.owner, client, clean, expiry_s, will, user=user, heard=self._last_over, instead_of=instead_of
         )
         self._latest[client] = request
-        if not self._is_fresh:
+        if self._is_ready:
             self._open(request, on_opened)
             return
         earlier = self._waiting.pop(client, None)
@@ -175,7 +156,7 @@ class SessionHome:
 
     def claim(self, client: str, on_opened: OnOpened) -> None:
         """Takes a dead gateway's session to do what is left to be done."""
-        self._open(OpenSession(self._owner, client, False, 0, b"", claim=True, heard=self._last_over), on_opened)
+        self._open(OpenSession(self.owner, client, False, 0, b"", claim=True, heard=self._last_over), on_opened)
 
     def _open(self, request: OpenSession, on_opened: OnOpened) -> None:
         """Asks when the home has heard all that was said of the client's session before: that is part of what is
@@ -189,7 +170,7 @@ class SessionHome:
 
         def heard(outcome: bool | PenstockError) -> None:
             self._heard(word, outcome)
-            self.on_heard()
+            self._wake()
             if isinstance(outcome, PenstockError) and outcome is not NO_ROOM:
                 self._forget(request)
                 on_opened(outcome)
@@ -219,7 +200,7 @@ class SessionHome:
             self._unheard.pop(request.client, None)  # all that was about what there was before
             if result.over:
                 self._last_over = result.over[-1]
-                self.on_over(result.over)
+                self._note_over(result.over)
         elif result.unknown and len(self._unheard) < LOST_OPENINGS_MAX:
             state, will = (LOST, b"") if request.claim else (RELEASED, NO_WILL)
             self._note_unheard(SessionSave(request.client, ANY_EPOCH, state, request.expiry_s, will))
@@ -266,8 +247,8 @@ class SessionHome:
             self.let_go(SessionSave(client, epoch, RELEASED, expiry_s, NO_WILL), on_lost)
 
     def _submit(self, request: Request, on_result: OnResult) -> None:
-        assert self._broker is not None, "nobody has a session before its home is known"
-        self._broker.submit(request, on_result)
+        assert self.broker is not None, "nobody has a session before its home is known"
+        self.broker.submit(request, on_result)
 
     # ------------------------------------------------------------ what the home did not hear
 
@@ -313,13 +294,13 @@ class SessionHome:
         self._is_repeating = True
         some = [next(iter(words)) for words in islice(self._unheard.values(), SAVES_PER_REQUEST)]
         del some[ends_of_parts(some, SAVES_BYTES_MAX, SAVES_PER_REQUEST)[0] :]
-        self._submit(SaveSessions(self._owner, tuple(some)), partial(self._repeated, some))
+        self._submit(SaveSessions(self.owner, tuple(some)), partial(self._repeated, some))
 
     def _repeated(self, some: list[SessionSave], result: Result) -> None:
         self._is_repeating = False
         for at, word in enumerate(some):
             self._heard(word, self._outcome(at, result))
-        self.on_heard()
+        self._wake()
 
     # ------------------------------------------------------------ rounds and time
 
@@ -339,7 +320,7 @@ class SessionHome:
         for end in ends_of_parts([save for save, _ in saves], SAVES_BYTES_MAX, SAVES_PER_REQUEST):
             some = saves[start:end]
             start = end
-            request = SaveSessions(self._owner, tuple([save for save, _ in some]))
+            request = SaveSessions(self.owner, tuple([save for save, _ in some]))
             self._submit(request, partial(self._saved, [on_saved for _, on_saved in some]))
 
     def _saved(self, told: list[OnSaved], result: Result) -> None:
@@ -358,28 +339,14 @@ class SessionHome:
         assert isinstance(result, PenstockError)
         return result
 
-    def tick(self, now: float) -> None:
-        """Looks for the home, renews the lease, keeps the watch open, says again what was not heard."""
-        self._now = now
+    def tick(self) -> None:
+        """Looks for the home, and says again what was not heard."""
         self._look()
-        if self._broker is None:
-            return
-        if self._is_unkept(now):
-            self._kept_at = now
-            self._keep(self._broker)
-        if not self._is_watching:
-            self._is_watching = True
-            self._broker.submit(WatchSessions(self._owner, WATCH_S), self._called)
-        self._repeat()
-
-    def _is_unkept(self, now: float) -> bool:
-        """Whether it is time to renew the lease. Not only where the last time was answered: the home may be slow to
-        answer, and must know who lives."""
-        is_new = self._is_fresh or self._on_begun is not None
-        return (is_new and not self._is_keeping) or (not self._is_fresh and now - self._kept_at >= self._lease_s / 3)
+        if self.broker is not None:
+            self._repeat()
 
     def _look(self) -> None:
-        is_known = self._broker is not None and self._broker.address  # it is empty where another broker has taken it
+        is_known = self.broker is not None and self.broker.address  # it is empty where another broker has taken it
         if not is_known and not self._is_looking:
             self._is_looking = True
             self._brokers.find(HOME_TOPIC, self._found)
@@ -391,104 +358,15 @@ class SessionHome:
             return
         if len(found) > 1:
             _log.error("sessions are at home at %s: only the first is used", ", ".join([one.name for one in found]))
-        self._broker = found[0]
-        self._keep(found[0])
+        self.broker = found[0]
         self._wake()
 
-    def _keep(self, broker: Broker) -> None:
-        self._is_keeping = True
-        request = KeepSessions(self._owner, self._lease_s, self._is_fresh, self.life)
-        broker.submit(request, partial(self._kept, self._now, self.life))
-
-    def begin_life(self, on_begun: Callable[[], None]) -> None:
-        """Another life begins; ``on_begun`` is told when the home knows it, and will end this one for what it takes
-        away from then on."""
-        self.life = self._new_life()
-        self._on_begun = on_begun
-        if self._broker is not None:
-            self._keep(self._broker)
-            self._wake()
-
-    def _kept(self, asked_at: float, life: str, result: Result) -> None:
-        self._is_keeping = False
-        if isinstance(result, SessionDuties):
-            self._is_fresh = False
-            is_lapsed = self._now - self._renewed_at >= self._lease_s and asked_at > self._lapsed_at
-            if is_lapsed:
-                self._lapsed_at = self._now  # what was asked until now, the home has answered before it hears of this
-            self._renewed_at = asked_at
-            self._judge_life(life, result.is_over, is_lapsed)
-            waiting, self._waiting = self._waiting, {}
-            for request, on_opened in waiting.values():
-                self._open(request, on_opened)
-            if self._on_begun is None:  # else some may be our own sessions yet, and are asked about first
-                for client in result.clients:
-                    self.on_duty(client)
-            self._wake()
-
-    def _judge_life(self, life: str, is_over: bool, is_lapsed: bool) -> None:
-        """The home has heard of a life. One that is over as it begins is refused by whoever is sent something in it."""
-        begun = self._on_begun
-        if begun is None:
-            if is_lapsed or (is_over and life == self.life):
-                self.on_lapse()
-        elif life == self.life:
-            self._on_begun = None
-            begun()
-
-    def leave(self, on_left: Callable[[], None]) -> None:
-        """This gateway stops, and all that it had to say is said. The home is told as of a process that begins: what is
-        left, wills that wait for their time, is for other gateways, which need not wait until this one's lease is over;
-        nor, where the home stops too and starts anew, for as long as it waits for gateways that it had. Where its life
-        is over, another process may have its name by now, and its sessions: then nothing is said."""
-        broker = self._broker
-
-        def heard(result: Result) -> None:
-            if broker is None or not isinstance(result, SessionDuties) or result.is_over:
-                on_left()
-                return
-            anew = KeepSessions(self._owner, self._lease_s, True, self._new_life())
-            broker.submit(anew, lambda _: on_left())
-
-        if broker is None:
-            on_left()
-        else:
-            broker.submit(KeepSessions(self._owner, self._lease_s, False, self.life), heard)
-
-    def _tell(self, asked: Sequence[SessionQuestion]) -> None:
-        """Answers what an operator asks: counts together, what may be large one by one."""
-        told = [found for question in asked if (found := self.on_asked(question)) is not None]
-        large = [one for one in told if one.terms]
-        for part in ([one for one in told if not one.terms], *[[one] for one in large]):
-            if part and self._broker is not None:
-                self._broker.submit(TellSubscriptions(self._owner, tuple(part)), _is_told)
-
-    def _called(self, result: Result) -> None:
-        self._is_watching = False
-        if isinstance(result, SessionCalls):
-            for call in result.calls:
-                self.on_call(call)
-            self._tell(result.asked)
-            if (result.calls or result.asked) and self._broker is not None:
-                self._is_watching = True
-                self._broker.submit(WatchSessions(self._owner, WATCH_S), self._called)
-            self._wake()
-
-
-def _is_told(result: Result) -> None:
-    """Nothing follows from it: whoever asked asks again."""
-
-
-def _nobody_knows(question: SessionQuestion) -> SessionTerms | None:
-    """There are no clients yet."""
-    return None
-
-
-def terms_of(session: Session, question: SessionQuestion) -> SessionTerms:
-    """What a client here is subscribed to."""
-    terms = encode_terms(session.subscriptions.values()) if question.wants_terms else b""
-    shown = terms if len(terms) <= PART_BYTES_MAX else b""
-    return SessionTerms(question.client, len(session.subscriptions), question.wants_terms, shown)
+    def begin(self) -> None:
+        """The home has heard of this gateway: what has waited for that is asked."""
+        self._is_ready = True
+        waiting, self._waiting = self._waiting, {}
+        for request, on_opened in waiting.values():
+            self._open(request, on_opened)
 
 
 def _superseded() -> Unavailable:
@@ -511,7 +389,3 @@ def _is_too_large(save: SessionSave) -> bool:
 def _bare(save: SessionSave) -> SessionSave:
     """The same without what it keeps; that there is no will stays said. It makes no session larger."""
     return save._replace(will=save.will if save.will == NO_WILL else b"", terms=b"", flow=b"")
-
-
-def _nobody(_: object) -> None:
-    """Nobody wants to know yet."""

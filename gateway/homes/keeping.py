@@ -32,8 +32,7 @@ ENTRIES_PER_TICK: Final = 20_000
 
 
 class Keeping(Stage):
-    """The saves of one gateway's sessions. ``on_fenced`` is told of sessions that are another's by now, ``on_room`` of
-    those that were full and are so no more."""
+    """The saves of one gateway's sessions."""
 
     def __init__(self, home: SessionHome, output_bytes_max: int, wake: Callable[[], None]) -> None:
         """``output_bytes_max``: a session with more than that waiting for a save is full."""
@@ -42,8 +41,7 @@ class Keeping(Stage):
         self._wake = wake
         self._urgent: dict[Session, None] = {}
         self._noted: dict[Session, None] = {}
-        self.on_fenced: Callable[[Session], None] = _nobody
-        self.on_room: Callable[[Session], None] = _nobody
+        self._eased: list[Session] = []
 
     def note(self, session: Session) -> None:
         """Something has changed that may be lost."""
@@ -77,6 +75,11 @@ class Keeping(Stage):
         self._urgent.pop(session, None)
         self._noted.pop(session, None)
         self._home.let_go(_state_of(session, state, will), on_lost)
+
+    def take_eased(self) -> list[Session]:
+        """The sessions that were full and are so no more, since the last call."""
+        eased, self._eased = self._eased, []
+        return eased
 
     # ------------------------------------------------------------ rounds and time
 
@@ -131,7 +134,7 @@ class Keeping(Stage):
         if outcome is True:
             self._kept(session, lasting, packets, told)
         elif outcome is False:
-            self.on_fenced(session)
+            session.lose()
         else:
             lasting.has_new_terms = lasting.has_new_terms or had_terms
             if isinstance(outcome, TooLarge) or (outcome is NO_ROOM and packets):
@@ -155,7 +158,8 @@ class Keeping(Stage):
         if lasting.unsaved:
             self._urge(session)
         if was_full and not lasting.is_full:
-            self.on_room(session)
+            self._eased.append(session)
+            self._wake()
 
 
 def _state_of(session: Session, state: int, will: bytes) -> SessionSave:
@@ -240,7 +244,3 @@ def _owed_to(session: Session, lasting: Lasting) -> dict[tuple[str, str], Owed]:
             if one is not None:
                 owed[cursor.subscription.filter, cursor.feed.broker.name] = one
     return owed
-
-
-def _nobody(session: Session) -> None:
-    """Nobody wants to know yet."""

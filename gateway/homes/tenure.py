@@ -20,9 +20,11 @@ from typing import Final
 
 from gateway.homes.admissions import Admissions
 from gateway.homes.home import SessionHome
+from gateway.homes.lease import GatewayLease
 from gateway.homes.wills import Wills
 from gateway.publishing.upstream import Upstream
 from gateway.sessions.session import Session
+from gateway.shards.rounds import Stage
 from penstock.errors import PenstockError
 from penstock.protocol.requests.sessions import CONNECTED, SessionSave
 
@@ -41,32 +43,38 @@ class Question:
         self.matters = matters
 
 
-class Tenure:
-    """That of one gateway. ``sessions``: those with connections. ``on_fenced`` is told of those that it has lost."""
+class Tenure(Stage):
+    """That of one gateway: the first stage of a round's end, so that nothing leaves in doubt. ``sessions``: those with
+    connections."""
 
     def __init__(
         self,
+        lease: GatewayLease,
         home: SessionHome,
         upstream: Upstream,
         wills: Wills,
         admissions: Admissions,
         sessions: Callable[[], Iterable[Session]],
-        on_fenced: Callable[[Session], None],
     ) -> None:
+        self._lease = lease
         self._home = home
         self._upstream = upstream
         self._wills = wills
         self._admissions = admissions
         self._sessions = sessions
-        self._on_fenced = on_fenced
         self._is_beginning = False
         self._open: dict[Question, None] = {}
         self._again: list[Question] = []  # those of them whose answers were lost
         self._lost = 0
-        home.on_lapse = upstream.on_over = self.doubt
-        home.on_heard = self._go_on
-        home.on_over = upstream.note_over
-        upstream.life = home.life
+
+    def flush(self) -> None:
+        """Sees to what the home and the brokers have said since."""
+        self._lease.flush()
+        upstream = self._upstream
+        if self._lease.has_lapsed or (upstream.is_refused and not upstream.is_held):
+            self.doubt()
+        elif upstream.is_held:
+            self._go_on()
 
     def doubt(self) -> None:
         """This gateway may have lost sessions without a word: who is taken for dead, or was too slow, is not called."""
@@ -75,7 +83,7 @@ class Tenure:
         _log.warning("this gateway stood still or was away, and may have lost sessions; it asks about all of them")
         self._is_beginning = True
         self._upstream.hold()
-        self._home.begin_life(self._begun)
+        self._lease.begin_life(self._begun)
 
     def _begun(self) -> None:
         """Whatever was lost before this is found now."""
@@ -86,7 +94,7 @@ class Tenure:
         self._lost = 0
         for session in self._sessions():
             save = SessionSave(session.client_id, session.epoch, CONNECTED, session.expiry_s)
-            self._open[Question(save, partial(self._on_fenced, session), partial(_is_connected, session))] = None
+            self._open[Question(save, session.lose, partial(_is_connected, session))] = None
         for save, on_lost in self._wills.held():
             self._open[Question(save, on_lost, _always)] = None
         self._ask(list(self._open))
@@ -116,7 +124,7 @@ class Tenure:
         their wills are among what is kept back."""
         if not self._open and not self._is_beginning and self._upstream.is_held and not self._home.is_unsure:
             _log.warning("this gateway goes on; %d of its sessions were another's", self._lost)
-            self._upstream.go_on(self._home.life)
+            self._upstream.go_on(self._lease.life)
 
     def tick(self) -> None:
         """Asks again what was not answered, and goes on where nothing is open any more, however that came about: what

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from gateway.homes.home import SessionHome
+from gateway.limits.creations import Creations
 from gateway.publishing.lanes import Publisher
 from gateway.publishing.upstream import Upstream
 from gateway.sessions.session_state import Will, decode_will
@@ -80,7 +81,7 @@ class Executor(Publisher):
         self.unstored -= size
 
     def ask_to_make(self, topic: str) -> DescribeTopic | PenstockError:
-        return self._wills.ask_to_make(topic, self.client, self.will.user)
+        return self._wills.ask_to_make(self, topic)
 
     def refused(self, first: int, mark: bytes, code: int, why: str = "") -> None:
         if self.is_over:
@@ -102,10 +103,17 @@ class Executor(Publisher):
 
 
 class Wills:
-    """The waiting wills of one gateway. ``is_allowed``: whether a client may publish its will now.
-    ``ask_to_make``: the request with which the topic of a client's will is made, or why it is not."""
+    """The waiting wills of one gateway."""
 
-    def __init__(self, home: SessionHome, upstream: Upstream, rounds: Rounds) -> None:
+    def __init__(
+        self,
+        home: SessionHome,
+        upstream: Upstream,
+        rounds: Rounds,
+        may_leave: Callable[[str, Will], bool],
+        creations: Creations,
+    ) -> None:
+        """``may_leave``: whether a client may publish its will now. ``creations``: the topics that clients make."""
         self._home = home
         self._upstream = upstream
         self._rounds = rounds
@@ -115,11 +123,15 @@ class Wills:
         self._kept_bytes = 0
         self._again: list[Executor] = []
         self._storing: dict[str, Executor] = {}  # client -> whose last word has not been said
-        self.is_allowed: Callable[[str, Will], bool] = _anybody
-        self.ask_to_make: Callable[[str, str, str], DescribeTopic | PenstockError] = _asked
+        self._may_leave = may_leave
+        self._creations = creations
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def ask_to_make(self, executor: Executor, topic: str) -> DescribeTopic | PenstockError:
+        """The request with which the topic of a will is made, or why it is not."""
+        return self._creations.take(topic, executor.client, executor.will.user, "", self._rounds.now)
 
     def publish(
         self, client: str, will: Will, last_word: LastWord = _nothing, held: SessionSave | None = None
@@ -128,7 +140,7 @@ class Wills:
         client wants its session back before that. ``held``: a save that its home takes for as long as the session is
         ours. Gives what is to be called if it proves to have been another's before, whose the will is then."""
         executor = Executor(self, client, will, last_word, held)
-        if not self.is_allowed(client, will):
+        if not self._may_leave(client, will):
             self._upstream.dropped += 1
             self._upstream.unauthorized += 1
             last_word()
@@ -256,16 +268,6 @@ class Wills:
             self._home.save(SessionSave(client, result.epoch, GONE, result.expiry_s), _ignore)
             due = self.moment(will, result.expiry_s, result.absence_s)
             self.wait(client, result.epoch, will, result.expiry_s, due)
-
-
-def _anybody(client: str, will: Will) -> bool:
-    """Nobody has said who may publish what."""
-    return True
-
-
-def _asked(topic: str, client: str, user: str) -> DescribeTopic:
-    """Nobody has said how many topics a client makes."""
-    return DescribeTopic(topic, create=True, is_anonymous=not user)
 
 
 def _ignore(outcome: bool | PenstockError) -> None:

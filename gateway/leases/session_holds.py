@@ -31,7 +31,6 @@ class SessionHolds:
         self._leases = leases
         self._shared = shared
         self._note = note
-        shared.on_opening = leases.wanted
 
     def let_go(self, session: Session, filter: str) -> None:
         """A subscription has ended."""

@@ -61,6 +61,7 @@ class SharedSubscriptions:
         clock: Clock,
         send_as: SendAs,
         wake: Callable[[], None],
+        on_opening: Callable[[Broker, str, Sequence[str]], None],
     ) -> None:
         self._owner = self.taker = owner
         self._settings = settings
@@ -79,7 +80,7 @@ class SharedSubscriptions:
         self._unheld: dict[ShareFeed, dict[Session, None]] = {}  # members in whose names it is not open there yet
         self._not_taken: list[ShareFeed] = []
         self._beaten_at = 0.0
-        self.on_opening: Callable[[Broker, str, Sequence[str]], None] = _nobody
+        self._on_opening = on_opening
         self.settled = 0
         self.returned = 0
         self.dropped = 0
@@ -258,7 +259,7 @@ class SharedSubscriptions:
                     for pending in shares.pop(share):
                         pending.answered(None)
             names = list(shares)
-            self.on_opening(broker, owner, names)
+            self._on_opening(broker, owner, names)
             for first, end in portions(names):
                 some = {share: shares[share] for share in names[first:end]}
                 broker.submit(OpenFilters(owner, tuple(some)), partial(self._opened, broker, owner, some))
@@ -438,10 +439,6 @@ def _leased(result: Pulled, feed: ShareFeed) -> list[Leased]:
         return []  # a broker that frames its replies wrongly; nothing of it can be believed
     keys = [row[3] for row in ENTRY.iter_unpack(bytes(result.body[: result.count * ENTRY.size]))]
     return [Leased(arrival, key) for arrival, key in zip(got, keys, strict=True)]
-
-
-def _nobody(broker: Broker, owner: str, shares: Sequence[str]) -> None:
-    """Nobody wants to know yet."""
 
 
 def _ignore(result: Result) -> None:

@@ -47,9 +47,11 @@ class Holding(Protocol):
 
 
 class Lined(Protocol):
-    """The lines of connections (``gateway.shards.shard.Shard``). ``output_bytes_max``: what each may leave untaken."""
+    """The lines of connections (``gateway.shards.shard.Shard``)."""
 
-    output_bytes_max: int
+    def limit_output(self, bytes_max: int) -> None:
+        """What each may leave untaken from now on."""
+        ...
 
 
 class Room:
@@ -61,13 +63,13 @@ class Room:
         output_bytes_max, unstored_bytes_max: what each client may have for now.
     """
 
-    def __init__(self, settings: GatewaySettings, quotas: Quotas) -> None:
+    def __init__(self, settings: GatewaySettings, quotas: Quotas, shards: Sequence[Lined]) -> None:
         self._most = settings.held_bytes_max
         self._settings = settings
         self._quotas = quotas
         self._due = 0.0
         self._is_short = False
-        self.shards: Sequence[Lined] = ()
+        self._shards = shards
         self.unfinished = self.untaken = self.unstored = 0
         self.output_bytes_max = settings.output_bytes_max
         self.unstored_bytes_max = settings.unstored_bytes_max
@@ -91,8 +93,8 @@ class Room:
         if unstored > self._most:
             share = self._most // sum([client.unstored + client.owed > 0 for client in devices])
             self.unstored_bytes_max = min(self.unstored_bytes_max, max(1, share))
-        for shard in self.shards:
-            shard.output_bytes_max = self.output_bytes_max
+        for shard in self._shards:
+            shard.limit_output(self.output_bytes_max)
         self._tell()
         if unfinished > self._most:
             self._make_room(

@@ -101,6 +101,10 @@ class Tallies:
         tally.connected += 1
         self.most_connected = max(self.most_connected, connected)
 
+    def left(self, tally: Tally) -> None:
+        """One connection less."""
+        tally.connected -= 1
+
     def sums(self) -> dict[str, int]:
         """All listeners together, by metric."""
         tallies = self._by_listener.values()

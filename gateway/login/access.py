@@ -118,8 +118,6 @@ class Access:
         self._acl: Acl | None = None
         self._waiting: WaitingRoom[Check] = WaitingRoom(waiting_max)
         self._remembered: dict[bytes, tuple[Hashed, float]] = {}
-        self.on_rules: Callable[[], None] = lambda: None
-        self.on_users: Callable[[], None] = lambda: None
         self.checked = 0
         self.remembered = 0
         self.attempts = attempts or Attempts(0, lambda limit: SERVER_BUSY, clock)
@@ -137,7 +135,6 @@ class Access:
         """The password file's content from now on; whose name is not in it any more is gone."""
         self._users = users
         self._has_users = True
-        self.on_users()
 
     def set_tokens(self, keys: TokenKeys, wall_ms: Callable[[], int]) -> None:
         """Tokens count from now on as passwords, by these keys and this clock."""
@@ -147,7 +144,6 @@ class Access:
     def set_acl(self, acl: Acl) -> None:
         """The rules from now on, for connected clients too."""
         self._acl = acl
-        self.on_rules()
 
     # ------------------------------------------------------------ who
 

@@ -12,8 +12,9 @@ counted, and the next one is checked.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 
@@ -27,7 +28,36 @@ from penstock.world import World
 CHECKERS: Final = 2
 LOOK_EVERY_S: Final = 2.0
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
+
+
+def _then(take: Callable[[T], None], tell: Callable[[], None]) -> Callable[[T], None]:
+    def taken(parsed: T) -> None:
+        take(parsed)
+        tell()
+
+    return taken
+
+
+class Bell:
+    """A call for those who wait for work."""
+
+    def __init__(self) -> None:
+        self._rung = trio.Event()
+
+    def ring(self) -> None:
+        """There is something to do."""
+        self._rung.set()
+
+    async def wait(self) -> None:
+        """Waits for the next ring; a ring since the last wait counts."""
+        await self._rung.wait()
+
+    def hush(self) -> None:
+        """Nothing is left to do: the next wait is for another ring."""
+        if self._rung.is_set():
+            self._rung = trio.Event()
 
 
 class Verifier:
@@ -37,21 +67,31 @@ class Verifier:
         self,
         access: Access,
         world: World,
+        bell: Bell,
         password_file: str,
         acl_file: str,
         jwt_key_file: str = "",
         rules: TokenRules | None = None,
+        *,
+        on_rules: Callable[[], None],
+        on_users: Callable[[], None],
     ) -> None:
-        """``rules``: for tokens. Raises ``InvalidConfig`` for a file that cannot be read or understood."""
+        """``bell`` rings when there is a password to check. ``rules``: for tokens. ``on_rules`` and ``on_users`` are
+        called when the access file, or the password file, is another.
+
+        Raises ``InvalidConfig`` for a file that cannot be read or understood.
+        """
         self._access = access
         self._world = world
-        self._due = trio.Event()
+        self._bell = bell
         self._asked = trio.Event()
         self._files: list[Watched] = []
         if password_file:
-            self._files.append(Watched("password_file", password_file, parse_passwords, access.set_users))
+            self._files.append(
+                Watched("password_file", password_file, parse_passwords, _then(access.set_users, on_users))
+            )
         if acl_file:
-            self._files.append(Watched("acl_file", acl_file, parse_acl, access.set_acl))
+            self._files.append(Watched("acl_file", acl_file, parse_acl, _then(access.set_acl, on_rules)))
         if jwt_key_file:
             parse = partial(TokenKeys, rules=rules or TokenRules())
             self._files.append(
@@ -62,10 +102,6 @@ class Verifier:
     def failures(self) -> int:
         """How often a changed file could not be taken."""
         return sum([one.failures for one in self._files])
-
-    def wake(self) -> None:
-        """There is something to check."""
-        self._due.set()
 
     def look_again(self) -> None:
         """All files are to be taken again, changed or not."""
@@ -91,8 +127,8 @@ class Verifier:
         while True:
             check = self._access.take()
             if check is None:
-                self._due = trio.Event() if self._due.is_set() else self._due
-                await self._due.wait()
+                self._bell.hush()
+                await self._bell.wait()
                 continue
             if not self._access.may_check(check):
                 await trio.lowlevel.checkpoint()  # very many may wait that are refused
@@ -100,7 +136,7 @@ class Verifier:
             try:
                 right = await self._world.offload(partial(verify, check.hashed, check.password))
             except Exception:
-                _log.exception("an error that nobody has foreseen; the login that was checked is refused")
+                _log.exception("an unforeseen error; the login that was checked is refused")
                 self._access.left_unchecked(check)
             else:
                 self._access.checked_as(check, right)

@@ -19,7 +19,7 @@ order: a device brings its acknowledgements in order by the numbers that go with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -59,15 +59,15 @@ _WILL: Final = b"\x00"
 class Upstream(Stage):
     """All publications of one gateway on their way to the brokers."""
 
-    def __init__(self, brokers: Brokers, topic_map: TopicMap, append_bytes_max: int, rounds: Rounds) -> None:
+    def __init__(self, brokers: Brokers, topic_map: TopicMap, append_bytes_max: int, rounds: Rounds, life: str) -> None:
         self._map = topic_map
         self._append_bytes_max = append_bytes_max
         self._lanes: list[Lane] = []  # one per broker, of which there are few
         self._placing = Placing(brokers, self._lane, self._add, self.flush, self._gave_up)
         self.rounds = rounds
-        self.life = ""  # what this gateway appends in
+        self.life = life  # what this gateway appends in
+        self.is_refused = False  # a broker has: it is over
         self.is_held = False  # nothing more leaves in it
-        self.on_over: Callable[[], None] = _nothing
         self._over: tuple[str, ...] = NONE  # lives of gateways
         self.level = ""  # what the messages have reached whose acknowledgements are told
         self.unanswered = 0
@@ -318,7 +318,8 @@ class Upstream(Stage):
     def _refused_life(self, batch: Batch) -> None:
         batch.lane.returned.append(batch)
         if batch.life == self.life and not self.is_held:
-            self.on_over()
+            self.is_refused = True
+            self.rounds.wake()
 
     def hold(self) -> None:
         """This gateway may have lost sessions: nothing leaves until it goes on."""
@@ -331,7 +332,7 @@ class Upstream(Stage):
             if lane.runs:
                 self._append(lane)  # to the others that wait
         self._placing.drop_absent()
-        self.life, self.is_held = life, False
+        self.life, self.is_held, self.is_refused = life, False, False
         for lane in self._lanes:
             lane.waits = lane.unanswered > 0
             if not lane.waits:
@@ -414,10 +415,6 @@ def _full_from(batch: Batch, result: Result) -> int | None:
 
 def _number_of(batch: Batch) -> int:
     return batch.number
-
-
-def _nothing() -> None:
-    """Nobody wants to know yet."""
 
 
 def _is_exact(run: Run) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from gateway.limits.tallies import Tally
 from gateway.login.auth import Identity
 from gateway.messages.aliases import SentAliases
 from gateway.mqtt.reason_codes import Reason
-from gateway.sessions.session_state import Owed, Place, Sent
+from gateway.sessions.session_state import Flow, Owed, Place, Sent
 
 
 class Client(Protocol):
@@ -92,7 +92,7 @@ class Lasting:
         "when_saved",
     )
 
-    def __init__(self, incarnation: int, home: str = "") -> None:
+    def __init__(self, incarnation: int, home: str = "", held: Iterable[str] = ()) -> None:
         self.incarnation = incarnation
         self.home = home
         self.doubtful_ms = 0
@@ -105,10 +105,22 @@ class Lasting:
         self.when_saved: list[Callable[[], None]] = []
         self.places: dict[tuple[str, str], Place] = {}
         self.owed: dict[tuple[str, str], Owed] = {}
-        self.held: dict[str, None] = {}
+        self.held: dict[str, None] = dict.fromkeys(held)
         self.closing: dict[str, list[str]] = {}
         self.closes_next: list[str] = []
         self.absent: dict[int, Sent] = {}
+
+    def restore(self, flow: Flow, doubtful_ms: int) -> None:
+        """It comes back from its home as it was saved. ``doubtful_ms``: as above."""
+        self.doubtful_ms = doubtful_ms
+        self.places = dict(flow.places)
+        self.owed = dict(flow.owed)
+        self.closing = {filter: [] for filter in flow.closing}
+
+    def lose(self) -> None:
+        """It is another gateway's, which has its filters open still, or again."""
+        self.is_lost = True
+        self.held.clear()
 
     def forget(self, filter: str) -> None:
         """A subscription has ended: it has no place anywhere, and nothing is owed to it any more."""

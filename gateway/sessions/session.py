@@ -33,7 +33,9 @@ from gateway.brokers import Broker
 from gateway.messages.delivery import PACKET_ID_MAX, Blob, InFlight, PacketRun
 from gateway.messages.envelope import Arrival
 from gateway.messages.feed import Attachable, Feed
+from gateway.mqtt.reason_codes import ReasonCode
 from gateway.sessions.endings import ENDED_MAX, Ended, Standing, have_delivered, still_needed, without
+from gateway.sessions.inbound import InboundExchanges
 from gateway.sessions.lasting import Client, Lasting
 from gateway.sessions.matching import Matching, places
 from gateway.sessions.session_state import Owed, Past, Place, Will
@@ -41,14 +43,6 @@ from gateway.sessions.subscriptions import Redo, Subscription, bounded, is_left
 
 NOWHERE: Final = 1 << 61
 """Behind every log position."""
-
-# States of an inbound QoS 2 id, from PUBLISH to PUBREL.
-STORING: Final = 0
-STORED: Final = 1
-INHERITED: Final = 2
-"""Stored, on an earlier connection."""
-RELEASED: Final = 3
-"""Released before it is stored, by a client that did not wait for its PUBREC."""
 
 
 class Cursor(Attachable):
@@ -334,10 +328,9 @@ def _are_all(in_flight: dict[int, InFlight], ids: Sequence[int]) -> bool:
 # Nearly all sessions have none of these, nearly always: one empty dict for all of them. Who adds makes its own.
 _NONE_BEHIND: Final[dict[Cursor, bool]] = {}
 _NONE_RELEASING: Final[dict[int, None]] = {}
-_NONE_INCOMING: Final[dict[int, int]] = {}
 
 
-class Session:
+class Session(InboundExchanges):
     """The state of one client id."""
 
     __slots__ = (
@@ -349,8 +342,6 @@ class Session:
         "expiry_s",
         "in_flight",
         "in_flight_bytes",
-        "incoming",
-        "inherited",
         "is_sharing",
         "lasting",
         "next_id",
@@ -364,13 +355,23 @@ class Session:
         "window_bytes",
     )
 
-    def __init__(self, client_id: str, window: int, window_bytes: int = 1 << 62) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        window: int,
+        window_bytes: int = 1 << 62,
+        epoch: int = 0,
+        expiry_s: int = 0,
+        will: Will | None = None,
+        lasting: Lasting | None = None,
+    ) -> None:
+        super().__init__()
         self.client_id = client_id
         self.client_id_bytes = client_id.encode()
         self.device: Client | None = None
-        self.expiry_s = 0
-        self.epoch = 0
-        self.lasting: Lasting | None = None
+        self.expiry_s = expiry_s
+        self.epoch = epoch
+        self.lasting = lasting
         self.subscriptions: dict[str, Subscription] = {}
         self.overlap = Overlap()
         self.behind = _NONE_BEHIND  # whether what it has next was not sent for want of room
@@ -380,12 +381,33 @@ class Session:
         self.in_flight_bytes = 0
         self.to_resend: list[int] | None = None  # ids in flight that this connection has not been sent yet
         self.releasing = _NONE_RELEASING
-        self.incoming = _NONE_INCOMING
-        self.inherited = 0  # ids of ``incoming`` that were not sent on this connection: its quota began anew (5, 4.9)
         self.is_sharing = False  # it is a member of a shared subscription
         self.settled: dict[object, Callable[[Blob], None]] | None = None  # who wants to know what the client has
         self.next_id = 1
-        self.will: Will | None = None
+        self.will = will
+
+    def attach(self, device: Client) -> None:
+        """Its client has a connection."""
+        self.device = device
+
+    def detach(self) -> None:
+        """Its connection is over."""
+        self.device = self.will = None
+
+    def clear(self) -> None:
+        """It goes from here. Its cursors know it, and it them: in this circle what is in flight would wait for the
+        collector; and with what waits for a save that never comes its device would, with all that it has read."""
+        self.overlap, self.in_flight, self.settled = Overlap(), {}, None
+        if self.lasting is not None:
+            self.lasting.unsaved, self.lasting.when_saved = [], []
+
+    def lose(self) -> None:
+        """It is another gateway's: its client here is told, and nothing of it is touched any more."""
+        if self.device is not None:
+            self.will = None
+            if self.lasting is not None:
+                self.lasting.lose()
+            self.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=False)
 
     def note_terms(self) -> None:
         """What is subscribed to has changed: to be saved, if anything of this session is."""
@@ -541,47 +563,6 @@ class Session:
         """PUBCOMP. False if the id is unknown."""
         return self.releasing.pop(packet_id, 0) is None
 
-    # ------------------------------------------------------------ in: client -> gateway, QoS 2
-
-    def inherit_incoming(self, ids: Sequence[int]) -> None:
-        """Earlier connections have left these open."""
-        self.incoming = dict.fromkeys(ids, INHERITED) or _NONE_INCOMING
-        self.inherited = len(self.incoming)
-
-    def begin_incoming(self, packet_id: int) -> int | None:
-        """PUBLISH of QoS 2. ``None`` for a new id; for one that is known already whether it is ``STORED``
-        (MQTT-4.3.3-10)."""
-        state = self.incoming.get(packet_id)
-        if state is None:
-            self.incoming = self.incoming or {}
-            self.incoming[packet_id] = STORING
-        elif state == INHERITED:
-            self.incoming[packet_id] = state = STORED
-            self.inherited -= 1
-        return state
-
-    def stored_incoming(self, packet_id: int) -> bool:
-        """The message is safe. Whether its PUBREL has come already, and counts from now on."""
-        state = self.incoming.get(packet_id)
-        if state is not None:
-            self.incoming[packet_id] = STORED
-        return state == RELEASED
-
-    def comes_early(self, packet_id: int) -> bool:
-        """PUBREL. Whether it must wait for its message: an id that is free while that is on its way to the log would
-        hide the next message (MQTT-4.3.3-12)."""
-        if self.incoming.get(packet_id) not in (STORING, RELEASED):
-            return False
-        self.incoming[packet_id] = RELEASED
-        return True
-
     def exchange(self, packet_id: int, qos: int) -> str:
         """What its message says of an exchange that outlives the connection; empty for others."""
         return f"{self.lasting.incarnation}:{self.epoch}:{packet_id}" if qos == 2 and self.lasting is not None else ""
-
-    def forget_incoming(self, packet_id: int) -> bool:
-        """PUBREL, or the message could not be stored: the id is free again (MQTT-4.3.3-12). False if it was unknown."""
-        state = self.incoming.pop(packet_id, None)
-        if state == INHERITED:
-            self.inherited -= 1
-        return state is not None

@@ -32,10 +32,11 @@ class Stage:
 class Rounds:
     """When rounds begin, what they end with, and how the next one is called for. ``number``: how many there were."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, call: Callable[[], None]) -> None:
+        """``call``: how a round is called for from outside of one."""
         self._clock = clock
         self._stages: list[Stage] = []
-        self._call: Callable[[], None] | None = None
+        self._call = call
         self._is_due = False
         self._is_wanted = False  # another round, after this one
         self._output: list[Stage] = []
@@ -60,15 +61,11 @@ class Rounds:
             for output in self._output:
                 output.flush()
 
-    def called_by(self, call: Callable[[], None]) -> None:
-        """How a round is called for from outside of one."""
-        self._call = call
-
     def wake(self) -> None:
         """There is work for a round: the present one if there is one, else the next."""
         if not self._is_due:
             self._is_due = True
-            if not self.in_round and self._call is not None:
+            if not self.in_round:
                 self._call()
 
     def wake_last(self) -> None:
@@ -82,6 +79,10 @@ class Rounds:
             self._is_wanted = True
         else:
             self.wake()
+
+    def come_to(self, now: float) -> None:
+        """It is this time, between rounds."""
+        self.now = now
 
     def begin(self) -> None:
         self.number += 1
@@ -101,6 +102,6 @@ class Rounds:
                 break
         self.in_round = self._is_ending = False
         wanted, self._is_wanted = self._is_wanted, False
-        if (more or self._is_due or wanted) and self._call is not None:
+        if more or self._is_due or wanted:
             self._is_due = True
             self._call()

@@ -301,6 +301,10 @@ class Shard(Stage):
         self.poller.add(line.descriptor, READ)
         return line
 
+    def limit_output(self, bytes_max: int) -> None:
+        """What each line may leave untaken from now on."""
+        self.output_bytes_max = bytes_max
+
     def list_output(self, line: Line) -> None:
         if not self._listed and not self._is_in_round:
             self.poller.wake()
@@ -391,7 +395,7 @@ class Shard(Stage):
                         self._decode(line, line.codec, occupant, chunk)
                 except Exception:
                     self.failures += 1
-                    _log.exception("an error that nobody has foreseen; the connection that brought it is closed")
+                    _log.exception("an unforeseen error; the connection that brought it is closed")
                     self._break(line)
             elif chunk == b"":
                 self._break(line)

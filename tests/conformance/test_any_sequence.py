@@ -194,7 +194,7 @@ class Clients(RuleBasedStateMachine):
 
     @invariant()
     def no_session_has_more_on_its_way_than_its_window(self) -> None:
-        for session in self.gateway.reception.sessions.values():
+        for session in self.gateway.sessions.values():
             assert session.room() >= 0
             assert len(session.incoming) - session.inherited <= 3 or not (session.device and session.device.is_v5)
 
@@ -207,11 +207,11 @@ class Clients(RuleBasedStateMachine):
                 client.cut()
         self.bystander.send(Disconnect())
         self.gateway.pass_time(EXPIRY_S + 70)
-        reception: Any = self.gateway.reception
-        assert (reception.connections, reception.half_open, len(reception.sessions)) == (0, 0, 0)
+        gateway: Any = self.gateway
+        assert (len(gateway.connections), gateway.connections.half_open, len(gateway.sessions)) == (0, 0, 0)
         assert self.gateway.broker.queues == {}
-        assert not reception.downstream._due
-        assert [shelf for shelf in reception.downstream._leases._shelves.values() if shelf.feeds] == []
+        assert not gateway.downstream._due
+        assert [shelf for shelf in gateway.downstream._leases._shelves.values() if shelf.feeds] == []
 
 
 EXAMPLES = int(os.environ.get("PENSTOCK_FUZZ_SEQUENCES", "60"))

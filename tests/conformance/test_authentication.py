@@ -88,7 +88,7 @@ def test_before_the_connack_only_auth_and_disconnect_may_come(packet: Packet, is
         assert refusal == Connack(False, 0x82)
     assert client.is_closed
     assert gateway.broker.log == []
-    assert gateway.reception.sessions == {}
+    assert gateway.sessions == {}
 
 
 @pytest.mark.mqtt("3.1.2-30", "4.12.0-3")

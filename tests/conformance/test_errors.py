@@ -132,7 +132,7 @@ def test_an_error_after_the_connack_ends_the_connection_with_its_reason(what: st
         client = gateway.connect("old", level=4)
         client.send_bytes(old)
         ended(client, reason, bystander)
-    assert gateway.reception.connections == 1
+    assert len(gateway.connections) == 1
 
 
 class Door:
@@ -192,7 +192,7 @@ def test_a_connect_that_is_refused_is_told_why(what: str) -> None:
             [] if code is None else [(False, code)]
         )
         assert client.is_closed
-    assert gateway.reception.connections == gateway.reception.half_open == 0
+    assert len(gateway.connections) == gateway.connections.half_open == 0
     assert gateway.broker.log == []
 
 
@@ -221,7 +221,7 @@ def test_a_connect_that_is_none_is_closed(what: str) -> None:
     client.send_bytes(data + b"\xc0\x00")
     assert client.got() == ([] if code is None else [Connack(False, code)])
     assert client.is_closed
-    assert gateway.reception.connections == gateway.reception.half_open == 0
+    assert len(gateway.connections) == gateway.connections.half_open == 0
 
 
 @pytest.mark.mqtt("3.9.3-1", "3.9.3-2", "3.8.4-6", "3.8.4-7", old=("3.9.3-1", "3.9.3-2", "3.8.4-5"))
@@ -360,7 +360,7 @@ def test_a_client_that_cannot_take_the_connack_leaves_the_session_that_it_asked_
     intruder = gateway.open(5)
     intruder.send(small)
     assert intruder.got() == [Connack(False, 0x95)]
-    [device] = gateway.reception.admitted(10)
+    [device] = gateway.connections.admitted(10)
     assert device.session is not None
     device.drop()
     gateway.produce("t", b"waits")

@@ -88,8 +88,8 @@ class Flood:
         """Connections, half-open ones, and how many objects of devices and sessions there are."""
         gc.collect()
         kinds = [type(one) for one in gc.get_objects()]
-        reception = self.gateway.reception
-        return reception.connections, reception.half_open, kinds.count(Device), kinds.count(Session)
+        connections = self.gateway.connections
+        return len(connections), connections.half_open, kinds.count(Device), kinds.count(Session)
 
 
 @pytest.mark.mqtt("4.13.1-1", old=("4.8.0-1",))

@@ -305,7 +305,7 @@ def test_no_disconnect_of_the_server_has_an_expiry() -> None:
     clients = [gateway.connect(f"c{number}", **kept(5)) for number in range(3)]
     clients[0].send_bytes(b"\x00\x00")
     gateway.connect("c1", **kept(5))
-    gateway.reception.close()
+    gateway.connections.close()
     gateway.round()
     for client in clients:
         assert client.got_one(Disconnect).properties.session_expiry_interval is None
@@ -355,7 +355,7 @@ def test_a_method_that_is_not_offered_is_refused_and_nothing_behind_it_carried_o
     assert client.got() == [Connack(False, 0x8C)]
     assert client.is_closed
     assert gateway.broker.log == []
-    assert gateway.reception.half_open == gateway.reception.connections == 0
+    assert gateway.connections.half_open == len(gateway.connections) == 0
 
 
 @pytest.mark.mqtt("4.12.0-6", "4.12.0-7")

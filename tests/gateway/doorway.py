@@ -53,13 +53,13 @@ class Doorway:
         self.notes = Notes()
         self.gateway = Gateway(self.notes, **settings)
         line = LINES.get(kind, kind).format(server=self.authority.server, ca=self.authority.ca)
-        self.entrance = Entrance(parse_listener(f"{line} {more}"), self.gateway.settings, self.gateway.reception)
+        self.entrance = Entrance(parse_listener(f"{line} {more}"), self.gateway.settings, self.gateway.services)
         self.shard = Shard(EpollPoller(), self.gateway.rounds, self.gateway.settings.output_bytes_max)
         self.clients: list[socket.socket] = []
 
     @property
     def tally(self) -> Tally:
-        return self.gateway.reception.tallies.of("x")
+        return self.gateway.connections.tallies.of("x")
 
     def knock(self, address: str = "127.0.0.1") -> socket.socket:
         """A socket that has been let in, or not."""

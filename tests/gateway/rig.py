@@ -11,27 +11,19 @@ from typing import Any, TypeVar
 
 from memory_broker import MemoryBroker
 
-from gateway.brokers import Brokers
+from gateway.build import build
 from gateway.devices.device import Device
-from gateway.devices.reception import Reception, SessionParts
-from gateway.downstream import Downstream
-from gateway.homes.exchanges import ExchangeIds
-from gateway.homes.home import SessionHome
-from gateway.homes.keeping import Keeping
-from gateway.homes.wills import Wills
+from gateway.devices.drain import Drain
 from gateway.limits.quotas import Quotas
 from gateway.login.auth import Anonymous, Authenticator, Peer
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Subscription
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.mqtt.reader import PacketReader
-from gateway.publishing.upstream import Upstream
 from gateway.settings import GatewaySettings
 from gateway.shards.ends import Output
-from gateway.shards.rounds import Rounds
 from penstock.clock import Clock
 from penstock.protocol.message import Message, encode_message
-from topicmap.queues import TopicMap
 
 P = TypeVar("P")
 
@@ -64,7 +56,7 @@ class Client(Output):
         self._reader = PacketReader(1 << 28)
         self._reader.level = level
         self._got: list[Packet] = []
-        self.device = Device(self, Peer(peer, None, listener), gateway.reception)
+        self.device = Device(self, Peer(peer, None, listener), gateway.services)
 
     # ------------------------------------------------------------ the line
 
@@ -126,6 +118,11 @@ class Client(Output):
         self.gateway.round()
 
 
+def draining(gateway: Gateway, per_s: int = 1) -> Drain:
+    """A gateway's drain, which has not begun."""
+    return Drain(gateway.settings, gateway.connections, gateway.rounds, per_s)
+
+
 class Gateway:
     """The parts that ``gateway.server.run`` puts together, on a broker in memory."""
 
@@ -144,48 +141,38 @@ class Gateway:
         self.broker.has_brokers = has_brokers
         self.broker.clock = self.clock
         self.settings = GatewaySettings(name=name, **settings)
-        self.quotas = Quotas()
-        self.rounds = Rounds(self.clock)
-        self.brokers = Brokers(self.broker, self.settings.namesrv, self.rounds.wake_last)
-        self.upstream = Upstream(self.brokers, TopicMap(), self.settings.append_bytes_max, self.rounds)
-        self.home = SessionHome(
-            self.brokers, name, self.settings.session_lease_s, self.rounds.wake, self.broker.new_life
-        )
-        self.keeping = Keeping(self.home, self.settings.output_bytes_max, self.rounds.wake)
-        exchanges = ExchangeIds(self.brokers, self.rounds.wake)
-        parts = SessionParts(
-            self.home, self.keeping, exchanges, Wills(self.home, self.upstream, self.rounds), self.brokers
-        )
-        self.downstream = Downstream(
-            self.brokers,
-            self.settings,
-            name,
-            self.clock,
-            self.keeping,
-            self.rounds,
-            self.upstream.topic_of,
-        )
-        self.reception = Reception(
-            self.settings,
-            authenticator or Anonymous("everyone"),
-            self.upstream,
-            self.downstream,
-            parts,
-            self.quotas,
-            self.rounds,
-            random.Random(1),
-        )
         self.calls = 0
-        self.rounds.called_by(self._called)
-        self.rounds.ends_with(
-            self.reception.rejudging,
-            self.reception.turns,
-            self.downstream,
-            self.keeping,
-            exchanges,
-            self.upstream,
-            self.brokers,
+        parts = build(
+            self.settings,
+            self.clock,
+            self.broker,
+            random.Random(self.broker.new_life()),
+            authenticator or Anonymous("everyone"),
+            self._called,
+            (),
+            Quotas(),
         )
+        self.parts = parts
+        self.quotas = parts.quotas
+        self.rounds = parts.rounds
+        self.brokers = parts.brokers
+        self.upstream = parts.upstream
+        self.downstream = parts.downstream
+        self.sessions = parts.sessions
+        self.home = parts.home
+        self.keeping = parts.keeping
+        self.wills = parts.wills
+        self.lease = parts.lease
+        self.watch = parts.watch
+        self.tenure = parts.tenure
+        self.connections = parts.connections
+        self.rejudging = parts.rejudging
+        self.removals = parts.removals
+        self.takeovers = parts.takeovers
+        self.services = parts.services
+        self.tick = parts.tick
+        self.judge_again = parts.judge_again
+        self.users_changed = parts.users_changed
         self.brokers.refresh()
         self.round()
 
@@ -214,7 +201,7 @@ class Gateway:
             self.rounds.begin()
             self.upstream.retry()
             self.downstream.tick(self.clock.now_s)
-            self.reception.tick(self.clock.now_s)
+            self.tick(self.clock.now_s)
             self.round()
 
     def open(self, level: int = 4, peer: str = "127.0.0.1", listener: str = "tcp") -> Client:

@@ -222,7 +222,7 @@ def test_a_clean_session_leaves_nothing_behind() -> None:
     client.subscribe("a", "b/#")
     client.cut()
     assert gateway.broker.queues == {}
-    assert len(gateway.reception.sessions) == 0
+    assert len(gateway.sessions) == 0
 
 
 def test_subscribes_of_a_round_are_one_request() -> None:

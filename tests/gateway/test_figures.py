@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rig import Gateway
 
@@ -11,7 +12,7 @@ from gateway.limits.tallies import METRICS
 from gateway.login.access import Access
 from gateway.login.attempts import CAUSES
 from gateway.login.auth import Credentials, Identity, Peer
-from gateway.login.verifier import Verifier
+from gateway.login.verifier import Bell, Verifier
 from penstock.access.passwords import Users
 from penstock.protocol.requests.sessions import KeepSessions
 from penstock.service.metrics import expose
@@ -21,8 +22,8 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guide"
 PAGE = (GUIDE / "metrics.md").read_text()
 
 
-def figures(gateway: Gateway) -> Figures:
-    return Figures(gateway.reception, gateway.upstream, gateway.downstream, gateway.quotas)
+def figures(gateway: Gateway, **more: Any) -> Figures:
+    return Figures(gateway.parts, **more)
 
 
 def test_figures_follow_what_happens() -> None:
@@ -43,7 +44,7 @@ def test_a_gateway_that_may_have_lost_its_sessions_shows_it_for_as_long_as_it_st
     gateway.pass_time(1)
     held = [figures(gateway).read()["gateway_held"]]
     gateway.broker.holds = (KeepSessions,)
-    gateway.reception.tenure.doubt()
+    gateway.tenure.doubt()
     gateway.round()
     held.append(figures(gateway).read()["gateway_held"])
     gateway.broker.let_go()
@@ -70,8 +71,8 @@ def test_the_metrics_page_names_every_figure() -> None:
 def test_refused_and_turned_away_logins_are_counted() -> None:
     gateway = Gateway()
     access = Access("nobody", 0, 0, b"key", lambda: None, gateway.clock.monotonic)
-    shown, answers = figures(gateway), list[Identity | int]()
-    shown.access, shown.verifier = access, Verifier(access, real_world(), "", "")
+    verifier = Verifier(access, real_world(), Bell(), "", "", on_rules=lambda: None, on_users=lambda: None)
+    shown, answers = figures(gateway, access=access, verifier=verifier), list[Identity | int]()
     access.connect(Credentials("c", None, None, Peer("127.0.0.1")), answers.append)
     access.set_users(Users({}))
     access.connect(Credentials("c", "alice", b"x", Peer("127.0.0.1")), answers.append)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from memory_broker import MemoryBroker
 from past import joins
-from rig import Gateway
+from rig import Gateway, draining
 
-from gateway.devices.drain import Drain
 from gateway.health import AWAY_S, PING_S, Health
 from penstock.errors import Busy, Unavailable
 from penstock.protocol.requests.routes import QueryRoute
@@ -17,7 +16,7 @@ from penstock.protocol.requests.topics import DescribeTopic
 
 
 def watched(gateway: Gateway, trouble: list[str] | None = None) -> Health:
-    drain = Drain(gateway.reception, 1)
+    drain = draining(gateway, 1)
     said = trouble if trouble is not None else [""]
     return Health(gateway.brokers, gateway.home, gateway.upstream, drain, lambda: said[0], gateway.clock.now_s)
 
@@ -40,7 +39,7 @@ def test_a_gateway_whose_broker_answers_is_ready() -> None:
 
 def test_a_broker_that_answers_tells_what_time_it_is_there() -> None:
     gateway, told = Gateway(), list[int]()
-    drain = Drain(gateway.reception, 1)
+    drain = draining(gateway, 1)
     health = Health(
         gateway.brokers, gateway.home, gateway.upstream, drain, lambda: "", gateway.clock.now_s, told.append
     )
@@ -116,7 +115,7 @@ def test_a_gateway_that_may_have_lost_its_sessions_is_not_ready_until_the_home_h
     health = watched(gateway)
     gateway.pass_time(1)
     gateway.broker.holds = (KeepSessions,)
-    gateway.reception.tenure.doubt()
+    gateway.tenure.doubt()
     gateway.round()
     assert health.reasons() == ["this gateway may have lost sessions, and stores nothing until their home has answered"]
     gateway.broker.let_go()
@@ -127,7 +126,7 @@ def test_a_gateway_that_may_have_lost_its_sessions_is_not_ready_until_the_home_h
 def test_a_listener_in_trouble_and_a_drain_are_reasons_too() -> None:
     gateway = Gateway()
     trouble = [""]
-    drain = Drain(gateway.reception, 1)
+    drain = draining(gateway, 1)
     health = Health(gateway.brokers, gateway.home, gateway.upstream, drain, lambda: trouble[0], gateway.clock.now_s)
     assert health.reasons() == []
     trouble[0] = "Too many open files"

@@ -150,7 +150,7 @@ def test_qos_1_behind_a_save_that_is_not_answered_waits_in_the_log_and_comes_whe
     for at in range(20):
         gateway.produce("q", bytes([at]) * 10_000, qos=1)
         gateway.round()
-    lasting = gateway.reception.sessions["s"].lasting
+    lasting = gateway.sessions["s"].lasting
     assert lasting is not None
     assert sum(map(len, lasting.unsaved)) < 32 * 1024
     if is_refused_first:

@@ -479,7 +479,7 @@ class World:
             gateway.brokers.refresh()
             gateway.upstream.retry()
             gateway.downstream.tick(self.clock.now_s)
-            gateway.reception.tick(self.clock.now_s)
+            gateway.tick(self.clock.now_s)
             gateway.round()
 
     def reconnect(self) -> None:

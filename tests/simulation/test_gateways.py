@@ -175,9 +175,9 @@ def let_packets_overtake_each_other(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_a_refused_exchange_for_a_known_one(patch: pytest.MonkeyPatch) -> None:
-    def deaf(device: object, reception: object, packet: Pubrec) -> None:
+    def deaf(device: object, services: object, packet: Pubrec) -> None:
         device.session.in_flight.pop(packet.packet_id, None)  # type: ignore[attr-defined]
-        pubrec(device, reception, packet)  # type: ignore[arg-type]
+        pubrec(device, services, packet)  # type: ignore[arg-type]
 
     pubrec = EXCHANGES[Pubrec]
     patch.setattr("gateway.devices.device.EXCHANGES", {**EXCHANGES, Pubrec: deaf})

@@ -32,7 +32,7 @@ def test_a_wrong_proof_an_unknown_user_and_one_without_keys_are_told_the_same(na
     assert client.got() == [Connack(False, 0x87)]
     assert client.is_closed
     assert (access.proven, access.refused) == (0, 1)
-    assert (gateway.reception.half_open, gateway.reception.connections) == (0, 0)
+    assert (gateway.connections.half_open, len(gateway.connections)) == (0, 0)
 
 
 def test_a_failed_login_touches_neither_the_connection_nor_the_session_nor_the_will_of_its_victim() -> None:
@@ -90,7 +90,7 @@ def test_a_client_may_give_up_its_login() -> None:
     client.send(Disconnect())
     assert client.got() == []
     assert client.is_closed
-    assert gateway.reception.half_open == 0
+    assert gateway.connections.half_open == 0
 
 
 def test_a_limit_is_met_before_the_exchange_begins() -> None:

@@ -351,7 +351,7 @@ def test_a_client_that_exceeds_our_receive_maximum_is_told_and_closed() -> None:
 
 def test_at_a_lenient_listener_a_client_that_exceeds_our_receive_maximum_is_served_and_counted() -> None:
     gateway = Gateway(receive_max=3)
-    tally = gateway.reception.tallies.of("tcp")
+    tally = gateway.connections.tallies.of("tcp")
     tally.is_lenient = True
     client = gateway.connect(level=5)
     client.publish("a")
@@ -366,7 +366,7 @@ def test_at_a_lenient_listener_a_client_that_exceeds_our_receive_maximum_is_serv
     gateway.broker.release()
     gateway.pass_time(0)
     assert client.got() == [*[Puback(at + 1) for at in range(6)], Pubrec(9)]
-    assert gateway.reception.quotas.refused["receive_max"] == 0
+    assert gateway.quotas.refused["receive_max"] == 0
 
 
 @pytest.mark.parametrize("name", ["/".join("a" * 129), "a\x05b"])
@@ -550,7 +550,7 @@ def test_a_client_that_goes_before_it_is_answered_leaves_nothing_behind() -> Non
     gateway.rounds.begin()
     authenticator.waiting.pop()()
     gateway.round()
-    assert (len(gateway.reception.sessions), gateway.reception.half_open, gateway.broker.bodies()) == (0, 0, [])
+    assert (len(gateway.sessions), gateway.connections.half_open, gateway.broker.bodies()) == (0, 0, [])
 
 
 def test_nothing_more_of_a_chunk_is_published_when_an_answer_within_it_ends_the_connection() -> None:
@@ -581,6 +581,6 @@ def test_an_error_that_nobody_has_foreseen_behind_a_connect_ends_that_connection
     properties = Properties(session_expiry_interval=expiry_s)
     client.send(Connect("c", level=5, properties=properties), Subscribe(1, (Subscription("a"),)))
     assert client.is_closed
-    assert gateway.reception.failures == 1
+    assert gateway.connections.failures == 1
     other.send(Pingreq())
     assert other.got() == [Pingresp()]

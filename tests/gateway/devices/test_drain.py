@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rig import Gateway
+from rig import Gateway, draining
 
 from gateway.devices.drain import Drain
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Publish, Will
@@ -25,7 +25,7 @@ def test_clients_are_sent_away_a_few_at_a_time() -> None:
     gateway = Gateway(redirect_to="b.example:1883")
     old = gateway.connect("old")
     clients = [gateway.connect(f"c{one}", level=5) for one in range(9)]
-    drained = Drain(gateway.reception, per_s=4)
+    drained = draining(gateway, 4)
     drain(gateway, 1, drained)
     assert not old.is_closed
     gateway.rounds.begin()
@@ -44,7 +44,7 @@ def test_the_log_has_a_line_when_draining_begins_and_one_when_nobody_is_left(cap
     gateway = Gateway()
     for one in range(6):
         gateway.connect(f"c{one}")
-    drained = Drain(gateway.reception, per_s=4)
+    drained = draining(gateway, 4)
     drained.begin()
     drained.begin()
     begun = "draining begins: nobody is let in, 6 clients are sent away, 4 a second"
@@ -59,7 +59,7 @@ def test_as_many_are_sent_away_a_second_as_the_operator_says(per_s: int) -> None
     gateway = Gateway()
     for one in range(40):
         gateway.connect(f"c{one}")
-    drained = Drain(gateway.reception, per_s)
+    drained = draining(gateway, per_s)
     drained.begin()
     drain(gateway, 6, drained)
     assert drained.sent_away == 6 * per_s
@@ -72,7 +72,7 @@ def test_as_many_are_sent_away_a_second_as_the_operator_says(per_s: int) -> None
 @pytest.mark.mqtt("4.11")
 def test_nobody_comes_in_any_more(level: int, answer: Connack) -> None:
     gateway = Gateway(redirect_to="b.example:1883")
-    Drain(gateway.reception, 1).begin()
+    draining(gateway, 1).begin()
     client = gateway.open(level)
     client.send(Connect("c", level=level), Publish("a", b"x"))
     assert client.got() == [answer]
@@ -86,12 +86,12 @@ def test_a_client_that_is_sent_away_keeps_its_session_and_leaves_its_will() -> N
         "c", level=5, will=Will("w", b"gone"), properties=Properties(session_expiry_interval=60), clean_start=False
     )
     client.subscribe("a", qos=1)
-    drained = Drain(gateway.reception, per_s=100)
+    drained = draining(gateway, 100)
     drained.begin()
     drain(gateway, 1, drained)
     assert [packet.reason_code for packet in client.got() if isinstance(packet, Disconnect)] == [0x9C]
     assert gateway.broker.bodies() == [b"gone"]
-    gateway.reception.turns_away = 0
+    gateway.connections.turns_away = 0
     again = gateway.open(5)
     again.send(Connect("c", False, properties=Properties(session_expiry_interval=60), level=5))
     [connack] = again.got()
@@ -108,9 +108,9 @@ def test_a_gateway_that_has_moved_says_so_for_good() -> None:
 
 
 def test_a_gateway_that_has_moved_to_nowhere_warns_of_it(caplog: pytest.LogCaptureFixture) -> None:
-    Drain(Gateway(has_moved=True, redirect_to="b.example:1883").reception, 1)
-    Drain(Gateway(redirect_to="").reception, 1)
+    draining(Gateway(has_moved=True, redirect_to="b.example:1883"))
+    draining(Gateway(redirect_to=""))
     assert caplog.messages == []
-    Drain(Gateway(has_moved=True).reception, 1)
+    draining(Gateway(has_moved=True))
     [told] = caplog.messages
     assert "redirect_to is empty" in told

@@ -83,7 +83,7 @@ def test_a_client_is_served_through_every_transport_and_known_for_what_it_is(doo
     certificate = "d-7.example" if kind.endswith(("tls", "wss")) else None
     assert house.notes.peers == [Peer(address, certificate, "x")]
     assert (house.tally.connected, house.tally.connects, house.tally.handshakes_failed) == (1, 1, 0)
-    assert house.gateway.reception.half_open == 0
+    assert house.gateway.connections.half_open == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,12 +119,12 @@ def test_a_handshake_that_stalls_is_given_up(doorway: Make, kind: str) -> None:
         proxy_header()[:7] if "proxy" in kind else b"\x16\x03\x01" if "tls" in kind or "wss" in kind else b"GET /m"
     )
     house.turn()
-    assert house.gateway.reception.half_open == 1
+    assert house.gateway.connections.half_open == 1
     house.pass_time(8)
     assert len(house.shard) == 1
     house.pass_time(4)
     assert client.recv(100) == b""
-    assert house.gateway.reception.half_open == 0
+    assert house.gateway.connections.half_open == 0
     assert house.tally.handshakes_failed == 1
     assert house.gateway.quotas.refused["connect_wait_s"] == 1
 
@@ -133,11 +133,11 @@ def test_a_handshake_that_stalls_is_given_up(doorway: Make, kind: str) -> None:
 def test_a_finished_handshake_without_a_packet_is_half_open_too(doorway: Make, kind: str) -> None:
     house = doorway(kind, connect_wait_s=10.0)
     end = house.end()
-    assert house.gateway.reception.half_open == 1
+    assert house.gateway.connections.half_open == 1
     house.pass_time(12)
     end.hear(b"never")
     assert end.is_closed
-    assert house.gateway.reception.half_open == 0
+    assert house.gateway.connections.half_open == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -148,7 +148,7 @@ def test_no_more_arrive_than_may_be_half_open(doorway: Make, kind: str) -> None:
     assert (len(house.shard), house.tally.refused) == (2, 1)
     clients[0].close()
     house.turn()
-    assert house.gateway.reception.half_open == 1
+    assert house.gateway.connections.half_open == 1
     assert house.tally.handshakes_failed == 0  # it only went away
     house.knock()
     assert len(house.shard) == 2
@@ -173,9 +173,9 @@ def test_of_an_arrival_that_went_away_nothing_big_is_kept_until_its_time_is_over
     house.turn()
     gc.collect()
     assert len(house.entrance._arriving) == 1, "its time is not over"
-    assert (tls(), house.gateway.reception.half_open, house.tally.handshakes_failed) == (None, 0, 0)
+    assert (tls(), house.gateway.connections.half_open, house.tally.handshakes_failed) == (None, 0, 0)
     house.pass_time(12)
-    assert (len(house.entrance._arriving), house.gateway.reception.half_open) == (0, 0)
+    assert (len(house.entrance._arriving), house.gateway.connections.half_open) == (0, 0)
 
 
 def test_of_an_arrival_that_became_a_device_and_left_nothing_big_is_kept_either(doorway: Make) -> None:
@@ -259,7 +259,7 @@ def test_plain_mqtt_to_a_tls_port_is_closed(doorway: Make) -> None:
     house.turn()
     assert client.recv(100)[:1] in (b"", b"\x15")  # at most an alert
     assert house.tally.handshakes_failed == 1
-    assert house.gateway.reception.half_open == 0
+    assert house.gateway.connections.half_open == 0
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_a_record_that_was_changed_on_its_way_ends_the_connection(doorway: Make,
     record = bytearray(end._tls.records(b"\xc0\x00"))
     record[-1] ^= 1
     end.push(bytes(record))
-    assert house.gateway.reception.connections == 0
+    assert len(house.gateway.connections) == 0
 
 
 @pytest.mark.parametrize("kind", ["ws", "wss"])
@@ -330,7 +330,7 @@ def test_the_gateways_goodbye_is_the_transports_too(doorway: Make, kind: str) ->
     end = house.end()
     end.send(Connect("c", level=5), level=5)
     end.next()
-    [device] = house.gateway.reception.admitted(1)
+    [device] = house.gateway.connections.admitted(1)
     device.fail(ReasonCode.SERVER_SHUTTING_DOWN)
     heard = end.hear(b"\x88\x02\x03\xe8")
     assert heard.endswith(b"\x88\x02\x03\xe8")  # after the DISCONNECT
@@ -343,7 +343,7 @@ def test_a_client_that_reads_slowly_gets_everything_in_order(doorway: Make, kind
     end = admitted(house)
     end.send(Subscribe(1, (Subscription("a", 0),)))
     end.next()
-    [device] = house.gateway.reception.admitted(1)
+    [device] = house.gateway.connections.admitted(1)
     data: list[bytes] = []
     while not device.is_full:
         data.append(len(data).to_bytes(4, "big") * 2_500)
@@ -392,7 +392,7 @@ def test_a_renewed_certificate_is_there_for_the_next_client(doorway: Make) -> No
 def front(*lines: str, **settings: object) -> Front:
     gateway = Gateway()
     given = GatewaySettings(port=0, listeners=lines, **settings)  # type: ignore[arg-type]
-    return Front(given, gateway.reception, list[Shard]())
+    return Front(given, gateway.services, list[Shard]())
 
 
 def test_the_first_entrance_is_the_plain_one_and_the_others_have_names(tmp_path: Path) -> None:
@@ -481,7 +481,7 @@ async def test_clients_leave_descriptors_to_the_rest_of_the_process(
     """Who is sent away for that is counted, and the log says why, once."""
     gateway = Gateway(connections_max=1000)
     shard = Shard(EpollPoller(), gateway.rounds, 1 << 20)
-    made = Front(GatewaySettings(port=0, connections_max=1000), gateway.reception, [shard])
+    made = Front(GatewaySettings(port=0, connections_max=1000), gateway.services, [shard])
     clients = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.run)
@@ -493,7 +493,7 @@ async def test_clients_leave_descriptors_to_the_rest_of_the_process(
         nursery.cancel_scope.cancel()
     assert 0 < len(shard) < 10
     assert few_descriptors - count_open() > 20  # the clients of this test are in the same process
-    assert gateway.reception.tallies.of("tcp").refused == 20 - len(shard)
+    assert gateway.connections.tallies.of("tcp").refused == 20 - len(shard)
     (record,) = caplog.records
     assert f"connections_max is 1000, but this process may have {few_descriptors} files" in record.getMessage()
     assert "LimitNOFILE" in record.getMessage()
@@ -506,7 +506,7 @@ async def test_clients_leave_descriptors_to_the_rest_of_the_process(
 async def test_out_of_descriptors_an_address_that_fills_the_room_makes_room_for_another(few_descriptors: int) -> None:
     gateway = Gateway(connections_max=1000)
     shard = Shard(EpollPoller(), gateway.rounds, 1 << 20)
-    made = Front(GatewaySettings(port=0, connections_max=1000), gateway.reception, [shard])
+    made = Front(GatewaySettings(port=0, connections_max=1000), gateway.services, [shard])
     clients = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.run)
@@ -535,7 +535,7 @@ async def test_that_clients_are_sent_away_is_told_again_after_there_was_room(
 ) -> None:
     gateway = Gateway(connections_max=1000)
     shard = Shard(EpollPoller(), gateway.rounds, 1 << 20)
-    made = Front(GatewaySettings(port=0, connections_max=1000), gateway.reception, [shard])
+    made = Front(GatewaySettings(port=0, connections_max=1000), gateway.services, [shard])
 
     async def crowd() -> None:
         before = gateway.quotas.refused["connections_max"]
@@ -568,8 +568,8 @@ async def test_a_listener_accepts_no_faster_than_it_may_and_sends_nobody_away() 
     clock = cast(MockClock, trio.lowlevel.current_clock())
     gateway = Gateway()
     shard = Shard(EpollPoller(), gateway.rounds, 1 << 20)
-    made = Front(GatewaySettings(port=0, accepts_per_s_max=5), gateway.reception, [shard])
-    tally = gateway.reception.tallies.of("tcp")
+    made = Front(GatewaySettings(port=0, accepts_per_s_max=5), gateway.services, [shard])
+    tally = gateway.connections.tallies.of("tcp")
 
     async def settle() -> int:
         for _ in range(200):
@@ -608,7 +608,7 @@ def test_an_address_that_fills_the_room_makes_room_for_another(doorway: Make, ki
     house.turn()
     assert [one.address for one in waiting(house)] == ["10.0.0.1", "10.0.0.1", "10.0.0.2"]
     assert greedy[2].recv(10) == b""
-    assert (house.gateway.reception.half_open, house.tally.refused) == (3, 2)
+    assert (house.gateway.connections.half_open, house.tally.refused) == (3, 2)
 
 
 def test_an_address_that_fills_the_room_with_plain_sockets_makes_room_too(doorway: Make) -> None:
@@ -617,7 +617,7 @@ def test_an_address_that_fills_the_room_with_plain_sockets_makes_room_too(doorwa
     house.knock("10.0.0.2")
     house.turn()
     assert greedy[2].recv(10) == b""
-    assert house.gateway.reception.half_open == house.gateway.reception.connections == 3
+    assert house.gateway.connections.half_open == len(house.gateway.connections) == 3
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "proxy" in kind])
@@ -631,6 +631,6 @@ def test_behind_a_load_balancer_the_clients_addresses_count(doorway: Make, kind:
     house.pass_time(1)
     house.knock().send(proxy_header("203.0.113.7"))
     house.turn()
-    assert house.gateway.reception.half_open == 3
+    assert house.gateway.connections.half_open == 3
     house.pass_time(1)
     assert sorted(one.counted_as for one in waiting(house)) == ["198.51.100.9", "198.51.100.9", "203.0.113.7"]

@@ -333,7 +333,7 @@ def test_a_client_whose_first_message_hangs_has_a_bounded_number_of_answers_wait
     assert 10 < count < 100
     assert 20_000 < client.device.owed + client.device.unstored < 25_000
     gateway.pass_time(1)
-    assert gateway.reception.room.unstored > 20_000, "the gateway sees what it holds"
+    assert gateway.services.room.unstored > 20_000, "the gateway sees what it holds"
     brokers[0].holds_replies = False
     gateway.round()
     assert ids(said(client)) == list(range(1, count + 1))

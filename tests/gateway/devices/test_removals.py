@@ -17,7 +17,6 @@ WITHOUT_ALICE = Users({name: one for name, one in USERS.by_name.items() if name 
 
 def house() -> tuple[Gateway, Access]:
     gateway, access = proving_gateway()
-    access.on_users = gateway.reception.users_changed
     return gateway, access
 
 
@@ -38,18 +37,21 @@ def test_the_connections_of_a_removed_user_end_however_it_has_logged_in() -> Non
     gone = with_password(gateway, access, "alice"), logged_in(gateway, "alice", "proven")
     stays = with_password(gateway, access, "mallory"), logged_in(gateway, "mallory", "proven too")
     access.set_users(WITHOUT_ALICE)
+    gateway.users_changed()
     gateway.pass_time(SETTLED_S + 1)
     assert [one.got() for one in gone] == [[REMOVED]] * 2
     assert [one.is_closed for one in (*gone, *stays)] == [True, True, False, False]
-    assert gateway.reception.removals.count == 2
+    assert gateway.removals.count == 2
 
 
 def test_a_file_that_is_half_written_ends_nothing() -> None:
     gateway, access = house()
     client = with_password(gateway, access, "alice")
     access.set_users(Users({}))
+    gateway.users_changed()
     gateway.pass_time(SETTLED_S - 1)
     access.set_users(USERS)
+    gateway.users_changed()
     gateway.pass_time(2 * SETTLED_S)
     assert not client.is_closed
 
@@ -58,6 +60,7 @@ def test_a_user_whose_password_has_changed_stays_connected() -> None:
     gateway, access = house()
     client = with_password(gateway, access, "alice")
     access.set_users(Users({**USERS.by_name, "alice": hash_password(b"another", bytes(16))}, USERS.secret))
+    gateway.users_changed()
     gateway.pass_time(2 * SETTLED_S)
     assert not client.is_closed
 
@@ -65,6 +68,6 @@ def test_a_user_whose_password_has_changed_stays_connected() -> None:
 def test_who_has_not_logged_in_by_the_file_is_no_user_of_it() -> None:
     gateway = Gateway()
     client = gateway.connect("c", level=5)
-    gateway.reception.removals.users_changed(gateway.clock.now_s)
+    gateway.removals.users_changed(gateway.clock.now_s)
     gateway.pass_time(2 * SETTLED_S)
     assert not client.is_closed

@@ -83,7 +83,7 @@ def test_a_subscribe_whose_filters_are_opened_at_once_is_answered_once(
     told: list[bytes] = []
     monkeypatch.setattr(gateway.downstream, "subscribe", lambda *about: about[3](None))
     packet = Subscribe(1, tuple(Subscription(one, 1) for one in asked))
-    Subscribing(client.device, gateway.reception, client.device._connection, packet, told.append).go_on(len(asked))
+    Subscribing(client.device, gateway.services, client.device._connection, packet, told.append).go_on(len(asked))
     assert told == [encode(Suback(1, tuple([1 if "#" not in one else 0x8F for one in asked])), 5)]
 
 
@@ -309,4 +309,4 @@ def test_an_error_that_nobody_has_foreseen_as_a_broker_answers_ends_that_connect
     client, other = gateway.connect("c", level=5), gateway.connect("other", level=5)
     monkeypatch.setattr(Connection, "suback", stumble)
     client.send(Subscribe(1, (Subscription("a"),)))
-    assert (client.is_closed, other.is_closed, gateway.reception.failures) == (True, False, 1)
+    assert (client.is_closed, other.is_closed, gateway.connections.failures) == (True, False, 1)

@@ -120,7 +120,7 @@ def test_many_clients_that_subscribe_at_once_have_their_turns_in_the_order_in_wh
     for rounds in (1, 2, 3):
         served = rounds * PACKETS_PER_ROUND
         assert [standing(client) for client in clients] == [1] * served + [0] * (len(clients) - served)
-        assert gateway.reception.turns.waiting == len(clients) - served
+        assert gateway.services.turns.waiting == len(clients) - served
         one_round(gateway)
     assert bystander.got() == [Puback(1)]
     assert [client.got() for client in clients] == [[Suback(1, (1,))]] * len(clients)
@@ -155,7 +155,7 @@ def test_who_goes_before_his_turn_keeps_nobody_waiting() -> None:
     going.cut()
     assert staying.got() == [Suback(1, (1,))]
     assert going.got() == []
-    assert gateway.reception.turns.waiting == 0
+    assert gateway.services.turns.waiting == 0
 
 
 def test_a_client_that_another_connection_takes_the_session_of_is_not_carried_on() -> None:
@@ -185,6 +185,6 @@ def test_an_unforeseen_error_in_a_turn_ends_one_connection_and_no_other(monkeypa
 
     monkeypatch.setattr(gateway.downstream, "subscribe", broken)
     gateway.round()
-    assert (bad.is_closed, gateway.reception.failures) == (True, 1)
+    assert (bad.is_closed, gateway.connections.failures) == (True, 1)
     assert good.got() == [Suback(1, (1,))]
-    assert gateway.reception.turns.waiting == 0
+    assert gateway.services.turns.waiting == 0

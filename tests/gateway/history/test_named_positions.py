@@ -287,7 +287,7 @@ def test_a_position_is_kept_by_those_who_may(monkeypatch: pytest.MonkeyPatch) ->
     assert client.subscribe("plant/#", qos=1, properties=asking("named=own")).reason_codes == (1,)
     monkeypatch.setattr(OnlyOwnTopics, "may_position", lambda *_: False)
     gateway.rounds.begin()
-    gateway.reception.judge_again()
+    gateway.judge_again()
     gateway.round()
     assert client.device.session is not None
     assert client.device.session.subscriptions == {}
@@ -992,7 +992,7 @@ def test_what_is_left_to_say_when_many_connections_end_at_once_is_said_once() ->
     gateway.broker.requests.clear()
     gateway.broker.refuses[HoldOffsets] = Unavailable("away")
     gateway.rounds.begin()
-    gateway.reception.close()
+    gateway.connections.close()
     gateway.rounds.finish()
     assert [one.lease_s for one in gateway.broker.made(HoldOffsets)] == [0.0] * 9
 

@@ -123,7 +123,7 @@ class Positions(RuleBasedStateMachine):
         for gateway in self.gateways:
             gateway.rounds.begin()
             gateway.downstream.tick(clock.now_s)
-            gateway.reception.tick(clock.now_s)
+            gateway.tick(clock.now_s)
             gateway.round()
         self.settle()
 

@@ -72,10 +72,9 @@ class Rig:
         self.current: dict[Cursor, list[str]] = {}
         self.wakes = 0
         self.told: list[str] = []
-        self.rounds = Rounds(HandClock())
+        self.rounds = Rounds(HandClock(), self.wake)
         self.turns = Turns(self.current, self.pump, self.rounds, self.fail)
         self.rounds.ends_with(End(self.turns))
-        self.rounds.called_by(self.wake)
         self.failed: list[Cursor] = []
         self.error: Exception | None = None
         self.work = THIRD

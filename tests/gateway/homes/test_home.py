@@ -14,7 +14,6 @@ from broker.sessions.fold import Entry
 from gateway.homes.home import PART_BYTES_MAX, SAVES_BYTES_MAX
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
-from gateway.sessions.session_state import decode_terms
 from penstock.errors import PenstockError, TooLarge, Unavailable
 from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.sessions import (
@@ -23,16 +22,12 @@ from penstock.protocol.requests.sessions import (
     HOME_TOPIC,
     NO_WILL,
     RELEASED,
-    AskSubscriptions,
     EndSession,
     KeepSessions,
     OpenedSession,
     OpenSession,
     SaveSessions,
     SessionSave,
-    SessionTerms,
-    Subscriptions,
-    WatchSessions,
 )
 from penstock.protocol.wire import encode_reply, encode_request
 from topicmap.queues import TopicMap, check_topic
@@ -74,7 +69,7 @@ def test_a_client_that_goes_to_another_gateway_is_told_at_the_first_and_finds_it
     one.produce("t", b"x", qos=1)
     settle(one, other)
     assert second.payloads() == [b"x"]
-    assert (len(one.reception.sessions), len(other.reception.sessions)) == (0, 1)
+    assert (len(one.sessions), len(other.sessions)) == (0, 1)
 
 
 def entry_of(gateway: Gateway) -> Entry:
@@ -127,31 +122,8 @@ def test_an_earlier_connection_does_not_get_the_session_behind_a_later_one() -> 
     settle(one, other)
     assert earlier.got_one(Connack).reason_code >= 0x80
     assert later.got_one(Connack).session_present
-    entry, session = entry_of(other), other.reception.sessions["c"]
+    entry, session = entry_of(other), other.sessions["c"]
     assert (entry.owner, entry.state, entry.epoch) == ("other", CONNECTED, session.epoch)
-
-
-def test_the_lease_is_renewed_in_time_and_tells_of_a_fresh_start_once() -> None:
-    gateway = Gateway(session_lease_s=9.0)
-    gateway.pass_time(10)
-    kept = gateway.broker.made(KeepSessions)
-    assert kept[0].fresh
-    assert not any(request.fresh for request in kept[1:])
-    assert 3 <= len(kept) <= 6
-
-
-def test_a_home_that_answers_many_renewals_late_is_asked_once_whose_the_sessions_are() -> None:
-    gateway = Gateway(session_lease_s=9.0)
-    gateway.pass_time(1)
-    gateway.connect("c", **LASTING)
-    gateway.pass_time(1)
-    gateway.broker.holds = (KeepSessions,)
-    gateway.pass_time(20)
-    assert len(gateway.broker.made(KeepSessions)) > 4
-    before = len(gateway.broker.made(SaveSessions))
-    gateway.broker.let_go()
-    gateway.pass_time(1)
-    assert [save.client for request in gateway.broker.made(SaveSessions)[before:] for save in request.saves] == ["c"]
 
 
 def test_saves_leave_before_whatever_is_asked_next() -> None:
@@ -181,7 +153,7 @@ def test_a_client_whose_session_is_not_to_be_had_in_time_is_told_so() -> None:
     client.send(Connect("c", level=5))
     gateway.pass_time(5)
     assert client.got_one(Connack).reason_code == 0x88
-    assert gateway.reception.half_open == 0
+    assert gateway.connections.half_open == 0
 
 
 # ---------------------------------------------------------------- a beginning that goes wrong
@@ -199,18 +171,6 @@ def test_no_session_is_asked_for_before_the_home_has_heard_of_the_fresh_start() 
     gateway.pass_time(12)
     assert early.got_one(Connack).reason_code == 0
     early.subscribe("t", qos=1)  # its session is its own still
-    assert gateway.broker.bodies() == []
-
-
-def test_a_fresh_start_is_told_again_only_after_the_answer() -> None:
-    gateway = Gateway()
-    gateway.broker.holds = (KeepSessions,)
-    gateway.pass_time(3)
-    assert [kept.fresh for kept in gateway.broker.made(KeepSessions)] == [True]
-    gateway.broker.let_go()
-    gateway.connect("c", will=Will("w", b"dead", 1))
-    gateway.pass_time(20)
-    assert not any(kept.fresh for kept in gateway.broker.made(KeepSessions)[1:])
     assert gateway.broker.bodies() == []
 
 
@@ -536,35 +496,6 @@ def test_a_home_that_has_another_name_at_the_same_address_is_found() -> None:
     assert client.payloads() == [b"x"]
 
 
-@pytest.mark.mqtt("3.1.4-3", old=("3.1.4-2",))
-def test_a_gateway_that_was_taken_for_dead_asks_which_clients_are_still_its_own() -> None:
-    """A session that is not kept is never saved, so nothing else would ever tell it."""
-    one, other = two()
-    first = one.connect("c", level=5)
-    first.subscribe("t", qos=1)
-    other.pass_time(one.settings.session_lease_s + 2)  # the first one is frozen
-    again = other.connect("c", level=5)
-    again.subscribe("t", qos=1)
-    one.produce("t", b"x", qos=1)
-    one.pass_time(2)
-    settle(one, other)
-    assert first.is_closed
-    assert first.got()[-1] == Disconnect(0x8E)
-    assert (not again.is_closed, again.payloads()) == (True, [b"x"])
-
-
-def test_a_home_that_is_slow_to_answer_still_hears_that_its_gateways_live() -> None:
-    gateway = Gateway()
-    client = gateway.connect("c", level=5)
-    gateway.pass_time(1)
-    gateway.broker.holds_replies = True
-    gateway.pass_time(30)
-    gateway.broker.holds_replies = False
-    gateway.pass_time(1)
-    assert (client.got(), client.is_closed) == ([], False)
-    assert gateway.broker.state.sessions.get("c") is not None
-
-
 def test_who_asks_and_gets_no_answer_asks_again() -> None:
     one, other = two()
     first = one.connect("c", level=5)
@@ -576,24 +507,6 @@ def test_who_asks_and_gets_no_answer_asks_again() -> None:
     one.broker.refuses = {}
     one.pass_time(1)
     assert first.is_closed
-
-
-def test_a_gateway_that_was_taken_for_dead_keeps_a_client_with_a_will_that_nobody_has_taken() -> None:
-    one, other = two()
-    other.connect("w").subscribe("will", qos=1)
-    client = one.connect("c", **LASTING, will=Will("will", b"gone"))
-    one.clock.now_s += one.settings.session_lease_s + 2
-    one.broker.now_ms = one.clock.wall_ms()
-    one.broker.pass_time()  # the home has buried it
-    one.pass_time(2)
-    other.pass_time(2)
-    settle(one, other)
-    assert (client.is_closed, entry_of(one).owner, entry_of(one).state) == (False, "one", CONNECTED)
-    assert not one.broker.sessions._duties
-    for _ in range(20):
-        one.pass_time(1)
-        other.pass_time(1)
-    assert not client.is_closed
 
 
 def test_last_words_that_were_not_heard_are_said_again_in_their_order() -> None:
@@ -611,24 +524,6 @@ def test_last_words_that_were_not_heard_are_said_again_in_their_order() -> None:
     assert entry_of(gateway).state == RELEASED
 
 
-def test_the_watch_for_calls_is_opened_once_and_again_when_it_is_over() -> None:
-    gateway = Gateway()
-    gateway.pass_time(29)
-    assert len(gateway.broker.made(WatchSessions)) == 1
-    gateway.pass_time(29)
-    assert len(gateway.broker.made(WatchSessions)) == 2
-
-
-def test_a_gateway_whose_lease_is_renewed_in_time_asks_nobody_whose_the_sessions_are() -> None:
-    gateway = Gateway(session_lease_s=9.0)
-    gateway.pass_time(1)
-    gateway.connect("c", **LASTING)
-    gateway.pass_time(1)
-    saves = len(gateway.broker.made(SaveSessions))
-    gateway.pass_time(60)
-    assert len(gateway.broker.made(SaveSessions)) == saves
-
-
 def test_nothing_of_an_opening_is_left_to_the_garbage_collector() -> None:
     gateway = Gateway()
 
@@ -641,51 +536,10 @@ def test_nothing_of_an_opening_is_left_to_the_garbage_collector() -> None:
     there = weakref.ref(guest)
     gc.disable()
     try:
-        gateway.reception.home.open("c", "", True, 0, b"", guest)
+        gateway.home.open("c", "", True, 0, b"", guest)
         del guest
         gateway.round()
         gateway.broker.requests.clear()
         assert there() is None
     finally:
         gc.enable()
-
-
-def subscriptions_at(gateway: Gateway, *clients: str, wants_terms: bool = False) -> dict[str, SessionTerms]:
-    """What an operator is told of the subscriptions of these clients."""
-    told: list[Any] = []
-    gateway.broker.submit(AskSubscriptions(clients, wants_terms, 2.0), told.append)
-    gateway.round()
-    gateway.pass_time(3)
-    [answer] = told
-    assert isinstance(answer, Subscriptions)
-    return {one.client: one for one in answer.told}
-
-
-def known(told: dict[str, SessionTerms]) -> dict[str, SessionTerms]:
-    """The same without where the clients are."""
-    return {client: one._replace(address="", protocol="", connected_s=0.0) for client, one in told.items()}
-
-
-def test_an_operator_is_told_what_clients_have_whose_sessions_are_not_kept() -> None:
-    gateway = Gateway()
-    gateway.pass_time(1)
-    one, two = gateway.connect("one"), gateway.connect("two", level=5)
-    one.subscribe("a/#", "b", "$share/g/c")
-    saves = len(gateway.broker.made(SaveSessions))
-    for _ in range(2):  # it is asked again as often as somebody wants to know
-        told = subscriptions_at(gateway, "one", "two", "nobody")
-        assert known(told) == {"one": SessionTerms("one", 3, False), "two": SessionTerms("two", 0, False)}
-    two.subscribe("x", qos=1)
-    told = subscriptions_at(gateway, "two", wants_terms=True)
-    assert [(one.filter, one.qos) for one in decode_terms(told["two"].terms)] == [("x", 1)]
-    assert len(gateway.broker.made(SaveSessions)) == saves, "nothing is stored for it"
-
-
-def test_subscriptions_that_are_too_large_for_a_reply_are_counted() -> None:
-    gateway = Gateway(subscriptions_max=2000)
-    gateway.pass_time(1)
-    client = gateway.connect("large", level=5)
-    for at in range(0, 2000, 100):
-        client.subscribe(*[f"{number}/{'x' * 1000}" for number in range(at, at + 100)])
-    told = subscriptions_at(gateway, "large", wants_terms=True)
-    assert known(told) == {"large": SessionTerms("large", 2000, True)}

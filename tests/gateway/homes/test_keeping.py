@@ -177,7 +177,7 @@ def test_a_client_whose_session_is_somebody_elses_by_now_is_told_and_touches_not
     mine = gateway.connect("s", clean_start=False)
     mine.subscribe("t", qos=2)
     other = Gateway(beside=gateway, name="other")
-    other.home.tick(other.clock.now_s)
+    other.tick(other.clock.now_s)
     other.round()
     gateway.broker.leave_alone("gw")
     theirs = other.connect("s", clean_start=False)
@@ -280,7 +280,7 @@ def test_subscriptions_that_found_no_room_are_in_the_save_that_does() -> None:
     entry = gateway.broker.state.sessions.get("c")
     assert entry is not None
     terms = entry.terms
-    [session] = gateway.reception.sessions.values()
+    [session] = gateway.sessions.values()
     gateway.broker.limit_sessions(1)
     assert session.lasting is not None
     session.lasting.has_new_terms = True

@@ -66,7 +66,7 @@ def hold_calls(gateway: Gateway) -> list[SessionCalls]:
     calls: list[SessionCalls] = []
     asked = gateway.broker.asked
     for at, (outcome, on_result) in enumerate(asked):
-        if on_result == gateway.home._called:
+        if on_result == gateway.watch.answered:
             asked[at] = (outcome, calls.append)  # type: ignore[arg-type]
     return calls
 
@@ -177,10 +177,10 @@ def test_a_second_doubt_asks_anew_and_waits_for_its_own_answers() -> None:
     one, _ = two()
     staying = one.connect("d", **BRIEF)
     one.broker.holds = (SaveSessions,)
-    one.reception.tenure.doubt()
+    one.tenure.doubt()
     one.round()
     one.broker.holds = (KeepSessions,)
-    one.reception.tenure.doubt()
+    one.tenure.doubt()
     one.round()
     staying.publish("t", b"x", 1, packet_id=1)
     one.broker.let_first_go()
@@ -196,7 +196,7 @@ def test_answers_to_an_earlier_doubt_count_no_more() -> None:
     one.connect("d", **BRIEF)
     one.broker.holds = (SaveSessions,)
     for _ in range(2):
-        one.reception.tenure.doubt()
+        one.tenure.doubt()
         one.round()
     one.broker.let_first_go()
     one.round()
@@ -211,7 +211,7 @@ def test_what_the_home_says_of_an_earlier_life_begins_none() -> None:
     one.connect("d", **BRIEF)
     one.broker.holds = (KeepSessions,)
     one.pass_time(one.settings.session_lease_s / 3)
-    one.reception.tenure.doubt()
+    one.tenure.doubt()
     one.round()
     one.broker.let_first_go()
     one.round()
@@ -268,7 +268,7 @@ def test_a_batch_of_an_earlier_life_that_is_refused_late_still_goes_before_what_
     take_over(other, **BRIEF)
     one.broker.holds = (AppendRuns,)
     slow.publish("t", b"1", 1, packet_id=1)
-    one.reception.tenure.doubt()
+    one.tenure.doubt()
     one.round()
     assert not one.upstream.is_held
     slow.publish("t", b"2", 2, packet_id=2)
@@ -285,7 +285,7 @@ def test_it_goes_on_however_the_last_doubt_came_to_its_end() -> None:
     client = one.connect("c", **BRIEF)
     word = SessionSave("d", ANY_EPOCH, GONE, 0)
     one.home._unheard["d"] = {word: lambda: pytest.fail("nobody has said that it is another's")}
-    one.reception.tenure.doubt()
+    one.tenure.doubt()
     one.round()
     client.publish("t", b"x", 1, packet_id=1)
     assert (one.upstream.is_held, one.home.is_unsure) == (True, True)
@@ -327,8 +327,8 @@ def test_the_will_of_a_client_that_went_elsewhere_is_not_stored_late(asked: dict
     staying.cut()
     one.pass_time(2)
     assert published(one) == [*before, b"d"]
-    assert not one.reception.wills._kept_bytes
-    assert not one.reception.wills._storing
+    assert not one.wills._kept_bytes
+    assert not one.wills._storing
 
 
 @pytest.mark.parametrize("asked", [LASTING, BRIEF], ids=["lasting", "brief"])
@@ -341,13 +341,13 @@ def test_a_call_that_is_heard_too_late_brings_no_will(asked: dict[str, Any]) -> 
     before = published(one)
     assert before[-1] == b"online"
     assert not first.is_closed
-    one.home._called(calls.pop())
+    one.watch.answered(calls.pop())
     one.round()
     assert first.is_closed
     one.pass_time(2)
     assert first.got() == [Disconnect(0x8E)]
     assert published(one) == before
-    assert not one.reception.wills._kept_bytes
+    assert not one.wills._kept_bytes
 
 
 def test_the_will_of_a_session_that_was_ended_elsewhere_is_stored_once() -> None:
@@ -355,7 +355,7 @@ def test_the_will_of_a_session_that_was_ended_elsewhere_is_stored_once() -> None
     one.connect("c", will=delayed(50), **LASTING).cut()
     calls = hold_calls(one)
     take_over(other, **LASTING | {"clean_start": True}).publish("w", b"online", 1, packet_id=1)
-    one.home._called(calls.pop())
+    one.watch.answered(calls.pop())
     one.round()
     one.pass_time(2)
     assert published(one) == [b"offline", b"online"]
@@ -366,9 +366,9 @@ def test_a_will_that_was_due_as_the_gateway_froze_is_not_stored_late() -> None:
     one.connect("c", will=delayed(2), **LASTING).cut()
     one.upstream.hold()
     one.pass_time(3)
-    assert not one.reception.wills._waiting
+    assert not one.wills._waiting
     take_over(other, **LASTING).publish("w", b"online", 1, packet_id=1)
-    one.reception.tenure.doubt()
+    one.tenure.doubt()
     one.pass_time(2)
     assert published(one) == [b"offline", b"online"], "the other gateway has published it, first"
 
@@ -380,16 +380,16 @@ def test_the_will_of_a_dead_gateways_client_is_not_stored_late_either() -> None:
     asked = LASTING | {"properties": Properties(session_expiry_interval=1)}
     dead.connect("c", will=delayed(50), **asked).cut()
     one.upstream.hold()
-    one.reception.tenure._is_beginning = True  # or it would go on with the next tick
+    one.tenure._is_beginning = True  # or it would go on with the next tick
     one.broker.leave_alone("dead")
     one.pass_time(one.settings.session_lease_s / 3 + 1)
-    assert one.reception.wills._storing
+    assert one.wills._storing
     one.broker.silent.add(WatchSessions)
     hold_calls(one)
     take_over(other, **LASTING).publish("w", b"online", 1, packet_id=1)
     before = published(one)
-    one.reception.tenure._is_beginning = False
-    one.reception.tenure.doubt()
+    one.tenure._is_beginning = False
+    one.tenure.doubt()
     one.pass_time(2)
     assert published(one) == before
 
@@ -404,11 +404,11 @@ def test_a_will_of_which_nobody_knows_whether_it_is_stored_is_given_up_with_its_
     one.broker.refuses = {}
     take_over(other, **LASTING).publish("w", b"online", 1, packet_id=1)
     before = published(one)
-    one.reception.tenure.doubt()
+    one.tenure.doubt()
     one.round()
     one.pass_time(2)
     assert published(one) == before
-    assert not one.reception.wills._kept_bytes
+    assert not one.wills._kept_bytes
 
 
 def test_a_will_that_is_being_stored_as_its_gateway_is_taken_for_dead_is_stored_once() -> None:
@@ -418,25 +418,25 @@ def test_a_will_that_is_being_stored_as_its_gateway_is_taken_for_dead_is_stored_
     first.cut()
     one.broker.leave_alone("one")
     one.broker.pass_time()
-    one.reception.tenure.doubt()
+    one.tenure.doubt()
     one.round()
     assert published(one) == [b"offline"]
     for gateway in (one, other):
         gateway.pass_time(gateway.settings.session_lease_s / 3 + 1)
     assert published(one) == [b"offline"]
-    assert one.home.life not in one.broker.state.lives.over
+    assert one.lease.life not in one.broker.state.lives.over
 
 
 def test_a_will_that_is_stored_after_all_is_counted_once() -> None:
     one, _ = two()
     one.broker.holds = (AppendRuns,)
-    on_lost = one.reception.wills.publish("c", Left("w", b"x", 1, False, 0, NEVER, b""))
+    on_lost = one.wills.publish("c", Left("w", b"x", 1, False, 0, NEVER, b""))
     one.round()
     on_lost()
     one.broker.let_go()
     one.round()
     on_lost()
-    assert one.reception.wills._kept_bytes == 0
+    assert one.wills._kept_bytes == 0
 
 
 @pytest.mark.parametrize("asked", [LASTING, BRIEF], ids=["lasting", "brief"])
@@ -457,7 +457,7 @@ def test_a_will_whose_last_word_the_home_did_not_hear_is_not_stored_late(asked: 
     one.broker.refuses = {}
     one.pass_time(2)
     assert published(one) == before
-    assert not one.reception.wills._kept_bytes
+    assert not one.wills._kept_bytes
     assert not one.upstream.is_held
 
 
@@ -478,7 +478,7 @@ def test_a_will_is_stored_also_where_the_home_has_heard_the_last_word_and_its_an
     one.broker.refuses = {}
     one.pass_time(1)
     assert published(one) == [b"offline"]
-    assert not one.reception.wills._kept_bytes
+    assert not one.wills._kept_bytes
 
 
 def test_a_call_that_is_heard_in_time_brings_the_will() -> None:
@@ -504,7 +504,7 @@ def test_whoever_is_on_its_way_to_a_session_meanwhile_is_turned_away() -> None:
     late.send(Connect("d", **LASTING))
     one.broker.holds = ()
     take_over(other, "d", **LASTING)  # which is open here, and not admitted yet
-    one.reception.tenure.doubt()
+    one.tenure.doubt()
     one.round()
     one.broker.let_go()
     one.round()
@@ -519,7 +519,7 @@ def test_whoever_comes_after_that_is_not_turned_away_for_one_that_came_before() 
     one.broker.holds = (OpenSession,)
     early, late = one.open(5), one.open(5)
     early.send(Connect("d", **LASTING))
-    one.reception.tenure.doubt()
+    one.tenure.doubt()
     one.round()
     late.send(Connect("d", **LASTING))
     one.broker.let_go()
@@ -530,7 +530,7 @@ def test_whoever_comes_after_that_is_not_turned_away_for_one_that_came_before() 
 
 def test_brokers_are_told_which_lives_are_over_before_anything_is_published_there() -> None:
     one, other = two()
-    life = one.home.life
+    life = one.lease.life
     one.connect("c", **BRIEF)
     again = take_over(other, **BRIEF)
     again.send(Publish("t", b"1", 1, packet_id=1), Publish("t", b"2", 1, packet_id=2))
@@ -544,7 +544,7 @@ def test_brokers_are_told_which_lives_are_over_before_anything_is_published_ther
 
 def test_a_broker_that_may_not_have_heard_which_lives_are_over_is_told_again() -> None:
     one, other = two()
-    life = one.home.life
+    life = one.lease.life
     one.connect("c", **BRIEF)
     again = take_over(other, **BRIEF)
     one.broker.refuses = {EndLives: Unavailable("away"), AppendRuns: Unavailable("away")}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from rig import Gateway
+from rig import Gateway, HandClock
 
 from gateway.homes.wills import KEPT_BYTES_MAX
+from gateway.login.access import Access
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
 from gateway.sessions import session_state
 from gateway.sessions.session_state import Will as Left
+from penstock.access.acl import parse_acl
 from penstock.errors import InvalidMessage, StorageFull, TimedOut, Unavailable
 from penstock.protocol.message import NEVER, decode_message
 from penstock.protocol.requests.messages import AppendRuns
@@ -67,11 +69,11 @@ def test_wills_that_wait_at_a_gateway_that_stops_are_seen_to_by_others_at_once()
     one, other = house()
     one.connect("c", will=delayed(6), **LASTING).cut()
     left: list[bool] = []
-    one.home.leave(lambda: left.append(True))
+    one.lease.leave(lambda: left.append(True))
     one.round()
     assert left == [True]
     other.pass_time(5)  # the lease of the first one is not over yet
-    assert (len(other.reception.wills), published(other)) == (1, [])
+    assert (len(other.wills), published(other)) == (1, [])
     other.pass_time(2)
     assert published(other) == [b"gone"]
 
@@ -82,7 +84,7 @@ def test_a_gateway_that_stops_leaves_nothing_of_another_process_that_has_its_nam
     again = Gateway(beside=one, name="one")
     again.pass_time(1)
     client = again.connect("c", will=delayed(1), **LASTING)
-    one.home.leave(lambda: None)
+    one.lease.leave(lambda: None)
     one.round()
     again.pass_time(20)
     assert (client.is_closed, published(again)) == (False, [])
@@ -90,7 +92,7 @@ def test_a_gateway_that_stops_leaves_nothing_of_another_process_that_has_its_nam
 
 def test_a_gateway_that_found_no_home_leaves_without_a_word() -> None:
     left: list[bool] = []
-    Gateway(has_brokers=False).home.leave(lambda: left.append(True))
+    Gateway(has_brokers=False).lease.leave(lambda: left.append(True))
     assert left == [True]
 
 
@@ -100,7 +102,7 @@ def test_the_delay_of_a_dead_gateways_will_is_kept_and_a_return_cancels_it() -> 
     one.connect("returns", will=delayed(30), **LASTING)
     other.pass_time(20)
     assert published(other) == []
-    assert len(other.reception.wills) == 2
+    assert len(other.wills) == 2
     other.connect("returns", **LASTING)
     other.pass_time(60)
     assert published(other) == [b"gone"]
@@ -111,7 +113,7 @@ def test_the_delay_of_a_will_goes_on_where_its_gateway_dies() -> None:
     one, other = house()
     one.connect("c", will=delayed(60), **LASTING).cut()
     other.pass_time(58)  # the first one has no rounds any more
-    assert len(other.reception.wills) == 1
+    assert len(other.wills) == 1
     assert published(other) == []
     other.pass_time(3)
     assert published(other) == [b"gone"]
@@ -136,7 +138,7 @@ def test_a_dead_gateways_will_that_was_due_before_its_client_came_back_is_publis
 def test_a_client_that_comes_back_elsewhere_cancels_its_will_at_the_first_gateway() -> None:
     one, other = house()
     one.connect("c", will=delayed(5), **LASTING).cut()
-    assert len(one.reception.wills) == 1
+    assert len(one.wills) == 1
     back = other.open(5)
     back.send(Connect("c", **LASTING))
     turn(one, other)
@@ -179,7 +181,7 @@ def test_a_will_whose_session_is_another_gateways_is_forgotten_although_nobody_h
     one.broker.leave_alone("one")
     other.connect("c", **LASTING)
     one.pass_time(30)
-    assert (published(one), len(one.reception.wills)) == ([], 0)
+    assert (published(one), len(one.wills)) == ([], 0)
 
 
 def test_a_client_that_is_back_while_the_home_is_asked_about_its_will_cancels_it() -> None:
@@ -340,7 +342,7 @@ def test_wills_that_wait_for_a_broker_are_bounded() -> None:
     gateway = Gateway()
     gateway.upstream.publish_will("other", Left("w", b"warm", 0, False, 0, NEVER, b""), None)
     gateway.round()
-    wills, many = gateway.reception.wills, (KEPT_BYTES_MAX >> 22) - 1
+    wills, many = gateway.wills, (KEPT_BYTES_MAX >> 22) - 1
     for _ in range(2):  # what was stored leaves room for others
         gateway.broker.refuses[AppendRuns] = Unavailable("away")
         for at in range(many + 3):
@@ -354,15 +356,16 @@ def test_wills_that_wait_for_a_broker_are_bounded() -> None:
 
 def test_a_kept_will_that_cannot_be_published_is_counted_and_harms_nobody() -> None:
     gateway = Gateway()
-    gateway.reception.wills.publish("c", session_state.Will("w", b"", 1, False, 0, NEVER, bytes(200_000)))
+    gateway.wills.publish("c", session_state.Will("w", b"", 1, False, 0, NEVER, bytes(200_000)))
     gateway.round()
     assert (gateway.upstream.dropped, gateway.broker.log) == (1, [])
 
 
 def test_a_will_that_may_not_be_published_any_more_is_counted_as_unauthorized() -> None:
-    gateway = Gateway()
+    access = Access("everyone", 1, 0, b"key", lambda: None, HandClock().monotonic)
+    gateway = Gateway(access)
     client = gateway.connect("c", will=Will("w", b"gone", 1))
-    gateway.reception.wills.is_allowed = lambda _client, _will: False
+    access.set_acl(parse_acl(""))
     client.cut()
     gateway.round()
     assert published(gateway) == []

@@ -239,7 +239,7 @@ def test_a_gateway_that_has_lost_a_session_to_another_closes_nothing_in_its_name
     client.send(Subscribe(1, (Subscription(filter, 0),)))
     session = client.device.session
     assert session is not None
-    here.keeping.on_fenced(session)
+    session.lose()
     here.broker.let_go()
     here.round()
     assert client.is_closed
@@ -341,7 +341,7 @@ def test_what_is_on_its_way_through_a_share_goes_to_others_if_its_session_is_ano
     other.subscribe("$share/g/a/#", qos=1)
     session = client.device.session
     assert session is not None
-    gateway.keeping.on_fenced(session)
+    session.lose()
     gateway.round()
     assert drain(other) == [b"x"]
 

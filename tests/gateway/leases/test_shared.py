@@ -432,7 +432,7 @@ def test_a_broker_that_appears_later_shares_too() -> None:
     later.release()
     gateway.round()
     assert client.payloads() == [b"1"]
-    lasting = gateway.reception.sessions["c"].lasting
+    lasting = gateway.sessions["c"].lasting
     assert lasting is not None
     gateways = gateway.downstream.shared.taker
     assert sorted(later.state.filters.owners) == [gateways, f"~{SHARE}", lasting.holder("b2")]
@@ -480,7 +480,7 @@ def test_a_share_of_a_lasting_session_is_open_in_its_name_too_at_a_broker_that_w
     clients = [gateway.connect(name, **asked) for name in ("stays", "leaves", "gives up")]  # type: ignore[arg-type]
     for client in clients:
         assert client.subscribe(SHARE).reason_codes == (2,)
-    lasting = gateway.reception.sessions["stays"].lasting
+    lasting = gateway.sessions["stays"].lasting
     assert lasting is not None
     clients[1].cut()
     clients[2].send(Unsubscribe(2, (SHARE,)))

@@ -241,7 +241,7 @@ def test_an_address_has_so_many_connections_at_a_time() -> None:
     assert isinstance(refusal, Connack)
     assert refusal.reason_code == 0x97
     first.cut()
-    assert gateway.reception.crowd.has_room("10.0.0.1")
+    assert gateway.connections.crowd.has_room("10.0.0.1")
     assert not open_from("10.0.0.1").is_closed
 
 

@@ -62,7 +62,7 @@ def test_a_client_that_leaves_while_it_waits_is_forgotten_at_once() -> None:
     assert not client.is_read
     client.cut()
     gateway.pass_time(0.5)
-    assert gateway.reception.pacing.waiting == 0
+    assert gateway.services.pacing.waiting == 0
     gateway.pass_time(10)
     assert not client.is_read
 
@@ -143,7 +143,7 @@ def test_clients_that_take_turns_with_one_id_come_to_rest_with_one_of_them(level
             holder = other
     assert refused == 25
     assert not holder.is_closed
-    assert gateway.reception.takeovers.count == 5
+    assert gateway.takeovers.count == 5
     assert gateway.quotas.refused["takeovers_per_min_max"] == 25
     gateway.pass_time(12)
     assert gateway.connect("c", level=level).device.session is not None

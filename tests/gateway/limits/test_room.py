@@ -41,7 +41,7 @@ def test_who_holds_the_most_of_incomplete_packets_goes_first_and_only_as_many_as
     assert closed(clients) == [1, 3]
     assert clients[3].got() == [Disconnect(0x97, WHY)]
     assert gateway.quotas.refused["held_bytes_max"] == 2
-    assert gateway.reception.room.unfinished <= MOST
+    assert gateway.services.room.unfinished <= MOST
     bystander.send_bytes(rest)
     assert bystander.got_one(Puback).packet_id == 7
 
@@ -69,7 +69,7 @@ def test_packets_that_are_finished_are_held_no_more() -> None:
             client.got_one(Puback)
     gateway.pass_time(1)
     assert closed(clients) == []
-    assert gateway.reception.room.unfinished == 0
+    assert gateway.services.room.unfinished == 0
 
 
 def test_while_much_is_unstored_each_client_has_its_share_and_loses_nothing() -> None:
@@ -85,7 +85,7 @@ def test_while_much_is_unstored_each_client_has_its_share_and_loses_nothing() ->
                 sent[client] += 1
                 client.publish("t", bytes(2_000), 1, packet_id=sent[client])
         gateway.pass_time(1)
-    room = gateway.reception.room
+    room = gateway.services.room
     assert not any(client.is_read for client in clients)
     assert MOST < room.unstored < MOST + 20 * 3_000
     gateway.broker.holds_replies = False
@@ -93,7 +93,7 @@ def test_while_much_is_unstored_each_client_has_its_share_and_loses_nothing() ->
     gateway.pass_time(1)
     assert {client: len(client.got()) for client in clients} == sent
     assert all(client.is_read and not client.is_closed for client in clients)
-    assert gateway.reception.unstored_bytes_max == gateway.settings.unstored_bytes_max
+    assert gateway.services.room.unstored_bytes_max == gateway.settings.unstored_bytes_max
 
 
 class Held:
@@ -112,14 +112,17 @@ class Lines:
 
     output_bytes_max = 0
 
+    def limit_output(self, bytes_max: int) -> None:
+        self.output_bytes_max = bytes_max
 
-def room() -> Room:
-    return Room(GatewaySettings(held_bytes_max=MOST), Quotas())
+
+def room(*shards: Lines) -> Room:
+    return Room(GatewaySettings(held_bytes_max=MOST), Quotas(), shards)
 
 
 def test_while_much_is_untaken_each_client_may_leave_its_share_but_never_too_little_to_go_on() -> None:
-    one, lines, full = room(), Lines(), GatewaySettings().output_bytes_max
-    one.shards = [lines]
+    lines, full = Lines(), GatewaySettings().output_bytes_max
+    one = room(lines)
     one.tick([Held(untaken=MOST // 8) for _ in range(8)], 0.0)
     assert lines.output_bytes_max == full
     one.tick([Held(untaken=MOST // 16) for _ in range(20)] + [Held() for _ in range(100)], 1.0)

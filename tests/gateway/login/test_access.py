@@ -215,7 +215,7 @@ def test_a_will_whose_client_may_no_longer_publish_it_is_not_published(delay_s: 
         will = Will(f"devices/{client_id}/w", client_id.encode(), properties=properties)
         come(gateway, door, client_id, will=will, **asked).got_one(Connack)
     door.access.set_acl(parse_acl("allow user alice publish devices/d2/#"))
-    for device in gateway.reception.admitted(2):
+    for device in gateway.connections.admitted(2):
         device.drop()
     gateway.pass_time(10)
     assert [decode_message(record).body for record in gateway.broker.log] == [b"d2"]
@@ -394,7 +394,7 @@ def test_a_connection_ends_when_the_token_does_and_its_will_is_published() -> No
         got = client.got()
         assert [packet.reason_code for packet in got if isinstance(packet, Disconnect)] == [farewell][: level - 4]
         assert [decode_message(record).body for record in gateway.broker.log] == [b"gone"]
-        assert gateway.reception.patience.expired == 1
+        assert gateway.connections.patience.expired == 1
 
 
 def test_a_token_that_lasts_for_hours_ends_on_time_and_who_left_before_is_forgotten() -> None:
@@ -410,7 +410,7 @@ def test_a_token_that_lasts_for_hours_ends_on_time_and_who_left_before_is_forgot
     gone.send(Disconnect())
     gateway.pass_time(598)
     assert not client.is_closed
-    assert len(gateway.reception.patience._expiring) == 1
+    assert len(gateway.connections.patience._expiring) == 1
     gateway.pass_time(4)
     assert client.is_closed
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import trio
 
 from gateway.login.access import Access
 from gateway.login.auth import Credentials, Identity, Peer
-from gateway.login.verifier import CHECKERS, LOOK_EVERY_S, Verifier
+from gateway.login.verifier import CHECKERS, LOOK_EVERY_S, Bell, Verifier
 from penstock.access.passwords import Hashed, Users, format_passwords, hash_password
 from penstock.access.tokens import TokenRules
 from penstock.errors import InvalidConfig
@@ -21,16 +22,21 @@ from penstock.world import real_world
 from tests.patience import PATIENCE_S
 
 
-def make(folder: Path, users: str | None, rules: str | None) -> tuple[Access, Verifier]:
-    made: list[Verifier] = []
-    access = Access("nobody", 10, 60.0, b"key", lambda: made[0].wake(), trio.current_time)
+def nothing() -> None:
+    """Nothing follows."""
+
+
+def make(
+    folder: Path, users: str | None, rules: str | None, on_rules: Callable[[], None] = nothing
+) -> tuple[Access, Verifier]:
+    bell = Bell()
+    access = Access("nobody", 10, 60.0, b"key", bell.ring, trio.current_time)
     for name, text in (("passwords", users), ("acl", rules)):
         if text is not None:
             (folder / name).write_text(text)
     world = real_world()
     files = [str(folder / name) if text is not None else "" for name, text in (("passwords", users), ("acl", rules))]
-    made.append(Verifier(access, world, *files))
-    return access, made[0]
+    return access, Verifier(access, world, bell, *files, on_rules=on_rules, on_users=nothing)
 
 
 @pytest.mark.endtoend
@@ -128,7 +134,14 @@ def test_a_missing_file_at_the_start_is_an_error_that_names_the_setting(tmp_path
     access = Access("everyone", 1, 0.0, b"", lambda: None, lambda: 0.0)
     path = str(tmp_path / "none")
     with pytest.raises(InvalidConfig) as caught:
-        Verifier(access, real_world(), **{"password_file": "", "acl_file": "", setting: path})
+        Verifier(
+            access,
+            real_world(),
+            Bell(),
+            **{"password_file": "", "acl_file": "", setting: path},
+            on_rules=nothing,
+            on_users=nothing,
+        )
     assert str(caught.value) == f"{setting} {path}: No such file or directory"
 
 
@@ -153,7 +166,17 @@ async def test_a_new_key_of_tokens_counts_and_a_bad_one_leaves_the_old_in_force(
     file = tmp_path / "key"
     keys = ["a key of more than thirty-two bytes, the first", "a key of more than thirty-two bytes, the second"]
     file.write_text(keys[0] + "\n")
-    verifier = Verifier(access, real_world(), "", "", str(file), TokenRules(needs_expiry=False))
+    verifier = Verifier(
+        access,
+        real_world(),
+        Bell(),
+        "",
+        "",
+        str(file),
+        TokenRules(needs_expiry=False),
+        on_rules=nothing,
+        on_users=nothing,
+    )
 
     def accepted() -> list[bool]:
         answers: list[Identity | int] = []
@@ -171,7 +194,7 @@ async def test_a_new_key_of_tokens_counts_and_a_bad_one_leaves_the_old_in_force(
     assert accepted() == [False, True]
     assert verifier.failures == 1
     with pytest.raises(InvalidConfig, match="too short") as caught:
-        Verifier(access, real_world(), "", "", str(file), TokenRules())
+        Verifier(access, real_world(), Bell(), "", "", str(file), TokenRules(), on_rules=nothing, on_users=nothing)
     assert str(file) in str(caught.value)
 
 
@@ -185,23 +208,28 @@ async def test_a_change_is_seen_also_where_a_file_keeps_its_time_and_size(tmp_pa
 
 
 async def test_files_are_read_again_for_who_asks_changed_or_not(tmp_path: Path) -> None:
-    access, verifier = make(tmp_path, None, "allow anonymous subscribe a\n")
     times = list[int]()
-    access.on_rules = lambda: times.append(1)
-    await verifier.look()
-    assert times == []
-    await verifier.look(anyway=True)
+    _, verifier = make(tmp_path, None, "allow anonymous subscribe a\n", lambda: times.append(1))
     assert times == [1]
+    await verifier.look()
+    assert times == [1]
+    await verifier.look(anyway=True)
+    assert times == [1, 1]
 
 
 @pytest.mark.endtoend
 async def test_a_verifier_that_is_told_to_looks_again_at_once(tmp_path: Path) -> None:
-    access, verifier = make(tmp_path, None, "allow anonymous subscribe a\n")
+    times, taken = list[int](), trio.Event()
+
+    def took() -> None:
+        times.append(1)
+        if len(times) > 1:  # the first is at the start
+            taken.set()
+
+    access, verifier = make(tmp_path, None, "allow anonymous subscribe a\n", took)
     found = (tmp_path / "acl").stat()
     (tmp_path / "acl").write_text("allow anonymous subscribe b\n")
     os.utime(tmp_path / "acl", ns=(found.st_atime_ns, found.st_mtime_ns))
-    taken = trio.Event()
-    access.on_rules = taken.set
     async with trio.open_nursery() as nursery:
         nursery.start_soon(verifier.run)
         verifier.look_again()

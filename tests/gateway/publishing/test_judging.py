@@ -30,13 +30,13 @@ def code(reason: int | Told) -> int:
     ],
 )
 def test_a_name_is_judged_by_itself_the_limits_and_the_rules(name: str, expected: int) -> None:
-    judge = Gateway(OnlyOwnTopics(), topic_levels_max=3).reception.judge
+    judge = Gateway(OnlyOwnTopics(), topic_levels_max=3).services.judge
     assert code(judge.unfit_name(ME, name)) == expected
     assert code(judge.unfit_will(ME, Will(name, b"", 1, False, 0, 0, b""))) == expected
 
 
 def test_a_will_that_no_broker_would_store_is_not_taken() -> None:
-    judge = Gateway(OnlyOwnTopics()).reception.judge
+    judge = Gateway(OnlyOwnTopics()).services.judge
     told = judge.unfit_will(ME, Will("me/a", b"", 1, False, 0, 0, bytes(200_000)))
     assert isinstance(told, Told)
     assert told.code == 0x97
@@ -44,13 +44,13 @@ def test_a_will_that_no_broker_would_store_is_not_taken() -> None:
 
 
 def test_a_will_is_judged_again_by_who_left_it() -> None:
-    judge = Gateway(OnlyOwnTopics()).reception.judge
+    judge = Gateway(OnlyOwnTopics()).services.judge
     assert judge.may_leave("me", Will("me/a", b"", 1, False, 0, 0, b"", "anybody"))
     assert not judge.may_leave("other", Will("me/a", b"", 1, False, 0, 0, b""))
 
 
 def test_a_subscription_with_a_position_needs_both_rights() -> None:
-    judge = Gateway(OnlyOwnTopics()).reception.judge
+    judge = Gateway(OnlyOwnTopics()).services.judge
     assert judge.unfit_subscription(ME, "a/#", "") == judge.unfit_subscription(ME, "a/#", "own") == 0
     assert judge.unfit_subscription(ME, "secret/#", "own") == 0x87
     assert judge.unfit_subscription(ME, "a/#", "secret") == Told(

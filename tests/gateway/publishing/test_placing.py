@@ -170,8 +170,8 @@ def test_of_several_clients_that_wait_for_a_topic_any_may_make_it() -> None:
 def test_the_broker_hears_whether_a_topic_is_made_for_a_user() -> None:
     gateway = Gateway()
     gateway.connect("c").publish("a/x", b"")
-    gateway.reception.wills.publish("gone", Will("b/x", b"", 1, False, 0, NEVER, b""))
-    gateway.reception.wills.publish("known", Will("c/x", b"", 1, False, 0, NEVER, b"", "alice"))
+    gateway.wills.publish("gone", Will("b/x", b"", 1, False, 0, NEVER, b""))
+    gateway.wills.publish("known", Will("c/x", b"", 1, False, 0, NEVER, b"", "alice"))
     gateway.round()
     assert {(one.topic, one.is_anonymous) for one in gateway.broker.made(DescribeTopic) if one.create} >= {
         ("a", True),
@@ -183,7 +183,7 @@ def test_the_broker_hears_whether_a_topic_is_made_for_a_user() -> None:
 def test_wills_make_no_more_topics_than_their_clients_may() -> None:
     gateway = Gateway(client_topics_per_min_max=1)
     gateway.connect("c").publish("a/x", b"")
-    gateway.reception.wills.publish("c", Will("b/x", b"", 1, False, 0, NEVER, b""))
+    gateway.wills.publish("c", Will("b/x", b"", 1, False, 0, NEVER, b""))
     gateway.round()
     assert len(gateway.broker.log) == 1
     assert gateway.upstream.dropped == 1

@@ -29,7 +29,7 @@ def telling(gateway: Gateway) -> SysTopics:
 
 
 def tell(gateway: Gateway, told: SysTopics) -> None:
-    figures = Figures(gateway.reception, gateway.upstream, gateway.downstream, gateway.quotas)
+    figures = Figures(gateway.parts)
     told.tell(figures.sums(), gateway.clock.now_s)
     gateway.round()
 
@@ -121,7 +121,7 @@ def test_while_nothing_leaves_a_gateway_no_values_heap_up() -> None:
     tell(gateway, told)
     before = len(gateway.broker.log)
     gateway.broker.holds = (KeepSessions,)
-    gateway.reception.tenure.doubt()
+    gateway.tenure.doubt()
     gateway.pass_time(10)
     for _ in range(10):
         tell(gateway, told)

@@ -14,7 +14,7 @@ from gateway.messages.delivery import LIGHT_BYTES, PacketRun, Variant, blob
 from gateway.messages.envelope import Origin
 from gateway.resending import come_back, next_again, pubrels_of, sent_again
 from gateway.sessions.lasting import Client, Lasting
-from gateway.sessions.session import STORED, STORING, Cursor, Session
+from gateway.sessions.session import Cursor, Session
 from gateway.sessions.session_state import Owed, Sent
 
 FILTERS = ["a/b", "a/+", "+/b", "a/#", "#", "c/d"]
@@ -231,29 +231,6 @@ def test_nothing_is_worth_reading_for_a_client_that_can_be_sent_nothing() -> Non
     assert session.is_worth_reading
     cast(Reader, session.device).is_full = True
     assert not session.is_worth_reading
-
-
-def test_an_inbound_qos_2_id_goes_from_storing_to_stored_to_free() -> None:
-    session = Session("c", window=10)
-    assert session.begin_incoming(9) is None
-    assert session.begin_incoming(9) == STORING
-    session.stored_incoming(9)
-    assert session.begin_incoming(9) == STORED
-    assert session.forget_incoming(9)
-    assert not session.forget_incoming(9)
-    assert session.begin_incoming(9) is None
-
-
-@pytest.mark.mqtt("4.3.3-10", "4.3.3-12", old=("4.3.3-2",))
-def test_an_inbound_id_of_an_earlier_connection_is_inherited_until_it_is_sent_again_or_released() -> None:
-    session = Session("c", window=10)
-    session.inherit_incoming([7, 8, 8, 9])
-    assert session.inherited == 3
-    assert session.begin_incoming(8) == session.begin_incoming(8) == STORED
-    assert session.inherited == 2
-    assert session.forget_incoming(7)
-    assert session.forget_incoming(8)
-    assert (session.inherited, len(session.incoming)) == (1, 1)
 
 
 class Exchanges(RuleBasedStateMachine):

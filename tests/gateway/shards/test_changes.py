@@ -35,7 +35,7 @@ class Square:
 
     def __init__(self) -> None:
         self.poller = HandPoller()
-        self.shard = Shard(self.poller, Rounds(RealClock()), output_bytes_max=100_000)
+        self.shard = Shard(self.poller, Rounds(RealClock(), lambda: None), output_bytes_max=100_000)
         self.clients: list[socket.socket] = []
         self.told: list[int] = []
 

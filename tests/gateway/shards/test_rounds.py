@@ -21,9 +21,8 @@ class Countdown(Stage):
 
 def rounds_with(*stages: Countdown) -> tuple[Rounds, list[str]]:
     calls: list[str] = []
-    rounds = Rounds(RealClock())
+    rounds = Rounds(RealClock(), lambda: calls.append("called"))
     rounds.ends_with(*stages)
-    rounds.called_by(lambda: calls.append("called"))
     return rounds, calls
 
 

@@ -24,7 +24,7 @@ class House:
 
     def __init__(self, codec: Codec | None = None) -> None:
         self.poller = HandPoller()
-        self.rounds = Rounds(RealClock())
+        self.rounds = Rounds(RealClock(), lambda: None)
         self.shard = Shard(self.poller, self.rounds, output_bytes_max=100_000)
         ours, self.client = socket.socketpair()
         ours.setblocking(False)
@@ -433,7 +433,7 @@ SIZES = [
 @pytest.mark.parametrize("ends", [False, True])
 async def test_all_that_came_and_the_end_behind_it_are_read_though_the_poller_tells_once(size: int, ends: bool) -> None:
     poller = EpollPoller()
-    shard = Shard(poller, Rounds(RealClock()), output_bytes_max=1 << 20)
+    shard = Shard(poller, Rounds(RealClock(), lambda: None), output_bytes_max=1 << 20)
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         ours, _ = server.accept()
         ours.setblocking(False)

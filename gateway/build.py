@@ -1,0 +1,229 @@
+"""The composition of a gateway: each object is made here, once, from what it uses, and nothing is assigned to it later.
+
+``build`` makes all that decides; it opens nothing and never waits. The running service (``gateway/server.py``) adds
+sockets, files and tasks; the tests (``tests/gateway/rig.py``) make the same gateway on a broker in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from gateway.brokers import Brokers
+from gateway.devices.client_ids import ClientIds
+from gateway.devices.connecting import Connecting, Rules, SessionParts
+from gateway.devices.connections import Connections
+from gateway.devices.disconnecting import Disconnecting
+from gateway.devices.journal import Journal
+from gateway.devices.patience import Patience
+from gateway.devices.refusals import Refusals
+from gateway.devices.rejudging import Rejudging
+from gateway.devices.removals import Removals
+from gateway.devices.services import Services
+from gateway.devices.takeover import Takeover
+from gateway.devices.telling import Telling
+from gateway.devices.turns import Turns
+from gateway.downstream import Downstream
+from gateway.homes.admissions import Admissions
+from gateway.homes.exchanges import ExchangeIds
+from gateway.homes.home import SessionHome
+from gateway.homes.keeping import Keeping
+from gateway.homes.lease import GatewayLease
+from gateway.homes.tenure import Tenure
+from gateway.homes.watch import SessionWatch
+from gateway.homes.wills import Wills
+from gateway.limits.creations import Creations
+from gateway.limits.half_open import HalfOpens
+from gateway.limits.limits import Limits, Stalls
+from gateway.limits.quotas import Quotas
+from gateway.limits.rates import Crowd, Door, Pacing, Takeovers
+from gateway.limits.room import Room
+from gateway.limits.tallies import Tallies
+from gateway.login.auth import Authenticator
+from gateway.mqtt.reason_codes import ReasonCode
+from gateway.publishing.judging import Judge
+from gateway.publishing.upstream import Upstream
+from gateway.sessions.session import Session
+from gateway.settings import GatewaySettings, parse_rules
+from gateway.shards.poller import Poller
+from gateway.shards.rounds import Rounds
+from gateway.shards.shard import Shard
+from penstock.protocol.link import Links
+from penstock.world import Clock, Rng
+from topicmap.queues import TopicMap
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """All parts of one gateway.
+
+    Attributes:
+        name: under which brokers know it.
+        sessions: those that are here, by client.
+        ticks: what happens by the clock, in this order, about twice a second.
+    """
+
+    name: str
+    settings: GatewaySettings
+    rounds: Rounds
+    shards: Sequence[Shard]
+    brokers: Brokers
+    quotas: Quotas
+    upstream: Upstream
+    downstream: Downstream
+    sessions: dict[str, Session]
+    home: SessionHome
+    keeping: Keeping
+    wills: Wills
+    lease: GatewayLease
+    watch: SessionWatch
+    tenure: Tenure
+    connections: Connections
+    rejudging: Rejudging
+    removals: Removals
+    takeovers: Takeovers
+    services: Services
+    ticks: Sequence[Callable[[float], None]]
+
+    def tick(self, now: float) -> None:
+        """Everything that is due."""
+        self.upstream.retry()
+        for tick in self.ticks:
+            tick(now)
+
+    def judge_again(self) -> None:
+        """The access rules have changed: what a connected client may no longer do ends."""
+        self.rejudging.begin(self.connections)
+
+    def users_changed(self) -> None:
+        """There is another password file: connections of users who are not in it any more end."""
+        self.removals.users_changed(self.rounds.now)
+
+
+class _Kept(NamedTuple):
+    """Where sessions are kept, and what becomes of them."""
+
+    home: SessionHome
+    keeping: Keeping
+    exchanges: ExchangeIds
+    wills: Wills
+    admissions: Admissions
+    lease: GatewayLease
+    tenure: Tenure
+
+
+def build(
+    settings: GatewaySettings,
+    clock: Clock,
+    links: Links,
+    rng: Rng,
+    authenticator: Authenticator,
+    call: Callable[[], None],
+    pollers: Sequence[Poller],
+    quotas: Quotas,
+) -> Gateway:
+    """Makes a gateway. ``call``: how a round is called for from outside of one. ``pollers``: one for each shard."""
+    name = settings.name or f"gateway-{rng.getrandbits(48):012x}"
+    rounds = Rounds(clock, call)
+    shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]
+    brokers = Brokers(links, settings.namesrv, rounds.wake_last)
+    life = _new_life(rng)
+    upstream = Upstream(brokers, TopicMap(parse_rules(settings.topic_rules)), settings.append_bytes_max, rounds, life)
+    limits, creations = Limits(settings, quotas), Creations(settings, quotas)
+    judge = Judge(authenticator, upstream, limits)
+    sessions: dict[str, Session] = {}
+    kept = _kept(settings, name, rng, brokers, upstream, judge, creations, sessions)
+    home, keeping, exchanges, wills, admissions, lease, tenure = kept
+    downstream = Downstream(
+        brokers, settings, name, clock, keeping, rounds, upstream.topic_of, authenticator.may_publish
+    )
+    connections = _connections(settings, quotas, rounds)
+    takeovers = Takeovers(settings.takeovers_per_min_max)
+    client_ids = ClientIds(settings, authenticator, home, quotas, rng)
+    rejudging = Rejudging(judge, authenticator.may_stay, downstream, rounds.wake)
+    refusals = Refusals(connections, Door(settings), limits, quotas, client_ids, rounds)
+    rules = Rules(refusals, authenticator, client_ids, judge, rejudging, takeovers, limits, quotas)
+    parts = SessionParts(home, admissions, exchanges, brokers, downstream)
+    connecting = Connecting(settings, rules, parts, connections, sessions, rounds)
+    disconnecting = Disconnecting(
+        connections, sessions, admissions, home, keeping, exchanges, wills, upstream, downstream, rounds
+    )
+    takeover = Takeover(sessions, admissions, wills, takeovers, rounds)
+    watch = SessionWatch(home, takeover.called, Telling(sessions, connections, rounds).answer, rounds.wake)
+    turns, removals = Turns(rounds, connections.failed), Removals(authenticator.is_gone)
+    pacing, room = Pacing(settings, quotas), Room(settings, quotas, shards)
+    services = Services(
+        settings, rounds, authenticator, judge, limits, quotas, pacing, room, creations, upstream, downstream, keeping,
+        exchanges, connections, connecting, disconnecting, turns,
+    )  # fmt: skip
+    rounds.ends_with(tenure, rejudging, turns, downstream, keeping, exchanges, upstream, brokers)
+    ticks = (downstream.tick, *_ticks(settings, quotas, connections, services, removals), *_kept_ticks(kept, watch))
+    return Gateway(
+        name, settings, rounds, shards, brokers, quotas, upstream, downstream, sessions, home, keeping, wills, lease,
+        watch, tenure, connections, rejudging, removals, takeovers, services, ticks,
+    )  # fmt: skip
+
+
+def _new_life(rng: Rng) -> str:
+    return f"{rng.getrandbits(64):016x}"
+
+
+def _kept(
+    settings: GatewaySettings,
+    name: str,
+    rng: Rng,
+    brokers: Brokers,
+    upstream: Upstream,
+    judge: Judge,
+    creations: Creations,
+    sessions: dict[str, Session],
+) -> _Kept:
+    rounds = upstream.rounds
+    home = SessionHome(brokers, name, rounds.wake, upstream.note_over)
+    keeping = Keeping(home, settings.output_bytes_max, rounds.wake)
+    wills = Wills(home, upstream, rounds, judge.may_leave, creations)
+    admissions = Admissions(home, wills)
+    new_life = partial(_new_life, rng)
+    lease = GatewayLease(home, wills, settings.session_lease_s, rounds.wake, upstream.life, new_life)
+    tenure = Tenure(lease, home, upstream, wills, admissions, sessions.values)
+    return _Kept(home, keeping, ExchangeIds(brokers, rounds.wake), wills, admissions, lease, tenure)
+
+
+def _connections(settings: GatewaySettings, quotas: Quotas, rounds: Rounds) -> Connections:
+    return Connections(
+        Tallies(),
+        HalfOpens(),
+        Crowd(settings.address_connections_max),
+        Patience(settings.connect_wait_s, quotas, rounds),
+        Journal(settings.connection_log),
+        ReasonCode.SERVER_MOVED if settings.has_moved else 0,
+    )
+
+
+def _ticks(
+    settings: GatewaySettings, quotas: Quotas, connections: Connections, services: Services, removals: Removals
+) -> list[Callable[[float], None]]:
+    """What is due of connections."""
+    stalls = Stalls(settings, quotas)
+    return [
+        partial(stalls.tick, connections),
+        partial(services.room.tick, connections),
+        partial(removals.tick, connections),
+        services.pacing.tick,
+        connections.journal.tick,
+        connections.patience.tick,
+    ]
+
+
+def _kept_ticks(kept: _Kept, watch: SessionWatch) -> list[Callable[[float], None]]:
+    """What is due of sessions."""
+    return [
+        lambda now: kept.keeping.tick(),
+        lambda now: kept.tenure.tick(),
+        kept.wills.tick,
+        lambda now: kept.home.tick(),
+        kept.lease.tick,
+        lambda now: watch.tick(),
+    ]

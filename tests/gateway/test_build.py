@@ -1,0 +1,31 @@
+"""The composition of a gateway: whole, and the same for the same choices."""
+
+from __future__ import annotations
+
+import random
+
+from rig import Gateway, HandClock
+
+from gateway.build import build
+from gateway.limits.quotas import Quotas
+from gateway.login.auth import Anonymous
+from gateway.settings import GatewaySettings
+from gateway.shards.rounds import Stage
+
+
+def test_a_gateway_without_a_name_has_one_by_chance_and_each_has_an_epoch_of_its_own() -> None:
+    broker, clock = Gateway().broker, HandClock()
+    made = [
+        build(GatewaySettings(), clock, broker, random.Random(seed), Anonymous("everyone"), lambda: None, (), Quotas())
+        for seed in (1, 1, 2)
+    ]
+    assert made[0].name == made[1].name != made[2].name
+    assert made[0].lease.life == made[0].upstream.life != made[2].lease.life
+
+
+def test_every_stage_that_is_made_has_its_turn_in_a_round() -> None:
+    parts = Gateway().parts
+    made = [getattr(holder, name) for holder in (parts, parts.services) for name in type(holder).__slots__]
+    stages = {id(one) for one in made if isinstance(one, Stage)}
+    assert len(stages) > 5
+    assert stages <= {id(one) for one in parts.rounds._stages}
