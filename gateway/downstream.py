@@ -31,7 +31,7 @@ from gateway.leases.session_holds import SessionHolds
 from gateway.leases.shared import SharedSubscriptions
 from gateway.leases.tracing import DeviceTrace
 from gateway.login.auth import Identity
-from gateway.messages.batch import Batch, given_batch, pulled_batch
+from gateway.messages.batch import EMPTY, Batch, given_batch, sound_batch
 from gateway.messages.feed import Feed
 from gateway.messages.windows import Windows
 from gateway.mqtt.reason_codes import ReasonCode
@@ -42,7 +42,7 @@ from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
 from gateway.settings import GatewaySettings
 from gateway.shards.rounds import Rounds, Stage
-from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, QueueNotFound
+from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.protocol.requests.given import GivenPulled
 from penstock.protocol.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
 from penstock.protocol.requests.request import Result
@@ -326,7 +326,7 @@ class Downstream(Stage):
                 return
             self._came(feed, given_batch(result.next - result.count, result.runs, feed), result.next)
         elif isinstance(result, Pulled):
-            self._came(feed, _batch(result, feed), result.next)
+            self._came(feed, sound_batch(result.count, result.body, feed), result.next)
         else:
             self._not_pulled(feed, None, feed.head, result)
 
@@ -359,7 +359,7 @@ class Downstream(Stage):
         readers = feed.readers() if cursor is None else [cursor]  # one of its own may have jumped over the head
         self.lost += max(0, bounds.min - first) * sum([one.next == first for one in readers])
         if cursor is None:
-            self._came(feed, _EMPTY, at)
+            self._came(feed, EMPTY, at)
         else:
             cursor.pulling = False
             cursor.next = at if cursor.next == first else cursor.next
@@ -483,17 +483,7 @@ class Downstream(Stage):
             return
         cursor.pulling = False
         if counts and isinstance(result, Pulled):
-            cursor.backlog = _batch(result, cursor.feed).arrivals or None
+            cursor.backlog = sound_batch(result.count, result.body, cursor.feed).arrivals or None
             if cursor.backlog is None:
                 cursor.next = max(cursor.next, result.next)
         self.pump_later(cursor.session)
-
-
-_EMPTY: Final = Batch(0, None, [])
-
-
-def _batch(result: Pulled, feed: Feed[Cursor]) -> Batch:
-    try:
-        return pulled_batch(result.count, result.body, feed)
-    except InvalidMessage:
-        return _EMPTY  # a broker that frames its replies wrongly; nothing of it can be believed

@@ -26,6 +26,7 @@ from gateway.messages.envelope import (
     given_arrivals,
     read_heading,
 )
+from penstock.errors import InvalidMessage
 from penstock.protocol.message import ENTRY, NEVER
 from penstock.protocol.runs import Run
 
@@ -219,6 +220,17 @@ def pulled_batch(count: int, body: bytes | memoryview, origin: Origin | None = N
     data = body if isinstance(body, bytes) else bytes(body)
     even = _even(count, data, origin) if count >= EVEN_FROM else None
     return Batch(count, even, arrivals(count, data, origin) if even is None else None)
+
+
+EMPTY: Final = Batch(0, None, [])
+
+
+def sound_batch(count: int, body: bytes | memoryview, origin: Origin | None = None) -> Batch:
+    """The same, empty where the broker frames its reply wrongly: nothing of it can be believed."""
+    try:
+        return pulled_batch(count, body, origin)
+    except InvalidMessage:
+        return EMPTY
 
 
 def given_batch(offset: int, runs: list[Run], origin: Origin | None = None) -> Batch:
