@@ -70,7 +70,8 @@ class SessionHome:
     """One gateway's requests to the home of sessions.
 
     Attributes:
-        broker: the broker where sessions are at home, ``None`` until it is found.
+        broker: the broker where sessions are at home, ``None`` until the lease has been asked for there.
+        found: where it was found last.
         trouble: why it is not found, empty where it is.
         unanswered: saves that the home has not answered.
         refused: openings and saves for which the home had no room.
@@ -90,6 +91,7 @@ class SessionHome:
         self._note_over = note_over
         self._last_over = ""  # the last life that is known to be over
         self.broker: Broker | None = None
+        self.found: Broker | None = None
         self._is_looking = False
         self.trouble = ""
         self._waiting: dict[str, tuple[OpenSession, OnOpened]] = {}  # client -> what is asked once the home is there
@@ -358,8 +360,12 @@ class SessionHome:
             return
         if len(found) > 1:
             _log.error("sessions are at home at %s: only the first is used", ", ".join([one.name for one in found]))
-        self.broker = found[0]
+        self.found = found[0]
         self._wake()
+
+    def use(self, broker: Broker) -> None:
+        """What is asked goes there from now on, behind the lease."""
+        self.broker, self.found = broker, None
 
     def begin(self) -> None:
         """The home has heard of this gateway: what has waited for that is asked."""

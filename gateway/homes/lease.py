@@ -43,7 +43,6 @@ class GatewayLease:
         self._new_life = new_life
         self.life = life
         self.has_lapsed = False
-        self._broker: Broker | None = None  # where it was renewed last
         self._on_begun: Callable[[], None] | None = None  # the home has not heard of this life yet
         self._kept_at = float("-inf")
         self._now = self._renewed_at = float("inf")  # there was no tick, and so no lease to lapse
@@ -52,9 +51,11 @@ class GatewayLease:
         self._is_keeping = False
 
     def flush(self) -> None:
-        """Begins the lease at once where the home has been found, or found elsewhere."""
-        if self._home.broker is not self._broker and self._home.broker is not None:
-            self._keep(self._home.broker)
+        """Begins the lease at once where the home has been found: before anything else is asked there."""
+        found = self._home.found
+        if found is not None:
+            self._home.use(found)
+            self._keep(found)
 
     def tick(self, now: float) -> None:
         """Renews the lease when it is time."""
@@ -71,7 +72,6 @@ class GatewayLease:
         return (is_new and not self._is_keeping) or (not self._is_fresh and now - self._kept_at >= self._lease_s / 3)
 
     def _keep(self, broker: Broker) -> None:
-        self._broker = broker
         self._is_keeping = True
         request = KeepSessions(self._home.owner, self._lease_s, self._is_fresh, self.life)
         broker.submit(request, partial(self._kept, self._now, self.life))

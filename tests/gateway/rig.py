@@ -199,8 +199,6 @@ class Gateway:
             self.broker.now_ms = self.clock.wall_ms()
             self.broker.pass_time()
             self.rounds.begin()
-            self.upstream.retry()
-            self.downstream.tick(self.clock.now_s)
             self.tick(self.clock.now_s)
             self.round()
 

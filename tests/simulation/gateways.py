@@ -477,8 +477,6 @@ class World:
         for gateway in self.gateways:
             gateway.rounds.begin()
             gateway.brokers.refresh()
-            gateway.upstream.retry()
-            gateway.downstream.tick(self.clock.now_s)
             gateway.tick(self.clock.now_s)
             gateway.round()
 
