@@ -77,6 +77,11 @@ class Segment:
         self.file.write_back(stop - start, start)
         self.written = stop
 
+    def close_at_end(self) -> None:
+        """Nothing more is written: the file is as long as the segment, in all copies. Raises ``OSError``."""
+        if self.file.size() != self.size:
+            self.file.truncate(self.size)
+
     def cut(self, position: int) -> None:
         """Takes away everything from a position on, durably. Raises ``OSError``."""
         self.file.truncate(position - self.base)
