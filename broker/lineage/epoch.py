@@ -28,6 +28,7 @@ class Epoch:
         ``number``: in which this node was elected; 0: the next one, for there is no other copy."""
         self.number = number or known.last + 1
         self.is_recorded = False
+        store.own()
         self._store = store
         self._fact = Epochs.fact(self.number, name, name)
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker.replica.log_face import Begun, Stretch
 from broker.store.frames import blank_length
 from broker.store.message_store import MessageStore
 from broker.store.raw import BadPlace, Part, epochs_of, parts_of, read_stretch
 from penstock.errors import ProtocolError
 
-Begun = Sequence[tuple[int, int]]
 FIRST: Final = (1, 0)
 """Before the first record of an epoch all is of this one."""
 STRETCH_BYTES: Final = 1 << 20
@@ -37,16 +37,8 @@ class Mismatch(Exception):
         self.end = end
 
 
-class Stretch(NamedTuple):
-    """Frames of the log from ``position`` on; the frame before them was written in epoch ``before``."""
-
-    position: int
-    before: int
-    data: bytes
-
-
 class FollowerLog:
-    """A node's log, as the replication of its group sees it.
+    """A node's log, as the replication of its group sees it (``log_face.ReplicaLog``).
 
     Args:
         store: opened as a copy (``open_store(..., committed=...)``).
@@ -88,7 +80,7 @@ class FollowerLog:
         return self._store.applied
 
     @property
-    def epochs(self) -> list[tuple[int, int]]:
+    def epochs(self) -> Begun:
         """Number and first position of all epochs of this log, in order."""
         return [FIRST, *[one for one in self._begun() if one[0] > 1], *self._tail]
 

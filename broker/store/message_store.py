@@ -210,15 +210,8 @@ class MessageStore:
     def begin_epoch(self, number: int, record: Incoming, now_ms: int) -> None:
         """Appends the record with which an epoch begins: the first frame that carries its number, as all behind it do.
         Numbers only grow. Raises as ``append``: nothing is changed then."""
-        assert number > self._folds.epoch, "an epoch begins once"
-        writing = self._writing
-        writing.grow(now_ms)
-        before, writing.epoch = writing.epoch, number
-        try:
-            self.append([record], now_ms)
-        except StorageFull:
-            writing.epoch = before
-            raise
+        self._quiet_since_ms = now_ms
+        self._writing.begin_epoch(number, record, now_ms)
 
     def replay(self, position: int, frames: Sequence[bytes], durable: int | None) -> None:
         """Recovery hands over good frames one behind the other, the first at ``position``. ``durable``: up to where the

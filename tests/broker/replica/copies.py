@@ -11,6 +11,7 @@ from typing import Any
 
 from broker.net.lead import Lead
 from broker.replica.follower_log import FollowerLog, Mismatch
+from broker.replica.log_face import Begun
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import LIGHT
@@ -221,7 +222,7 @@ class Group:
         assert tables[0] == tables[1] == tables[2]
 
 
-def agreed(epochs: list[tuple[int, int]], end: int, mismatch: Mismatch) -> int:
+def agreed(epochs: Begun, end: int, mismatch: Mismatch) -> int:
     """Where the leader of a log with these epochs tries next: a frame ends there in it."""
     for number in range(len(epochs) - 1, -1, -1):
         epoch = epochs[number][0]

@@ -7,7 +7,8 @@ import errno
 
 import pytest
 
-from broker.replica.follower_log import FollowerLog, Mismatch, Stretch
+from broker.replica.follower_log import Mismatch
+from broker.replica.log_face import ReplicaLog, Stretch
 from broker.store.frames import read_head
 from broker.store.raw import BadPlace, parts_of
 from broker.store.settings import StoreSettings
@@ -250,4 +251,5 @@ def test_the_log_of_a_copy_goes_on_as_this_ones_after_take_over() -> None:
     follower.put(1)
     follower.commit()
     assert len(bodies(follower.store)) == 21
-    assert isinstance(follower.log, FollowerLog)
+    face: ReplicaLog = follower.log
+    assert face.end == face.applied
