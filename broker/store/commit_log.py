@@ -247,14 +247,13 @@ class CommitLog:
         ``reserve`` and ``append``."""
         if self.end == self.active.end:
             self._roll(b"")
-        active = self.active
-        active.size = max(active.size, self.end - active.base + len(frames) + BLANK_BYTES_MIN)
+        self.active.widen(self.end - self.active.base + len(frames) + BLANK_BYTES_MIN)
         self.reserve(len(frames))
         return self.append(frames)
 
     def receive_blank(self, blank: bytes) -> None:
         """The head of the blank frame that ends the segment there, and the next one begins. Raises as ``receive``."""
-        self.active.size = self.end - self.active.base + read_head(blank).length
+        self.active.end_at(self.end - self.active.base + read_head(blank).length)
         self._roll(blank)
 
     def cut(self, position: int) -> None:
@@ -272,7 +271,7 @@ class CommitLog:
         except OSError as error:
             self.failed = StorageFailed(f"the disk failed: {error.strerror}")
             raise self.failed from None
-        last.size = max(self._settings.segment_bytes, position - last.base + BLANK_BYTES_MIN)
+        last.end_at(max(self._settings.segment_bytes, position - last.base + BLANK_BYTES_MIN))
         self.end = position
         self.durable = min(self.durable, position)
         self._unsynced = [one for one in self._unsynced if one.base < position] or [last]

@@ -99,7 +99,6 @@ class MessageStore:
         self._noted = log.start  # the beginning that retention has left, as the label says
         self.is_owned = self._sealing.is_owned = is_owned
         self.is_alone = is_alone
-        index.reads_committed = not is_alone
 
     # ------------------------------------------------------------ appending
 

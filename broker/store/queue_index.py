@@ -209,10 +209,11 @@ class QueueIndex:
         reads_committed: nothing is readable before it is committed, for there are other copies.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, reads_committed: bool = False) -> None:
         self.added = 0
         self.passed = Passed()
-        self.holds_moved = self.reads_committed = False
+        self.holds_moved = False
+        self.reads_committed = reads_committed
         self._moved_to = self._moved_before = 0
         self._queues: dict[str, Queue] = {}
         self._waiting: list[Queue] = []

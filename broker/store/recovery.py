@@ -230,7 +230,8 @@ def _restore(
     disk: Disk, settings: StoreSettings, folds: Folds, segments: list[Segment], start: StartingPoint, how: Opening
 ) -> tuple[MessageStore, CommitLog]:
     """Folds, queues and keys as they were at the starting point."""
-    index, keys = QueueIndex(), KeyIndex()
+    is_alone = how.committed is None
+    index, keys = QueueIndex(reads_committed=not is_alone), KeyIndex()
     index.passed = start.state.passed
     folds.restore(start.state.folds)
     for key, offset, first in start.state.queues:
@@ -254,7 +255,7 @@ def _restore(
                 queue.precede(Piece(row.base, row.entries, chunk.number, row.place))
     log = CommitLog(disk, settings, segments, segments[-1].base)
     log.last_ms = start.state.last_ms
-    found, state_bytes, is_alone = start.state.keyframes, len(start.state.folds), how.committed is None
+    found, state_bytes = start.state.keyframes, len(start.state.folds)
     store = MessageStore(
         disk, settings, folds, log, index, keys, start.position, found, state_bytes, how.is_owned, is_alone
     )
@@ -348,12 +349,12 @@ def _replay_copy(
         last = Scan(segments, scan.damage[0][1], durable)
         for _, frames in last.runs():
             log.last_ms = max(log.last_ms, stored_ms_of(frames[-1]))
-        store.damage = [scan.damage[0], *last.damage]
-        store.missing = [*[one for one in scan.missing if one[1] <= scan.damage[0][1]], *last.missing]
+        store.damage.extend([scan.damage[0], *last.damage])
+        store.missing.extend([*[one for one in scan.missing if one[1] <= scan.damage[0][1]], *last.missing])
         watermark = max(watermark, last.watermark)
     known = max(known, watermark)
     if known < last.end:
-        last.end = last.frames_end
+        last.leave_blank()
     _end_log(disk, log, segments, start, last, watermark)
     store.following.found(known, store.damage[0][0] if store.damage else log.end)
     on_progress(total, total)
@@ -366,7 +367,7 @@ def _end_log(disk: Disk, log: CommitLog, segments: list[Segment], start: int, sc
     _write_again(segments, watermark, scan.end)
     last = segments[-1]
     if scan.end == scan.frames_end:
-        last.size = max(last.size, scan.end - last.base + BLANK_BYTES_MIN)
+        last.widen(scan.end - last.base + BLANK_BYTES_MIN)
     log.begin_at(scan.end, start)
 
 

@@ -106,6 +106,10 @@ class Scan:
                 yield position, frame
                 position += len(frame)
 
+    def leave_blank(self) -> None:
+        """A blank at the end does not count."""
+        self.end = self.frames_end
+
     def runs(self) -> Iterator[tuple[int, Sequence[bytes]]]:
         """The good frames many at a time, each run one behind the other in one segment: first position, frames."""
         number = 0

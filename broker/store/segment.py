@@ -52,6 +52,14 @@ class Segment:
         """Position after the segment's last byte."""
         return self.base + self.size
 
+    def widen(self, size: int) -> None:
+        """The segment holds ``size`` bytes at least."""
+        self.size = max(self.size, size)
+
+    def end_at(self, size: int) -> None:
+        """The segment holds ``size`` bytes, as who writes it says."""
+        self.size = size
+
     def reserve(self, target: int) -> None:
         """Gives the file room for ``target`` bytes. Raises ``OSError``."""
         if target > self.reserved:
