@@ -52,7 +52,7 @@ demo: $(VENV)/.core $(VENV)/.spark  ## the whole system with simulated devices, 
 	@$(BIN)/penstock up --demo --data .penstock/demo
 
 # A copy of the tree with the hot modules compiled; the tree itself never has a compiled file.
-SOURCES := $(VENV)/.test hatch_build.py pyproject.toml $(shell find broker events gateway loadtest namesrv node penstock topicmap -name '*.py')
+SOURCES := $(VENV)/.test hatch_build.py pyproject.toml $(shell find broker events gateway loadtest namesrv node penstock remoting topicmap -name '*.py')
 .compiled/.made: $(SOURCES)
 	$(BIN)/python hatch_build.py .compiled
 	@[ ! -d .compiled ] || touch $@

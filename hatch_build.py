@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent
-PACKAGES = ("broker", "gateway", "namesrv", "node", "penstock", "topicmap")
+PACKAGES = ("broker", "console", "events", "gateway", "namesrv", "node", "penstock", "remoting", "topicmap")
 LOAD = "loadtest"
 BESIDE = (
     "tests",

@@ -11,7 +11,8 @@ from pathlib import Path
 @dataclass(frozen=True, slots=True)
 class Addresses:
     """Addresses ("host:port") of a running system and its data folder. ``listeners``: name and address of each further
-    listener of the gateway. ``console``: the URL of the web console; empty: there is none."""
+    listener of the gateway. ``console``: the URL of the web console; empty: there is none. ``rocketmq``,
+    ``rocketmq_namesrv``: where RocketMQ's clients come; empty for nowhere."""
 
     mqtt: str
     broker: str
@@ -20,16 +21,25 @@ class Addresses:
     data: Path
     listeners: Mapping[str, str] = field(default_factory=dict)
     console: str = ""
+    rocketmq: str = ""
+    rocketmq_namesrv: str = ""
 
     def ready_line(self) -> str:
         """The line that `penstock up` prints when all parts accept; scripts and tests parse it."""
         first = f"ready mqtt={self.mqtt} broker={self.broker} namesrv={self.namesrv} http={self.http}"
         further = [f"mqtt-{name}={at}" for name, at in self.listeners.items()]
+        further += [f"{name}={at}" for name, at in self._rocketmq.items()]
         console = [f"console={self.console}"] if self.console else []
         return " ".join([first, *further, *console, f"data={self.data}"])
+
+    @property
+    def _rocketmq(self) -> dict[str, str]:
+        named = {"rocketmq": self.rocketmq, "rocketmq_namesrv": self.rocketmq_namesrv}
+        return {name: at for name, at in named.items() if at}
 
     def ready_json(self) -> str:
         """The same as one JSON object."""
         fields = {"mqtt": self.mqtt, "broker": self.broker, "namesrv": self.namesrv, "http": self.http}
+        fields |= self._rocketmq
         also = {"listeners": dict(self.listeners), "console": self.console or None, "data": str(self.data)}
         return json.dumps({"ready": True, **fields, **also})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,17 +19,20 @@ import broker.net.server
 import console.server
 import gateway.server
 import namesrv.server
+import remoting.server
 from node.addresses import Addresses
 from node.local_link import LocalLinks
 from node.services import service_settings
-from node.settings import Configuration, gateway_name
+from node.settings import Configuration, NodeSettings, gateway_name
 from penstock.client.lasting_links import lasting_links
 from penstock.protocol.addresses import join_address
+from penstock.protocol.link import Links
 from penstock.service.cluster_secret import read_secret
 from penstock.service.frame_connection import Peer
 from penstock.service.readiness import STOPPING, Readiness
 from penstock.service.status import serve_status
 from penstock.world import World, guarded, new_secret
+from remoting.settings import RemotingSettings
 
 _LOCAL_PEER = Peer(0, "in this process")
 
@@ -72,7 +76,6 @@ async def run(
                     readiness.add(front.figures, _prefixed("gateway", front.reasons))
                     if signals is not None:
                         top.start_soon(gateway.server.obey, front, signals)
-                    readiness.serves()
                     mqtt_at = join_address(front.host, front.port)
                     seen = ""
                     if node.console_port >= 0:
@@ -80,13 +83,35 @@ async def run(
                         shown = await top.start(partial(console.server.run, settings, world, is_port_wish=True))
                         seen = shown.url
                     where = (mqtt_at, store_at, names_at, http, node.data, front.listeners, seen)
-                    task_status.started(Addresses(*where))
+                    addresses = Addresses(*where)
+                    if node.has_rocketmq:
+                        addresses = await _serve_rocketmq(top, node, addresses, world, links, readiness)
+                    readiness.serves()
+                    task_status.started(addresses)
                     await stop.wait()
                     readiness.begin(STOPPING)
                     top.cancel_scope.cancel()
                 middle.cancel_scope.cancel()
             bottom.cancel_scope.cancel()
         pages.cancel_scope.cancel()
+
+
+async def _serve_rocketmq(
+    top: trio.Nursery, node: NodeSettings, at: Addresses, world: World, links: Links, readiness: Readiness
+) -> Addresses:
+    """Starts the front for RocketMQ's clients; returns the addresses with its own."""
+    settings = RemotingSettings(
+        host=node.host,
+        port=node.rocketmq_port,
+        namesrv_port=node.rocketmq_namesrv_port,
+        insecure=node.insecure,
+        broker=at.broker,
+        namesrv=at.namesrv,
+    )
+    front = await top.start(partial(remoting.server.run, settings, world, links))
+    readiness.add(front.figures, _prefixed("remoting", front.reasons))
+    names_at = join_address(front.host, front.names_port)
+    return replace(at, rocketmq=join_address(front.host, front.port), rocketmq_namesrv=names_at)
 
 
 def _begin_of(readiness: Readiness) -> Callable[[str], None]:

@@ -96,6 +96,8 @@ class NodeSettings:
             the line that begins with ``ready`` says where.
         http_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
             the address that the connection came to; ``*`` for any.
+        rocketmq_port: where RocketMQ's clients reach the broker; -1 for nowhere.
+        rocketmq_namesrv_port: where RocketMQ's clients ask for routes; -1 for nowhere.
         listen: further listeners of the gateway, after those in its own section.
         processes: run the services as child processes instead of in one.
         gateways: how many gateway processes share the MQTT port; more than one means ``processes``.
@@ -113,6 +115,8 @@ class NodeSettings:
     http_port: int = 8080
     console_port: int = 8090
     http_hosts: tuple[str, ...] = ()
+    rocketmq_port: int = -1
+    rocketmq_namesrv_port: int = -1
     listen: tuple[str, ...] = ()
     processes: bool = False
     gateways: int = 1
@@ -128,6 +132,25 @@ class NodeSettings:
                 raise InvalidConfig(f"{name} is {getattr(self, name)}", hint="it is from 0 to 65535")
         if not -1 <= self.console_port <= 65_535:
             raise InvalidConfig(f"console_port is {self.console_port}", hint="it is from -1 (no console) to 65535")
+        self._check_rocketmq()
+
+    def _check_rocketmq(self) -> None:
+        ports = self.rocketmq_port, self.rocketmq_namesrv_port
+        if any(not -1 <= port <= 65_535 for port in ports) or (-1 in ports and ports != (-1, -1)):
+            raise InvalidConfig(
+                f"rocketmq_port is {ports[0]} and rocketmq_namesrv_port is {ports[1]}",
+                hint="both are from 0 to 65535, or both -1 for none",
+            )
+        if self.has_rocketmq and (self.processes or self.gateways > 1):
+            raise InvalidConfig(
+                "rocketmq_port is for services in one process",
+                hint="with processes = true, run `python -m remoting` beside them",
+            )
+
+    @property
+    def has_rocketmq(self) -> bool:
+        """Whether RocketMQ's clients are served."""
+        return self.rocketmq_port >= 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@
 | ``configured`` | the member that asks for it by name; the first by name of several; retries as ``average`` |
 | ``room`` | as ``average``, among the members in the broker's room |
 | ``nearest-room`` | the same; among all, where none is in that room |
+| ``remoting`` | as ``average``; the one member stands for a group of RocketMQ's clients |
 
 Invariants: a queue has at most one holder, which reads its topic; it has none only if no member may hold it. With
 ``average``, ``circle`` and the rooms, members that may hold the same are at most one queue apart over all topics. The
@@ -167,4 +168,5 @@ _STRATEGIES: Final[dict[str, Callable[[Mapping[str, Claim], Mapping[str, int], P
     "configured": _configured,
     "room": _room,
     "nearest-room": _nearest_room,
+    "remoting": _average,
 }

@@ -86,6 +86,9 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "namesrv_unfinished_bytes": "Bytes of requests that are not complete or wait to be carried out.",
         "namesrv_untaken_bytes": "Bytes of replies that brokers and clients have not taken.",
         "namesrv_waiting_connections": "Connections that wait for room, which others hold.",
+        # ---- the front for RocketMQ's clients
+        "remoting_connections": "Connections of RocketMQ's clients.",
+        "remoting_commands_total": "Commands of RocketMQ's clients.",
         # ---- process
         "process_clock_jump_s": "Seconds that the machine's clock has jumped, until that is over or believed.",
         "process_clock_jumps_total": "Jumps of the machine's clock.",

@@ -21,6 +21,7 @@ from console.settings import ConsoleSettings  # noqa: E402
 from gateway.settings import GatewaySettings  # noqa: E402
 from namesrv.settings import NamesrvSettings  # noqa: E402
 from node.settings import NodeSettings  # noqa: E402
+from remoting.settings import RemotingSettings  # noqa: E402
 
 PAGE = ROOT / "docs" / "guide" / "settings.md"
 BEGIN, END = "<!-- settings: begin -->\n", "<!-- settings: end -->\n"
@@ -31,6 +32,7 @@ TABLES: list[tuple[str, Any, Any]] = [
     ("`[broker]`", BrokerSettings, StoreSettings),
     ("`[gateway]`", GatewaySettings, None),
     ("`[console]`", ConsoleSettings, None),
+    ("`python -m remoting --config FILE`", RemotingSettings, None),
 ]
 _ENTRY = re.compile(r"\n {4}(\w+(?:, \w+)*): (.+?)(?=\n {4}\w+(?:, \w+)*: |\n\n|\Z)", re.DOTALL)
 

@@ -14,7 +14,7 @@ import click
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("topicmap", "penstock", "namesrv", "broker", "console", "gateway", "events", "node")
+PACKAGES = ("topicmap", "penstock", "namesrv", "broker", "console", "gateway", "events", "remoting", "node")
 FUNCTION_LINES_MAX = 70
 FILE_CODE_LINES_MAX = 400
 VAGUE_SUFFIXES = ("Manager", "Util", "Utils", "Helper", "Impl", "Base", "Processor", "Info")

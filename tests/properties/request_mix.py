@@ -104,7 +104,8 @@ class Mix:
                 rig.lead.tick()
                 rig.sync()
         if rng.random() < 0.01:
-            rig.lead_again()
+            rig.lead.step_down()
+            rig.lead.lead()
 
     def learn(self, answer: object) -> None:
         """What later requests can name."""

@@ -6,7 +6,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from penstock.protocol.requests.request import Done, Reply, Request, value
 
-STRATEGIES: Final = ("average", "circle", "hash", "configured", "room", "nearest-room")
+STRATEGIES: Final = ("average", "circle", "hash", "configured", "room", "nearest-room", "remoting")
 """How a broker may deal its queues to the members of a group (docs/guide/backend.md)."""
 PAGE: Final = 500
 """Maximum number of groups in one page."""

@@ -1,0 +1,1 @@
+"""The remoting front: RocketMQ's own clients, unmodified, on the same queues as everyone else."""

@@ -1,0 +1,27 @@
+"""``python -m remoting --config FILE``: one front for RocketMQ's clients, until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+import trio
+
+from penstock.client.lasting_links import lasting_links
+from penstock.service.service_main import main
+from penstock.world import World
+from remoting.server import RunningFront
+from remoting.server import run as serve
+from remoting.settings import RemotingSettings
+
+
+async def run(
+    settings: RemotingSettings, world: World, _tell: object, task_status: trio.TaskStatus[RunningFront]
+) -> None:
+    """The front on wire links."""
+    async with lasting_links() as links, trio.open_nursery() as nursery:
+        task_status.started(await nursery.start(partial(serve, settings, world, links)))
+
+
+if __name__ == "__main__":
+    sys.exit(main("remoting", RemotingSettings, run))

@@ -1,0 +1,93 @@
+"""What a handler of the front is given: the command, who sent it, and the parts of the front."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.errors import (
+    Busy,
+    InvalidFilter,
+    InvalidMessage,
+    InvalidTopic,
+    NoRoute,
+    NotAllowed,
+    NotAuthorized,
+    PenstockError,
+    ProtocolError,
+    QueueNotFound,
+    StorageFull,
+    TimedOut,
+    TooLarge,
+    TopicNotFound,
+)
+from penstock.protocol.addresses import join_address
+from penstock.world import Clock, Rng
+from remoting import codes
+from remoting.flows import Flow
+from remoting.frames import Command
+from remoting.groups import Groups
+from remoting.members import Members
+
+_CODES: Final = (
+    ((TopicNotFound, NoRoute), codes.TOPIC_NOT_EXIST),
+    ((InvalidMessage, TooLarge), codes.MESSAGE_ILLEGAL),
+    ((StorageFull,), codes.SERVICE_NOT_AVAILABLE),
+    ((Busy,), codes.SYSTEM_BUSY),
+    ((NotAllowed, NotAuthorized, InvalidTopic), codes.NO_PERMISSION),
+    ((InvalidFilter,), codes.SUBSCRIPTION_PARSE_FAILED),
+    ((TimedOut,), codes.FLUSH_DISK_TIMEOUT),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """One front: what all its connections share.
+
+    Attributes:
+        broker: the name of its broker.
+        host, port: where its clients reach it.
+        address: the same as eight bytes, as ids of messages have them.
+        start: runs a flow beside the present one.
+        push: sends a command to a connection, if it is still there.
+        topics: topics that messages were sent to: they were there then.
+    """
+
+    broker: str
+    host: str
+    port: int
+    address: bytes
+    clock: Clock
+    rng: Rng
+    members: Members
+    groups: Groups
+    start: Callable[[Flow], None]
+    push: Callable[[int, Command], None]
+    topics: set[str]
+
+    @property
+    def place(self) -> str:
+        """``host:port``."""
+        return join_address(self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A command that is to be carried out. ``connection``: number of the connection that it came by; ``peer``: the
+    other end's address, ``host:port``."""
+
+    command: Command
+    front: Front
+    connection: int
+    peer: str
+    peer_bytes: bytes
+
+
+def refusal(command: Command, error: PenstockError) -> Command:
+    """The answer that says an error in the numbers that RocketMQ's clients know."""
+    code = next((code for kinds, code in _CODES if isinstance(error, kinds)), codes.SYSTEM_ERROR)
+    hint = f": {error.hint}" if error.hint else ""
+    if isinstance(error, (ProtocolError, QueueNotFound)):
+        code = codes.SYSTEM_ERROR
+    return command.answer(code, remark=f"{error.message}{hint}")

@@ -1,0 +1,156 @@
+"""Heartbeats and goodbyes of clients, locks of ordered queues, and who is there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from penstock.errors import PenstockError, ProtocolError
+from remoting import codes
+from remoting.calls import Call, Front
+from remoting.flows import Flow
+from remoting.frames import ONE_WAY, Command
+from remoting.members import Changed, Client, beat_of
+from remoting.routes import answer_of
+from remoting.settling import Checks
+
+
+def json_of(command: Command) -> Any:
+    """A body that is JSON. Raises ``ProtocolError``."""
+    try:
+        row = json.loads(command.body)
+    except (ValueError, RecursionError):
+        raise ProtocolError("a body that is no JSON") from None
+    if not isinstance(row, dict):
+        raise ProtocolError("a body that is no JSON object")
+    return row
+
+
+class ClientCalls:
+    """The handlers that know which clients are there."""
+
+    def __init__(self) -> None:
+        self._checks = Checks()
+
+    def heartbeat(self, call: Call) -> Flow:
+        """Takes in which groups a client has; the front joins and leaves groups by it. A client is told where the
+        broker does not let the front into a group."""
+        beat = beat_of(json_of(call.command))
+        command, front = call.command, call.front
+        client = Client(beat.client, call.connection, command.language, command.version, call.peer)
+        changed = front.members.beat(client, beat)
+        for group in beat.producers:
+            self._checks.watch(front, group)
+        refused = ""
+        for group in dict.fromkeys([*changed.groups, *[one.group for one in beat.consumers]]):
+            try:
+                yield from front.groups.join(group, front.members.topics(group))
+            except PenstockError:
+                refused = front.groups.refusal(group)
+        tell_changed(front, changed)
+        if refused:
+            return command.answer(codes.SYSTEM_ERROR, remark=refused)
+        return command.answer(codes.SUCCESS)
+
+    def unregister(self, call: Call) -> Flow:
+        """A client leaves a group."""
+        command, front = call.command, call.front
+        group = command.text("consumerGroup")
+        changed = front.members.leave(command.text("clientID"), command.text("producerGroup"), group)
+        yield from leave_empty(front, changed)
+        return command.answer(codes.SUCCESS)
+
+
+def leave_empty(front: Front, changed: Changed) -> Flow:
+    """Brings the front's memberships in line with the clients that are left, and tells those."""
+    for group in changed.groups:
+        try:
+            yield from front.groups.join(group, front.members.topics(group))
+        except PenstockError:
+            continue  # it is entered again, or known as refused
+    tell_changed(front, changed)
+
+
+def tell_changed(front: Front, changed: Changed) -> None:
+    """Tells the clients of groups that others have come or gone."""
+    for group in changed.groups:
+        for connection in front.members.connections_of(group):
+            notice = Command(codes.CONSUMERS_CHANGED, 0, {"consumerGroup": group}, flag=ONE_WAY)
+            front.push(connection, notice)
+
+
+def consumers_of_group(call: Call) -> Command:
+    """Ids of a group's clients, by which they deal the queues among themselves."""
+    return answer_of(
+        call.command, {"consumerIdList": sorted(call.front.members.consumers(call.command.text("consumerGroup")))}
+    )
+
+
+def lock_queues(call: Call) -> Command:
+    """Locks queues of an ordered group for a client; answers with those that it has."""
+    row = json_of(call.command)
+    group, client, wanted = _lock_request(row)
+    granted = set(call.front.members.lock(group, client, wanted, call.front.clock.steady()))
+    return answer_of(call.command, {"lockOKMQSet": [queue for name, queue in wanted.items() if name in granted]})
+
+
+def unlock_queues(call: Call) -> Command:
+    """Frees queues that a client has locked."""
+    group, client, wanted = _lock_request(json_of(call.command))
+    call.front.members.unlock(group, client, wanted)
+    return call.command.answer(codes.SUCCESS)
+
+
+def _lock_request(row: Any) -> tuple[str, str, dict[str, Any]]:
+    try:
+        wanted = {f"{one['topic']}:{one['queueId']}": one for one in row.get("mqSet") or ()}
+        return str(row["consumerGroup"]), str(row["clientId"]), wanted
+    except (KeyError, TypeError):
+        raise ProtocolError("a request for locks that is none") from None
+
+
+def check_config(call: Call) -> Command:
+    """Whether a subscription can be understood: its first pull says so, as it says what is wrong with it."""
+    return call.command.answer(codes.SUCCESS)
+
+
+def consumer_connections(call: Call) -> Command:
+    """The clients of a group of consumers."""
+    members = call.front.members
+    group = call.command.text("consumerGroup")
+    consumers = members.consumers(group)
+    if not consumers:
+        return call.command.answer(codes.CONSUMER_NOT_ONLINE, remark=f"no client of the group {group} is connected")
+    first = next(iter(consumers.values()))
+    clients = [client for one in sorted(consumers) if (client := members.client(one)) is not None]
+    return answer_of(
+        call.command,
+        {
+            "connectionSet": [_connection(one) for one in clients],
+            "subscriptionTable": {
+                topic: {"topic": topic, "subString": one.text, "expressionType": "SQL92" if one.is_sql else "TAG"}
+                for topic, one in first.subscriptions.items()
+            },
+            "consumeType": first.kind or "CONSUME_PASSIVELY",
+            "messageModel": first.model or "CLUSTERING",
+            "consumeFromWhere": first.where or "CONSUME_FROM_LAST_OFFSET",
+        },
+    )
+
+
+def producer_connections(call: Call) -> Command:
+    """The clients of a group of producers."""
+    group = call.command.text("producerGroup")
+    clients = call.front.members.producers(group)
+    if not clients:
+        return call.command.answer(codes.SYSTEM_ERROR, remark=f"the producer group {group} is not connected here")
+    return answer_of(call.command, {"connectionSet": [_connection(one) for one in clients]})
+
+
+def _connection(client: Client) -> dict[str, Any]:
+    return {
+        "clientId": client.id,
+        "clientAddr": client.address,
+        "language": client.language,
+        "version": client.version,
+    }

@@ -1,0 +1,82 @@
+"""Flows: what the front does for a command, written as a generator that yields the requests it needs answered.
+
+A flow yields a ``Request`` for the broker, ``AtNames`` for the name server, or ``Sleep``; it is resumed with the reply,
+or with the ``PenstockError`` that stands for it. It waits for nothing itself, so the same flows run over trio and in
+tests. Each runs to its end by callbacks: no task per command.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+from penstock.errors import InternalError, PenstockError
+from penstock.protocol.link import Link
+from penstock.protocol.requests.request import Request, Result
+
+_log = logging.getLogger(__name__)
+
+
+class AtNames(NamedTuple):
+    """A request for the name server."""
+
+    request: Request
+
+
+class Sleep(NamedTuple):
+    """Time to pass, in seconds."""
+
+    seconds: float
+
+
+Wanted = Request | AtNames | Sleep
+Flow = Generator[Wanted, Any, Any]
+Wake = Callable[[float, Callable[[], None]], None]
+"""Calls back after so many seconds."""
+
+
+class Flows:
+    """Runs flows over the links to one broker and one name server."""
+
+    def __init__(self, broker: Link, names: Link, wake: Wake, want_flush: Callable[[], None]) -> None:
+        """``want_flush`` is called when something was submitted; ``flush`` is to follow in the same round."""
+        self._broker = broker
+        self._names = names
+        self._wake = wake
+        self._want_flush = want_flush
+
+    def flush(self) -> None:
+        """Sends what was submitted."""
+        self._broker.flush()
+        self._names.flush()
+
+    def run(self, flow: Flow, on_end: Callable[[Any], None]) -> None:
+        """Runs a flow; ``on_end`` gets what it returns, or the ``PenstockError`` that ended it."""
+        self._advance(flow, None, on_end)
+
+    def _advance(self, flow: Flow, result: Result | None, on_end: Callable[[Any], None]) -> None:
+        try:
+            wanted = flow.throw(result) if isinstance(result, PenstockError) else flow.send(result)
+        except StopIteration as end:
+            on_end(end.value)
+            return
+        except PenstockError as error:
+            on_end(error)
+            return
+        except Exception as error:  # a fault of ours harms one command, and no connection
+            _log.exception("a flow of the remoting front failed")
+            on_end(InternalError(f"the front failed: {type(error).__name__}"))
+            return
+
+        def resume(result: Result | None = None) -> None:
+            self._advance(flow, result, on_end)
+
+        if isinstance(wanted, Sleep):
+            self._wake(wanted.seconds, resume)
+            return
+        if isinstance(wanted, AtNames):
+            self._names.submit(wanted.request, resume)
+        else:
+            self._broker.submit(wanted, resume)
+        self._want_flush()

@@ -1,0 +1,194 @@
+"""The name server's face: where topics are, in RocketMQ's words; and what administration asks of topics and groups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penstock.errors import GroupNotFound, NoRoute, TopicNotFound
+from penstock.protocol.requests.groups import DeleteGroup, DescribeGroup, GroupDetail
+from penstock.protocol.requests.routes import (
+    BrokerRoute,
+    ConfigEntries,
+    PutConfig,
+    QueryConfig,
+    QueryRoute,
+    QueryTopics,
+    Route,
+    TopicNames,
+)
+from penstock.protocol.requests.topics import ChangeTopic, CreateTopic, DeleteTopic, DescribeTopic, TopicDetail
+from remoting import codes
+from remoting.calls import Call, Front
+from remoting.flows import AtNames, Flow
+from remoting.frames import Command
+from remoting.pulling import stored_topic
+from remoting.sending import CLUSTER, QUEUES_MAX, TEMPLATE_TOPIC
+from topicmap.queues import RETRY_PREFIX, parse_topic_queue
+
+FRONTS: Final = "ROCKETMQ_FRONTS"
+"""The namespace of the name servers' key-value store that says where each broker's front is."""
+_READ, _WRITE, _INHERIT = 4, 2, 1
+TEMPLATE_QUEUES: Final = 8
+
+
+def announce(front: Front) -> Flow:
+    """Tells the name server where this front is."""
+    yield AtNames(PutConfig(FRONTS, front.broker, front.place))
+
+
+def route(call: Call) -> Flow:
+    """The brokers of a topic that have a front, with their queues."""
+    topic = call.command.text("topic")
+    fronts = yield from _fronts(call.front)
+    if topic == TEMPLATE_TOPIC or topic.startswith(RETRY_PREFIX):
+        brokers = yield from _brokers("")
+        queues = TEMPLATE_QUEUES if topic == TEMPLATE_TOPIC else 1
+        rows = [(one.broker, queues, True) for one in brokers if one.broker in fronts]
+        access = _READ | _WRITE | (_INHERIT if topic == TEMPLATE_TOPIC else 0)
+    else:
+        brokers = yield from _brokers(stored_topic(topic))
+        rows = [(one.broker, one.queues, one.writable) for one in brokers if one.broker in fronts]
+        access = _READ | _WRITE
+    if not rows:
+        raise TopicNotFound(f"no topic route info in name server for the topic: {topic}")
+    body = {
+        "orderTopicConf": "",
+        "queueDatas": [_queue_data(name, queues, writable, access) for name, queues, writable in rows],
+        "brokerDatas": [_broker_data(name, fronts[name]) for name, _queues, _writable in rows],
+        "filterServerTable": {},
+    }
+    return call.command.answer(codes.SUCCESS, body=_json(body))
+
+
+def _queue_data(broker: str, queues: int, writable: bool, access: int) -> dict[str, Any]:
+    return {
+        "brokerName": broker,
+        "readQueueNums": queues,
+        "writeQueueNums": queues if writable else 0,
+        "perm": access if writable else access & ~_WRITE,
+        "topicSysFlag": 0,
+        "topicSynFlag": 0,
+    }
+
+
+def _broker_data(broker: str, place: str) -> dict[str, Any]:
+    return {"cluster": CLUSTER, "brokerName": broker, "brokerAddrs": {"0": place}}
+
+
+def _fronts(front: Front) -> Flow:
+    """Where the fronts are, by broker; this one among them in any case."""
+    found: ConfigEntries = yield AtNames(QueryConfig(FRONTS))
+    return {one.key: one.value for one in found.entries} | {front.broker: front.place}
+
+
+def _brokers(topic: str) -> Flow:
+    try:
+        found: Route = yield AtNames(QueryRoute(topic))
+    except NoRoute:
+        return ()
+    brokers: Sequence[BrokerRoute] = found.brokers
+    return brokers
+
+
+def cluster_info(call: Call) -> Flow:
+    """All brokers that have a front."""
+    fronts = yield from _fronts(call.front)
+    brokers = yield from _brokers("")
+    names = [one.broker for one in brokers if one.broker in fronts]
+    body = {
+        "brokerAddrTable": {name: _broker_data(name, fronts[name]) for name in names},
+        "clusterAddrTable": {CLUSTER: names},
+    }
+    return call.command.answer(codes.SUCCESS, body=_json(body))
+
+
+def all_topics(call: Call) -> Flow:
+    """Names of all topics."""
+    found: TopicNames = yield AtNames(QueryTopics())
+    return call.command.answer(codes.SUCCESS, body=_json({"topicList": list(found.topics), "brokerAddr": ""}))
+
+
+def create_topic(call: Call) -> Flow:
+    """Makes a topic, or changes how many queues it has and what may be done with it."""
+    command = call.command
+    topic, queues = command.text("topic"), min(max(command.number("writeQueueNums", 8), 1), QUEUES_MAX)
+    access = _access(command.number("perm", 6))
+    try:
+        yield DescribeTopic(topic)
+    except TopicNotFound:
+        yield CreateTopic(topic, queues, access=access)
+    else:
+        yield ChangeTopic(topic, queues, access=access)
+    return command.answer(codes.SUCCESS)
+
+
+def _access(perm: int) -> str:
+    reads, writes = bool(perm & _READ), bool(perm & _WRITE)
+    return {(True, True): "rw", (True, False): "r", (False, True): "w", (False, False): "none"}[reads, writes]
+
+
+def delete_topic(call: Call) -> Flow:
+    """Deletes a topic with its messages."""
+    yield DeleteTopic(call.command.text("topic"))
+    return call.command.answer(codes.SUCCESS)
+
+
+def delete_group(call: Call) -> Flow:
+    """Forgets a group."""
+    group = call.command.text("groupName")
+    yield DeleteGroup(group)
+    return call.command.answer(codes.SUCCESS)
+
+
+def topic_stats(call: Call) -> Flow:
+    """Bounds of a topic's queues."""
+    found: TopicDetail = yield DescribeTopic(stored_topic(call.command.text("topic")))
+    now_ms = call.front.clock.wall_ms()
+    rows = []
+    for one in found.bounds:
+        key = _queue_key(call.front.broker, one.queue)
+        rows.append(f'{key}:{{"lastUpdateTimestamp":{now_ms},"maxOffset":{one.end},"minOffset":{one.min}}}')
+    return call.command.answer(codes.SUCCESS, body=_offset_table(rows, ""))
+
+
+def consume_stats(call: Call) -> Flow:
+    """How far a group has come in its queues."""
+    group, topic = call.command.text("consumerGroup"), call.command.text("topic")
+    try:
+        found: GroupDetail = yield DescribeGroup(group)
+    except GroupNotFound:
+        return call.command.answer(codes.SUCCESS, body=_offset_table([], '"consumeTps":0.0,'))
+    rows = []
+    for one in found.lags:
+        if topic and parse_topic_queue(one.queue).topic != stored_topic(topic):
+            continue
+        key = _queue_key(call.front.broker, one.queue)
+        place = f'"brokerOffset":{one.end},"consumerOffset":{max(one.offset, 0)},"pullOffset":{max(one.offset, 0)}'
+        rows.append(f'{key}:{{{place},"lastTimestamp":0}}')
+    return call.command.answer(codes.SUCCESS, body=_offset_table(rows, '"consumeTps":0.0,'))
+
+
+def _queue_key(broker: str, queue: str) -> str:
+    topic, number = parse_topic_queue(queue)
+    return json.dumps({"brokerName": broker, "queueId": number, "topic": topic}, separators=(",", ":"))
+
+
+def _offset_table(rows: list[str], more: str) -> bytes:
+    """RocketMQ's tables have objects for keys, which is no JSON: their clients read it."""
+    return f'{{{more}"offsetTable":{{{",".join(rows)}}}}}'.encode()
+
+
+def _json(row: Any) -> bytes:
+    return json.dumps(row, separators=(",", ":")).encode()
+
+
+def nothing(call: Call) -> Command:
+    """What needs nothing here: groups need not be made, and the name server forgets topics by itself."""
+    return call.command.answer(codes.SUCCESS)
+
+
+def answer_of(command: Command, row: Any) -> Command:
+    """An answer with a JSON body."""
+    return command.answer(codes.SUCCESS, body=_json(row))

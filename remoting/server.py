@@ -1,0 +1,292 @@
+"""The running front: listens, reads commands, runs their flows and writes the answers."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import trio
+
+from penstock.errors import PenstockError, ProtocolError
+from penstock.protocol.link import Link, Links
+from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.servers import Ping, ServerInfo
+from penstock.service.frame_server import listening_address, open_listeners
+from penstock.world import World
+from remoting import codes
+from remoting.calls import Call, Front, refusal
+from remoting.clients import leave_empty
+from remoting.flows import Flow, Flows
+from remoting.frames import Command, FrameReader, encode
+from remoting.groups import Groups
+from remoting.handlers import Handler, handlers
+from remoting.members import Members
+from remoting.routes import announce
+from remoting.settings import RemotingSettings
+
+READ_BYTES: Final = 256 << 10
+UNSENT_BYTES_MAX: Final = 64 << 20
+"""A client that does not read is disconnected when so much waits for it."""
+RUNNING_MAX: Final = 4096
+"""Maximum number of commands of one connection under way; more wait in the socket."""
+ANNOUNCE_S: Final = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+class Connection:
+    """One client connection: what waits to be written, and how many commands are under way."""
+
+    def __init__(self, number: int, stream: trio.SocketStream) -> None:
+        self.number = number
+        self.stream = stream
+        self.running = 0
+        self._outbox: list[bytes] = []
+        self._unsent = 0
+        self._news = trio.Event()
+        self._room = trio.Event()
+
+    def put(self, command: Command) -> None:
+        """Has a command written."""
+        data = encode(command)
+        self._outbox.append(data)
+        self._unsent += len(data)
+        self._news.set()
+
+    def begin(self) -> None:
+        """A command is under way."""
+        self.running += 1
+
+    def end(self) -> None:
+        """One is not any more."""
+        self.running -= 1
+        self._room.set()
+
+    async def has_room(self) -> None:
+        """Waits until another command may begin."""
+        while self.running >= RUNNING_MAX:
+            self._room = trio.Event()
+            await self._room.wait()
+
+    async def write(self) -> None:
+        """Writes what is put, until it is cancelled. Raises ``ProtocolError`` for a client that does not read."""
+        while True:
+            await self._news.wait()
+            self._news = trio.Event()
+            while self._outbox:
+                if self._unsent > UNSENT_BYTES_MAX:
+                    raise ProtocolError("the client does not read its answers")
+                data, self._outbox = b"".join(self._outbox), []
+                await self.stream.send_all(data)
+                self._unsent -= len(data)
+
+
+class RunningFront(NamedTuple):
+    """A front that listens.
+
+    Attributes:
+        host, port: where clients reach the broker.
+        names_port: where they ask for routes.
+        figures: counters and gauges by metric name.
+    """
+
+    host: str
+    port: int
+    names_port: int
+    figures: Callable[[], Mapping[str, float]]
+
+    def reasons(self) -> Sequence[str]:
+        """Why it cannot serve: nothing of its own; its broker says what it lacks."""
+        return ()
+
+
+class Server:
+    """The front of one broker."""
+
+    def __init__(self, settings: RemotingSettings, broker: str, world: World, port: int, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._clock = world.clock
+        self._connections: dict[int, Connection] = {}
+        self._last = 0
+        self._commands = 0
+        self._handlers = handlers()
+        self._flows: Flows | None = None
+        host = settings.advertise.rpartition(":")[0] if settings.advertise else settings.host
+        advertised = int(settings.advertise.rpartition(":")[2]) if settings.advertise else port
+        self.front = Front(
+            broker,
+            host,
+            advertised,
+            _eight(host, advertised),
+            world.clock,
+            world.rng,
+            Members(),
+            Groups(f"remoting@{broker}", self.start),
+            self.start,
+            self.push,
+            set(),
+        )
+
+    def connect(self, broker: Link, names: Link) -> None:
+        """Gives the front its links."""
+        token = trio.lowlevel.current_trio_token()
+        flows = Flows(broker, names, self._wake, lambda: token.run_sync_soon(flows.flush, idempotent=True))
+        self._flows = flows
+
+    def _wake(self, seconds: float, resume: Callable[[], None]) -> None:
+        async def later() -> None:
+            await trio.sleep(seconds)
+            resume()
+
+        self._nursery.start_soon(later)
+
+    def start(self, flow: Flow) -> None:
+        """Runs a flow whose end nobody waits for."""
+        assert self._flows is not None
+        self._flows.run(flow, _note)
+
+    def push(self, connection: int, command: Command) -> None:
+        """Sends a command to a connection, if it is still there."""
+        found = self._connections.get(connection)
+        if found is not None:
+            found.put(command)
+
+    def figures(self) -> Mapping[str, float]:
+        """What it counts."""
+        return {"remoting_connections": len(self._connections), "remoting_commands_total": self._commands}
+
+    async def announce(self) -> None:
+        """Tells the name server again and again where this front is: it may have been started anew."""
+        while True:
+            self.start(announce(self.front))
+            await trio.sleep(ANNOUNCE_S)
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """One connection, until it ends."""
+        self._last += 1
+        connection = Connection(self._last, stream)
+        self._connections[connection.number] = connection
+        try:
+            peer = stream.socket.getpeername()
+            stream.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write, connection, nursery.cancel_scope)
+                with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                    await self._read(connection, f"{peer[0]}:{peer[1]}", _eight(peer[0], peer[1]))
+                nursery.cancel_scope.cancel()
+        except OSError:
+            pass  # it was gone before it was served
+        finally:
+            del self._connections[connection.number]
+            self.start(leave_empty(self.front, self.front.members.disconnect(connection.number)))
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(stream)
+
+    async def _write(self, connection: Connection, scope: trio.CancelScope) -> None:
+        try:
+            await connection.write()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, ProtocolError) as error:
+            _log.info("a remoting client was disconnected: %s", error)
+            scope.cancel()
+
+    async def _read(self, connection: Connection, peer: str, peer_bytes: bytes) -> None:
+        reader = FrameReader()
+        while data := await connection.stream.receive_some(READ_BYTES):
+            try:
+                commands = reader.feed(bytes(data))
+            except ProtocolError as error:
+                _log.info("a remoting client at %s was disconnected: %s", peer, error.message)
+                return
+            for command in commands:
+                if not command.is_response:
+                    self._carry_out(connection, Call(command, self.front, connection.number, peer, peer_bytes))
+            await connection.has_room()
+
+    def _carry_out(self, connection: Connection, call: Call) -> None:
+        assert self._flows is not None
+        handler = self._handlers.get(call.command.code)
+        connection.begin()
+        self._commands += 1
+
+        def end(result: Command | PenstockError) -> None:
+            connection.end()
+            if isinstance(result, PenstockError):
+                result = refusal(call.command, result)
+            if not call.command.is_one_way:
+                connection.put(result)
+
+        if handler is None:
+            end(call.command.answer(codes.NOT_SUPPORTED, remark=f"request code {call.command.code} is not supported"))
+            return
+        self._flows.run(_flow_of(handler, call), end)
+
+
+def _flow_of(handler: Handler, call: Call) -> Flow:
+    """A handler's flow, also where it answers at once."""
+    result = handler(call)
+    return result if isinstance(result, Command) else (yield from result)
+
+
+def _note(result: object) -> None:
+    if isinstance(result, PenstockError):
+        _log.debug("a flow of the remoting front ended: %s", result)
+
+
+def _eight(host: str, port: int) -> bytes:
+    """An address as eight bytes; one of IPv6 as zeros, for which there is no room."""
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        return bytes(4) + port.to_bytes(4, "big")
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return (mapped.packed if mapped.version == 4 else bytes(4)) + port.to_bytes(4, "big")
+
+
+async def run(
+    settings: RemotingSettings,
+    world: World,
+    links: Links,
+    *,
+    task_status: trio.TaskStatus[RunningFront] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Runs a front until it is cancelled.
+
+    Raises:
+        AddressInUse: somebody listens already.
+        PenstockError: the broker does not answer.
+    """
+    broker = links.link(settings.broker)
+    about = await _about(broker)
+    async with trio.open_nursery() as nursery:
+        listeners = await open_listeners(settings.host, settings.port, "the remoting front")
+        names_listeners = await open_listeners(settings.host, settings.namesrv_port, "the remoting front")
+        host, port = listening_address(listeners)
+        server = Server(settings, about.name, world, port, nursery)
+        server.connect(broker, links.link(settings.namesrv))
+        for opened in (listeners, names_listeners):
+            nursery.start_soon(partial(trio.serve_listeners, server.serve, opened))
+        nursery.start_soon(server.announce)
+        task_status.started(RunningFront(host, port, listening_address(names_listeners)[1], server.figures))
+
+
+async def _about(broker: Link) -> ServerInfo:
+    """Who the broker is; waits until it answers."""
+    while True:
+        done = trio.Event()
+        found: list[Result] = []
+
+        def take(result: Result, found: list[Result] = found, done: trio.Event = done) -> None:
+            found.append(result)
+            done.set()
+
+        broker.submit(Ping(), take)
+        broker.flush()
+        await done.wait()
+        if isinstance(found[0], ServerInfo):
+            return found[0]
+        await trio.sleep(1.0)

@@ -1,0 +1,86 @@
+"""RocketMQ's own Java clients, of 4.x and 5.x, unmodified, and a native reader of what they send.
+
+Skipped where Maven has no jars or there is no Java.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loadtest.maven import copy_jars
+from penstock.blocking.reader import Reader
+from tests.node.running import RunningSystem
+from tests.patience import PATIENCE_S
+from tests.remoting.remoting_rig import running_front
+
+pytestmark = pytest.mark.endtoend
+
+BUILD = Path(__file__).parents[2] / "build" / "rocketmq-clients"
+SOURCE = Path(__file__).parent / "java" / "Unmodified.java"
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>tests</groupId><artifactId>client</artifactId><version>1</version><dependencies><dependency>
+<groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-client</artifactId><version>{}</version>
+</dependency></dependencies></project>"""
+
+SEEN = """single: SEND_OK
+batch: SEND_OK
+delayed: SEND_OK
+compressed: SEND_OK
+consumed: [Java:20000 bytes:0, Java:batch0:0, Java:batch1:0, Java:batch2:0, Java:delayed:0, Java:oneway:0, \
+Java:selected:0, Java:single:0, Java:single:1]
+selected: [selected]
+checked: [UNKNOW]
+settled: [COMMIT_MESSAGE, UNKNOW]
+by offset id: single
+by unique id: single
+ordered: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19
+pulled: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19
+done
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[RunningSystem]:
+    with running_front(tmp_path / "data") as system:
+        yield system
+
+
+def program(version: str) -> str:
+    """The class path of the compiled program with the jars of a version."""
+    for tool in ("mvn", "java", "javac"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"there is no {tool}")
+    folder = BUILD / version
+    jars = folder / "lib"
+    if not (jars / f"rocketmq-client-{version}.jar").exists():
+        fetched = copy_jars(folder, POM.format(version), jars)
+        if fetched.returncode:
+            pytest.skip(f"Maven has no rocketmq-client {version}")
+    classes = folder / "classes"
+    classes.mkdir(exist_ok=True)
+    (classes / "rmq.logback.xml").write_text('<configuration><root level="OFF"/></configuration>\n')
+    path = f"{classes}:{jars}/*"
+    subprocess.run(["javac", "-nowarn", "-d", classes, "-cp", path, SOURCE], check=True, capture_output=True)
+    return path
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.5.0"])
+def test_the_java_client_does_all_that_it_does_with_rocketmq(version: str, node: RunningSystem) -> None:
+    path = program(version)
+    command = ["java", "-Drocketmq.client.logUseSlf4j=true", "-cp", path, "Unmodified"]
+    command += [node.addresses.rocketmq_namesrv, "60"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    lines = [
+        line
+        for line in done.stdout.splitlines()
+        if line.split(":")[0] in {one.split(":")[0] for one in SEEN.split("\n")}
+    ]
+    assert "\n".join(lines) + "\n" == SEEN, done.stdout + done.stderr
+    with Reader("Java", servers=node.addresses.namesrv, until_end=True) as reader:
+        native = sorted([bytes(one.body[:20]) for one in reader.messages()])
+    assert native == sorted([b"single", b"batch0", b"batch1", b"batch2", b"delayed", b"selected", b"oneway", bytes(20)])

@@ -1,0 +1,100 @@
+"""Who is there: heartbeats, goodbyes, locks, and groups that are of one kind at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from penstock.blocking.consumer import Consumer
+from penstock.errors import InvalidRequest
+from remoting import codes
+from tests.node.running import RunningSystem
+from tests.remoting.remoting_rig import RemotingClient
+
+
+def members(client: RemotingClient, group: str) -> list[str]:
+    answer = client.ask(codes.CONSUMERS_OF_GROUP, consumerGroup=group)
+    found: list[str] = json.loads(answer.body)["consumerIdList"]
+    return found
+
+
+def test_members_hear_of_each_other_and_of_a_connection_that_ends(
+    connect: Callable[..., RemotingClient], name: str
+) -> None:
+    first, second = connect(f"{name}@1"), connect(f"{name}@2")
+    first.produce(name, b"x")
+    first.beat(name, topics=(name,))
+    second.beat(name, topics=(name,))
+    assert first.next_push(codes.CONSUMERS_CHANGED).fields == {"consumerGroup": name}
+    assert members(first, name) == [first.id, second.id]
+    first.pushed.clear()
+    second.close()
+    assert first.next_push(codes.CONSUMERS_CHANGED).fields == {"consumerGroup": name}
+    assert members(first, name) == [first.id]
+
+
+def test_a_client_says_goodbye(client: RemotingClient, name: str) -> None:
+    client.beat(name, topics=(name,))
+    client.ask(codes.UNREGISTER_CLIENT, clientID=client.id, consumerGroup=name, producerGroup="")
+    assert members(client, name) == []
+
+
+def test_clients_in_cpp_name_enumerations_by_number(client: RemotingClient, name: str) -> None:
+    numbers = {"consumeType": 1, "messageModel": 1, "consumeFromWhere": 0}
+    assert client.beat(name, topics=(name,), **numbers).code == codes.SUCCESS
+    row = json.loads(client.ask(codes.CONSUMER_CONNECTIONS, consumerGroup=name).body)
+    assert (row["messageModel"], row["consumeType"]) == ("CLUSTERING", "CONSUME_PASSIVELY")
+    assert row["consumeFromWhere"] == "CONSUME_FROM_LAST_OFFSET"
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"clientID":""}', b'{"clientID":"c","consumerDataSet":[1]}'])
+def test_a_heartbeat_that_is_none_is_an_error_and_the_connection_goes_on(body: bytes, client: RemotingClient) -> None:
+    answer = client.ask(codes.HEARTBEAT, body)
+    assert answer.code == codes.SYSTEM_ERROR
+    assert "heartbeat" in answer.remark or "JSON" in answer.remark
+    assert client.ask(codes.CHECK_CLIENT_CONFIG).code == codes.SUCCESS
+
+
+def test_native_members_keep_rocketmqs_clients_out_and_the_other_way_round(
+    client: RemotingClient, node: RunningSystem, name: str
+) -> None:
+    client.produce(name, b"x")
+    servers = node.addresses.namesrv
+    with Consumer(name, [name], servers=servers) as consumer:
+        consumer.poll(5.0)
+        refused = client.beat(name, topics=(name,))
+        assert refused.code == codes.SYSTEM_ERROR
+        assert name in refused.remark
+        answer = client.pull(name, name)
+        assert (answer.code, answer.remark) == (codes.SUBSCRIPTION_NOT_EXIST, refused.remark)
+    other = f"{name}-other"
+    assert client.beat(other, topics=(name,)).code == codes.SUCCESS
+    with pytest.raises(InvalidRequest, match="remoting"), Consumer(other, [name], servers=servers) as consumer:
+        consumer.poll(5.0)
+
+
+def locked(client: RemotingClient, group: str, code: int, *queues: int) -> list[int]:
+    wanted = [{"topic": "t", "brokerName": "broker", "queueId": number} for number in queues]
+    body = json.dumps({"consumerGroup": group, "clientId": client.id, "mqSet": wanted}).encode()
+    answer = client.ask(code, body)
+    return [one["queueId"] for one in json.loads(answer.body)["lockOKMQSet"]] if answer.body else []
+
+
+def test_a_queue_is_locked_by_one_client_at_a_time(connect: Callable[..., RemotingClient], name: str) -> None:
+    first, second = connect(), connect()
+    assert locked(first, name, codes.LOCK_QUEUES, 0, 1) == [0, 1]
+    assert locked(second, name, codes.LOCK_QUEUES, 1, 2) == [2]
+    locked(first, name, codes.UNLOCK_QUEUES, 1)
+    assert locked(second, name, codes.LOCK_QUEUES, 0, 1) == [1]
+    assert locked(first, name, codes.LOCK_QUEUES, 0) == [0]
+
+
+def test_connections_of_producers_and_consumers_are_listed(client: RemotingClient, name: str) -> None:
+    assert client.ask(codes.CONSUMER_CONNECTIONS, consumerGroup=name).code == codes.CONSUMER_NOT_ONLINE
+    assert client.ask(codes.PRODUCER_CONNECTIONS, producerGroup=name).code == codes.SYSTEM_ERROR
+    client.beat(name, topics=(name,), producers=(name,))
+    for code, field in ((codes.CONSUMER_CONNECTIONS, "consumerGroup"), (codes.PRODUCER_CONNECTIONS, "producerGroup")):
+        row = json.loads(client.ask(code, **{field: name}).body)
+        assert [one["clientId"] for one in row["connectionSet"]] == [client.id]

@@ -1,0 +1,87 @@
+"""Records from RocketMQ's messages and the other way round, beside a reader written from RocketMQ's layout."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import InvalidMessage
+from penstock.protocol.properties import ORIGIN_TOPIC
+from remoting.records import (
+    Sent,
+    as_client_reads,
+    batch_of,
+    encode_record,
+    offset_id,
+    position_of,
+    properties_of,
+    property_of,
+    to_v1,
+    topic_of,
+)
+from tests.remoting.remoting_rig import Seen, seen
+
+HOST = bytes((10, 0, 0, 7, 0, 0, 0x2A, 0x9F))
+
+
+def record(topic: str = "t", body: bytes = b"b", flag: int = 0, **properties: str) -> bytes:
+    return encode_record(topic, Sent(body, properties, flag), 3, 17, 0x701, HOST, 2)
+
+
+@given(st.binary(max_size=300), st.integers(0, (1 << 31) - 1), st.text("ab", max_size=127).filter(bool))
+def test_a_client_reads_what_another_has_sent(body: bytes, flag: int, topic: str) -> None:
+    made = as_client_reads(record(topic, body, flag, TAGS="x"), 394, HOST)
+    assert made is not None
+    one = Seen(made)
+    assert (one.topic, one.body, one.flag, one.attempts, one.properties["TAGS"]) == (topic, body, flag, 2, "x")
+    assert made[64:72] == HOST
+    assert int.from_bytes(made[:4], "big") == len(made)
+
+
+def test_a_retry_names_its_first_topic_where_clients_look_for_it() -> None:
+    made = as_client_reads(record("%RETRY%g", **{ORIGIN_TOPIC: "orders"}), 464, HOST)
+    assert made is not None
+    assert Seen(made).properties["RETRY_TOPIC"] == "orders"
+    plain = as_client_reads(record("orders", **{ORIGIN_TOPIC: "x"}), 464, HOST)
+    assert plain is not None
+    assert "RETRY_TOPIC" not in Seen(plain).properties
+
+
+@pytest.mark.parametrize(("length", "fits"), [(127, True), (128, False)])
+def test_version_1_has_topics_of_127_bytes(length: int, fits: bool) -> None:
+    assert (to_v1(record("x" * length)) is not None) is fits
+
+
+def test_topic_and_properties_are_found_behind_any_body() -> None:
+    made = record("some-topic", bytes(5000), UNIQ_KEY="u")
+    assert (topic_of(made), property_of(made, "UNIQ_KEY"), property_of(made, "none")) == ("some-topic", "u", "")
+
+
+def test_an_offset_id_names_host_and_position() -> None:
+    made = offset_id(HOST, 1234)
+    assert made == "0A000007" + "00002A9F" + f"{1234:016X}"
+    assert position_of(made) == 1234
+    for wrong in ("", "xyz", made[:-2]):
+        with pytest.raises(InvalidMessage):
+            position_of(wrong)
+
+
+def test_properties_may_end_with_a_separator_but_not_be_penstocks() -> None:
+    assert properties_of("a\x01b\x02") == {"a": "b"}
+    assert properties_of("") == {}
+    with pytest.raises(InvalidMessage, match="MQTT_CLIENT"):
+        properties_of("MQTT_CLIENT\x01me")
+
+
+@given(st.binary(max_size=120))
+def test_any_batch_is_messages_or_a_refusal(data: bytes) -> None:
+    with contextlib.suppress(InvalidMessage):
+        assert batch_of(data)
+
+
+def test_records_end_to_end_are_told_apart() -> None:
+    one, two = record(body=b"1"), record(body=b"2")
+    assert [found.body for found in seen(one + two)] == [b"1", b"2"]

@@ -1,0 +1,97 @@
+"""Routes and administration in RocketMQ's words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from remoting import codes
+from tests.node.running import RunningSystem
+from tests.remoting.remoting_rig import RemotingClient
+
+
+def test_a_topics_route_leads_to_the_front(client: RemotingClient, node: RunningSystem, name: str) -> None:
+    assert client.ask(codes.CREATE_TOPIC, topic=name, writeQueueNums=3, readQueueNums=3, perm=6).code == codes.SUCCESS
+    while (answer := client.ask(codes.ROUTE, topic=name)).code != codes.SUCCESS:
+        assert answer.code == codes.TOPIC_NOT_EXIST  # the broker tells its name server a moment later
+    row = json.loads(answer.body)
+    (queues,) = row["queueDatas"]
+    assert (queues["readQueueNums"], queues["writeQueueNums"], queues["perm"]) == (3, 3, 6)
+    (broker,) = row["brokerDatas"]
+    assert broker["brokerAddrs"] == {"0": node.addresses.rocketmq}
+    assert broker["brokerName"] == queues["brokerName"]
+
+
+def test_both_ports_serve_both_faces(client: RemotingClient, node: RunningSystem) -> None:
+    other = RemotingClient(node.addresses.rocketmq_namesrv)
+    try:
+        for one in (client, other):
+            (queues,) = json.loads(one.ask(codes.ROUTE, topic="TBW102").body)["queueDatas"]
+            assert (queues["perm"], queues["writeQueueNums"]) == (7, 8)
+    finally:
+        other.close()
+
+
+def test_retries_have_one_queue_before_there_are_any(client: RemotingClient, name: str) -> None:
+    (queues,) = json.loads(client.ask(codes.ROUTE, topic=f"%RETRY%{name}").body)["queueDatas"]
+    assert (queues["readQueueNums"], queues["perm"]) == (1, 6)
+
+
+def test_an_unknown_topic_has_no_route(client: RemotingClient, name: str) -> None:
+    answer = client.ask(codes.ROUTE, topic=name)
+    assert answer.code == codes.TOPIC_NOT_EXIST
+    assert name in answer.remark
+
+
+def test_topics_and_the_cluster_are_listed(client: RemotingClient, node: RunningSystem, name: str) -> None:
+    client.ask(codes.CREATE_TOPIC, topic=name, writeQueueNums=1, readQueueNums=1, perm=6)
+    while name not in json.loads(client.ask(codes.ALL_TOPICS).body)["topicList"]:
+        pass  # the broker tells its name server a moment later
+    row = json.loads(client.ask(codes.CLUSTER_INFO).body)
+    ((broker, data),) = row["brokerAddrTable"].items()
+    assert row["clusterAddrTable"] == {"DefaultCluster": [broker]}
+    assert data["brokerAddrs"] == {"0": node.addresses.rocketmq}
+
+
+def test_a_topic_is_changed_read_only_and_deleted(client: RemotingClient, name: str) -> None:
+    for perm in (6, 4):
+        client.ask(codes.CREATE_TOPIC, topic=name, writeQueueNums=2, readQueueNums=2, perm=perm)
+    assert client.produce(name, b"x", e=0).code == codes.NO_PERMISSION
+    assert client.ask(codes.DELETE_TOPIC, topic=name).code == codes.SUCCESS
+    assert client.ask(codes.DELETE_TOPIC, topic=name).code == codes.TOPIC_NOT_EXIST
+
+
+def table(body: bytes) -> str:
+    """RocketMQ's tables have objects for keys, which is no JSON."""
+    return body.decode()
+
+
+def test_bounds_of_a_topic_and_progress_of_a_group(client: RemotingClient, name: str) -> None:
+    client.produce(name, b"x", e=0)
+    stats = table(client.ask(codes.TOPIC_STATS, topic=name).body)
+    assert f'"queueId":0,"topic":"{name}"}}:{{"lastUpdateTimestamp":' in stats
+    assert '"maxOffset":1,"minOffset":0' in stats
+    assert table(client.ask(codes.CONSUME_STATS, consumerGroup=name).body) == '{"consumeTps":0.0,"offsetTable":{}}'
+    client.beat(name, topics=(name,))
+    client.ask(codes.UPDATE_OFFSET, consumerGroup=name, topic=name, queueId=0, commitOffset=1)
+    progress = table(client.ask(codes.CONSUME_STATS, consumerGroup=name).body)
+    assert '"brokerOffset":1,"consumerOffset":1' in progress
+
+
+def test_a_group_is_deleted_once_its_clients_are_gone(connect: Callable[..., RemotingClient], name: str) -> None:
+    client, admin = connect(), connect()
+    client.produce(name, b"x", e=0)
+    client.beat(name, topics=(name,))
+    client.ask(codes.UPDATE_OFFSET, consumerGroup=name, topic=name, queueId=0, commitOffset=1)
+    assert admin.ask(codes.DELETE_GROUP, groupName=name).code == codes.SYSTEM_ERROR
+    client.ask(codes.UNREGISTER_CLIENT, clientID=client.id, consumerGroup=name)
+    assert admin.ask(codes.DELETE_GROUP, groupName=name).code == codes.SUCCESS
+    where = {"consumerGroup": name, "topic": name, "queueId": 0}
+    assert admin.ask(codes.QUERY_OFFSET, **where).code == codes.QUERY_NOT_FOUND
+
+
+@pytest.mark.parametrize("code", [codes.CREATE_GROUP, codes.DELETE_TOPIC_AT_NAMES])
+def test_what_needs_nothing_here_is_done(code: int, client: RemotingClient) -> None:
+    assert client.ask(code).code == codes.SUCCESS
