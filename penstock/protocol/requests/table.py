@@ -10,6 +10,7 @@ from penstock.protocol.requests import (
     groups,
     messages,
     pops,
+    replicas,
     request,
     retries,
     routes,
@@ -36,6 +37,7 @@ _THEMES: Final[tuple[ModuleType, ...]] = (
     retries,
     pops,
     transactions,
+    replicas,
 )
 _Kind = TypeVar("_Kind", Reply, Request)
 

@@ -25,6 +25,7 @@ RANGES = {
     "sessions": (range(100, 120),),
     "shares": (range(120, 125),),
     "pops": (range(125, 130),),
+    "replicas": (range(130, 146),),
     "timers": (range(150, 160),),
     "retries": (range(160, 170),),
     "transactions": (range(170, 180),),

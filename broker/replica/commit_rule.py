@@ -1,0 +1,16 @@
+"""Up to where a group has its log: on the disks of a majority of its voters, and on as many disks as it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.protocol.requests.replicas import Members
+
+
+def agreed(members: Members, durable: Mapping[str, int]) -> int:
+    """The position before which all is on enough disks. ``durable``: up to where each node has the leader's log."""
+    voters = sorted((durable.get(node, 0) for node in members.voters), reverse=True)
+    nodes = sorted((durable.get(one.node, 0) for one in members.nodes), reverse=True)
+    if not voters or members.copies > len(nodes):
+        return 0
+    return min(voters[members.majority - 1], nodes[max(1, members.copies) - 1])

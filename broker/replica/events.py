@@ -1,0 +1,134 @@
+"""What goes into the core of a group and what comes out of it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, NamedTuple
+
+from broker.replica.log_face import HardState
+from penstock.protocol.requests.replicas import AskVote, MembersAt, TakeEntries, TakeLead, Taken, Vote
+
+Message = AskVote | Vote | TakeEntries | Taken | TakeLead
+
+
+class Timing(NamedTuple):
+    """``election_s``: a leader that is not heard for one to two times this is given up. ``stall_s``: a node that stood
+    still for so long judges nobody."""
+
+    election_s: float = 1.0
+    heartbeat_s: float = 0.1
+    stall_s: float = 0.5
+    mark_s: float = 0.05
+    window_bytes: int = 8 << 20
+
+
+class Tick(NamedTuple):
+    """Time has passed; several in ``heartbeat_s``."""
+
+
+class Received(NamedTuple):
+    """A message from a node, whose data folder has this ``uuid``."""
+
+    node: str
+    uuid: str
+    message: Message
+
+
+class Durable(NamedTuple):
+    """This disk has everything before ``point``. No cut came between the sync's begin and its end."""
+
+    point: int
+
+
+class Ended(NamedTuple):
+    """The log ends there now: a leader has appended, with ``changes`` of the members in it, or a follower's disk had no
+    room for all that it was given."""
+
+    end: int
+    changes: tuple[MembersAt, ...] = ()
+
+
+class Read(NamedTuple):
+    """What was asked for to be sent to a peer: whole frames from ``position`` to ``end``. The core does not look at
+    ``body``."""
+
+    peer: str
+    position: int
+    end: int
+    body: Any = b""
+
+
+class Lost(NamedTuple):
+    """The connection to a peer has ended."""
+
+    peer: str
+
+
+class Missing(NamedTuple):
+    """Whether this copy has damage before what is committed: then its node does not lead."""
+
+    is_missing: bool
+
+
+class MoveLead(NamedTuple):
+    """This voter is to lead; no one, where that is given up."""
+
+    node: str
+
+
+Event = Tick | Received | Durable | Ended | Read | Lost | Missing | MoveLead
+
+
+class RoleKind(Enum):
+    """What a node is in its group."""
+
+    FOLLOWER = "follower"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+class Role(NamedTuple):
+    """A node's role. ``leader``: of the epoch, where it is known."""
+
+    kind: RoleKind
+    epoch: int
+    leader: str = ""
+
+
+class ToPeer(NamedTuple):
+    """A message on its way to a node."""
+
+    node: str
+    message: Message
+
+
+class Ask(NamedTuple):
+    """A peer lacks what stands from ``position`` on: ``Read`` answers."""
+
+    peer: str
+    position: int
+
+
+class Ready(NamedTuple):
+    """What is to be done, in this order: save, cut, write, send; then commit, and act by the role.
+
+    Attributes:
+        save: made durable before ``after_save`` leaves.
+        cut_at: the own log is cut there before anything is written.
+        take: entries whose body is written to the own log, from its end on; each goes to the disk with the next sync.
+        send: may leave at once, before anything above is done.
+        after_save: leaves when ``save`` is durable.
+        asks: stretches to be read for peers.
+        committed: everything before there may be taken in and read.
+        confirmed: the latest round that a majority has answered since it began.
+    """
+
+    save: HardState | None
+    cut_at: int | None
+    take: tuple[TakeEntries, ...]
+    send: tuple[ToPeer, ...]
+    after_save: tuple[ToPeer, ...]
+    asks: tuple[Ask, ...]
+    committed: int
+    role: Role
+    confirmed: int

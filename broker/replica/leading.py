@@ -1,0 +1,194 @@
+"""One leadership: what its peers have, what is committed by that, whether a majority is still there.
+
+Only frames of the leader's own epoch are committed by counting; earlier ones are with them (Figure 8 of Raft's paper).
+So the leader begins with a frame of its own. There is no lease: who must know that this node leads *now* begins a round
+and waits for a majority's answer.
+"""
+
+from __future__ import annotations
+
+from broker.replica.commit_rule import agreed
+from broker.replica.epochs import begun_within
+from broker.replica.events import Ask, Read, Timing, ToPeer
+from broker.replica.members import why_not
+from broker.replica.own_log import OwnLog
+from broker.replica.progress import Progress
+from penstock.protocol.requests.replicas import Members, TakeEntries, TakeLead, Taken
+
+
+class Leading:
+    """A leader's knowledge of its group, in one epoch.
+
+    Attributes:
+        epoch: the leader's.
+        first: where its first frame stands or will stand.
+        round: the latest round of signs of life.
+    """
+
+    def __init__(self, node: str, epoch: int, log: OwnLog, timing: Timing, now: float) -> None:
+        self.epoch = epoch
+        self.first = log.end
+        self.round = 0
+        self._node = node
+        self._log = log
+        self._timing = timing
+        self._peers: dict[str, Progress] = {}
+        self._beat_at = now
+        self._moves_to = ""
+        self._moves_until = 0.0
+        self.look(now)
+
+    # ------------------------------------------------------------ what is committed
+
+    @property
+    def committed(self) -> int:
+        """What is committed by what the nodes have on their disks."""
+        point = agreed(self._log.members, self._durables())
+        return max(self._log.committed, point) if point > self.first else self._log.committed
+
+    def _durables(self) -> dict[str, int]:
+        return {self._node: self._log.durable, **{node: peer.durable for node, peer in self._peers.items()}}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether something of this epoch is committed: only then the leader knows all that is."""
+        return self._log.committed > self.first
+
+    @property
+    def confirmed(self) -> int:
+        """The latest round that a majority has answered; 0 until the leader knows all that is committed."""
+        members = self._log.members
+        rounds = sorted((self._round_of(node) for node in members.voters), reverse=True)
+        return rounds[members.majority - 1] if rounds and self.is_settled else 0
+
+    def _round_of(self, node: str) -> int:
+        peer = self._peers.get(node)
+        return peer.round if peer else self.round if node == self._node else 0
+
+    def begin_round(self, now: float) -> int:
+        """The next signs of life are a new round; they leave at once."""
+        self.round += 1
+        self._beat_at = now
+        return self.round
+
+    # ------------------------------------------------------------ who is there
+
+    def look(self, now: float) -> None:
+        """Peers are whoever is a member now."""
+        names = [one.node for one in self._log.members.nodes if one.node != self._node]
+        if list(self._peers) != names:
+            self._peers = {name: self._peers.get(name) or Progress(self._log.end, now) for name in names}
+
+    def forgive(self, now: float) -> None:
+        """This node stood still: whoever was not heard meanwhile may have spoken."""
+        for peer in self._peers.values():
+            peer.forgive(now)
+
+    def has_majority(self, now: float) -> bool:
+        """Whether a majority of voters was heard within the time of an election."""
+        members = self._log.members
+        return sum(self._is_there(node, now) for node in members.voters) >= members.majority
+
+    def _is_there(self, node: str, now: float) -> bool:
+        peer = self._peers.get(node)
+        return now - peer.heard <= self._timing.election_s if peer else node == self._node
+
+    def refusal(self, now: float) -> str:
+        """Why nothing can be appended now; nothing where it can."""
+        if self._moves_to:
+            return f"the lead moves to {self._moves_to}"
+        nodes = self._log.members.nodes
+        there = sum(self._is_there(one.node, now) for one in nodes)
+        if there < self._log.members.copies or not self.has_majority(now):
+            return f"{there} of {len(nodes)} nodes are there"
+        return ""
+
+    def change_refusal(self, after: Members) -> str:
+        """Why the members may not become these now; nothing where they may."""
+        before = self._log.members
+        if self._moves_to:
+            return f"the lead moves to {self._moves_to}"
+        if not self.is_settled:
+            return "the leader does not know yet what is committed"
+        if self._log.has_open_change:
+            return "another change is not committed yet"
+        lacking = [one for one in set(after.voters) - set(before.voters) if not self._is_level(one)]
+        return f"{lacking[0]} lacks some of the log" if lacking else why_not(before, after)
+
+    def _is_level(self, node: str) -> bool:
+        peer = self._peers.get(node)
+        return peer is not None and peer.durable >= self._log.committed
+
+    # ------------------------------------------------------------ moving the lead
+
+    def move(self, node: str, now: float) -> None:
+        """A voter is to lead as soon as it has all of the log; given up after the time of an election."""
+        self._moves_to = node if node in self._peers and self._log.members.is_voter(node) else ""
+        self._moves_until = now + self._timing.election_s
+        self._beat_at = now
+
+    def _word(self) -> ToPeer | None:
+        peer = self._peers.get(self._moves_to)
+        return ToPeer(self._moves_to, TakeLead(self.epoch)) if peer and peer.durable == self._log.end else None
+
+    # ------------------------------------------------------------ what is sent
+
+    def tick(self, now: float) -> list[ToPeer]:
+        """What is to be sent now that it is so late."""
+        self.look(now)
+        if self._moves_to and now >= self._moves_until:
+            self._moves_to = ""
+        sent: list[ToPeer] = []
+        is_beat = now >= self._beat_at
+        if is_beat:
+            self._beat_at = now + self._timing.heartbeat_s
+            if word := self._word():
+                sent.append(word)
+        for node, peer in self._peers.items():
+            peer.look_after(now, self._timing.election_s)
+            if is_beat or peer.probe_due:
+                peer.probed()
+                sent.append(ToPeer(node, self._entries(peer.known, peer.known)))
+        return sent
+
+    def asks(self) -> list[Ask]:
+        """What is to be read for peers that have room for it."""
+        end, window = self._log.end, self._timing.window_bytes
+        return [Ask(node, peer.next) for node, peer in self._peers.items() if peer.is_due(end, window)]
+
+    def read(self, event: Read) -> ToPeer | None:
+        """What was asked for; it is sent unless the peer is elsewhere by now."""
+        peer = self._peers.get(event.peer)
+        if peer is None or peer.is_probing or peer.next != event.position or event.end <= event.position:
+            return None
+        peer.sent(event.end)
+        return ToPeer(event.peer, self._entries(event.position, event.end, event.body))
+
+    def _entries(self, position: int, end: int, body: bytes = b"") -> TakeEntries:
+        log = self._log
+        return TakeEntries(
+            self.epoch,
+            self._node,
+            position,
+            log.epoch_at(position),
+            end,
+            log.committed,
+            self.round,
+            begun_within(log.epochs, position, end),
+            tuple(one for one in log.changes if position <= one.position < end),
+            body,
+        )
+
+    # ------------------------------------------------------------ what comes
+
+    def taken(self, node: str, reply: Taken, now: float) -> None:
+        """A peer has answered."""
+        if peer := self._peers.get(node):
+            peer.taken(reply, now)
+            if node == self._moves_to and peer.durable == self._log.end:
+                self._beat_at = now
+
+    def lost(self, node: str, now: float) -> None:
+        """What was on its way to a peer is lost."""
+        if peer := self._peers.get(node):
+            peer.lost(now)

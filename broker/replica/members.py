@@ -1,0 +1,78 @@
+"""Fold of a group's members, and which change of them is allowed: one node at a time.
+
+A change counts from its append on, as in Raft's paper: so two majorities, of before and after, always have a voter in
+common, and a node knows who may outvote it before anything else that the new members decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from broker.kernel.fold import fact_of, packed
+from broker.store.records import NO_CHANGE, Change, Stored
+from penstock.protocol.requests.replicas import Member, Members, MembersAt
+
+TOPIC: Final = "%sys%members"
+NO_MEMBERS: Final = MembersAt(-1, Members())
+"""Before the first record."""
+
+
+class MembersFold:
+    """The members of a log's group.
+
+    Attributes:
+        now: since the latest record of them.
+    """
+
+    KEY: Final = "members"
+    TOPICS: Final = (TOPIC,)
+    FLAGS: Final = 0
+
+    def __init__(self) -> None:
+        self.now = NO_MEMBERS
+
+    @staticmethod
+    def fact(members: Members) -> list[Any]:
+        """Body of the record that changes the members."""
+        return list(members)
+
+    def apply(self, record: Stored) -> Change:
+        self.now = MembersAt(record.position, _members(fact_of(record)))
+        return NO_CHANGE
+
+    def freeze(self) -> Iterator[bytes]:
+        return packed([self.now.position, *self.now.members])
+
+    def restore(self, snapshot: list[Any] | None) -> None:
+        position, *members = snapshot or NO_MEMBERS[:1]
+        self.now = MembersAt(position, _members(members))
+
+
+def _members(fact: list[Any]) -> Members:
+    nodes, *more = fact or ((),)
+    return Members(tuple(Member(*one) for one in nodes), *more)
+
+
+def with_member(members: Members, member: Member) -> Members:
+    """Adds a node, or gives the one of its name another role or address."""
+    others = tuple(one for one in members.nodes if one.node != member.node)
+    return members._replace(nodes=tuple(sorted((*others, member))))
+
+
+def without_member(members: Members, node: str) -> Members:
+    """Leaves a node out."""
+    return members._replace(nodes=tuple(one for one in members.nodes if one.node != node))
+
+
+def why_not(before: Members, after: Members) -> str:
+    """Why these members may not follow on those; nothing where they may."""
+    if not after.voters:
+        return "a group needs a voter"
+    if len({one.node for one in set(before.nodes) ^ set(after.nodes)}) > 1:
+        return "one node is changed at a time"
+    if any(one.uuid != known.uuid for one in after.nodes if (known := before.get(one.node))):
+        return "a new data folder is a new node: give it another name"
+    if not 1 <= after.copies <= len(after.nodes):
+        return f"a group of {len(after.nodes)} nodes cannot have {after.copies} copies"
+    return ""

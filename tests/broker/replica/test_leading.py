@@ -1,0 +1,60 @@
+"""What a leader knows of its group: rounds that are answered, and refusals with their reasons."""
+
+from __future__ import annotations
+
+from broker.replica.events import Read, Timing
+from broker.replica.leading import Leading
+from broker.replica.own_log import OwnLog
+from penstock.protocol.requests.replicas import EpochAt, Member, Members, MembersAt, Taken
+
+GROUP = Members(tuple(Member(node, node) for node in "abc"))
+
+
+def leading() -> tuple[Leading, OwnLog]:
+    log = OwnLog(100, 100, 80, [EpochAt(1, 0)], [MembersAt(-1, GROUP)])
+    lead = Leading("a", 2, log, Timing(), 0.0)
+    log.grow(120, [EpochAt(2, 100)])
+    lead.tick(0.0)
+    return lead, log
+
+
+def test_a_round_counts_when_a_majority_has_answered_and_all_that_is_committed_is_known() -> None:
+    lead, log = leading()
+    number = lead.begin_round(0.0)
+    lead.taken("b", Taken(2, 100, number), 0.1)
+    assert (lead.committed, lead.confirmed) == (80, 0)
+    log.synced(120)
+    lead.taken("b", Taken(2, 120, number), 0.2)
+    log.commit(lead.committed)
+    assert (log.committed, lead.confirmed) == (120, number)
+    assert lead.confirmed < lead.begin_round(0.3)
+
+
+def test_entries_say_what_begins_in_them_and_are_sent_once() -> None:
+    lead, _log = leading()
+    lead.taken("b", Taken(2, 100, 0), 0.1)
+    (ask,) = lead.asks()
+    assert ask == ("b", 100)
+    to = lead.read(Read("b", 100, 120, b"frames"))
+    assert to
+    assert to.message.epochs == (EpochAt(2, 100),)  # type: ignore[union-attr]
+    assert to.message.before == 1  # type: ignore[union-attr]
+    assert lead.asks() == []
+    assert lead.read(Read("b", 100, 120, b"frames")) is None
+
+
+def test_nothing_is_refused_while_a_majority_was_heard_lately() -> None:
+    lead, _log = leading()
+    assert lead.refusal(0.5) == ""
+    assert lead.refusal(5.0) == "1 of 3 nodes are there"
+    lead.taken("c", Taken(2, 0, 0), 4.5)
+    assert lead.refusal(5.0) == ""
+    lead.forgive(9.0)
+    assert lead.refusal(9.5) == ""
+
+
+def test_a_change_waits_until_something_of_the_epoch_is_committed() -> None:
+    lead, log = leading()
+    assert "does not know yet" in lead.change_refusal(GROUP._replace(copies=2))
+    log.commit(120)
+    assert lead.change_refusal(GROUP._replace(copies=2)) == ""
