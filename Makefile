@@ -24,19 +24,20 @@ $(VENV)/.test: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[events]' --group test --group check
 	@touch $(VENV)/.core $@
 
-# Tests with mosquitto's clients, with a real file system and on several hosts are skipped where these cannot be installed.
+# Tests with mosquitto's clients, a real file system, several hosts and a browser are skipped where these cannot be installed.
 $(VENV)/.system: $(BIN)/python
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq mosquitto-clients xfsprogs iproute2) \
-	  >/dev/null 2>&1 || echo 'mosquitto-clients, xfsprogs and iproute2 could not be installed; their tests are skipped'; fi
+	  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq mosquitto-clients xfsprogs iproute2 chromium chromium-driver) \
+	  >/dev/null 2>&1 || echo 'mosquitto-clients, xfsprogs, iproute2 and chromium could not be installed; their tests are skipped'; fi
 	@touch $@
 
-# MQTT.js is one of the clients, and the codec is compared with npm's mqtt-packet, where there is Node; elsewhere those
+# MQTT.js is one of the clients, the codec is compared with npm's mqtt-packet, and pages of the console are checked by
+# axe-core, where there is Node (with it come the files that tests/house/vendored.py copies); elsewhere those
 # tests are skipped.
 $(VENV)/.node: $(BIN)/python Makefile
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
 	  npm install --prefix .node --no-audit --no-fund --silent mqtt@5 mqtt-packet@9 axe-core@4 htmx.org@4.0.1 uplot@1.6.32 @picocss/pico@2.1.1 \
-	  || echo 'MQTT.js and mqtt-packet could not be installed; their tests are skipped'; fi
+	  || echo 'MQTT.js, mqtt-packet and axe-core could not be installed; their tests are skipped'; fi
 	@touch $@
 
 $(VENV)/.spark: $(VENV)/.core
