@@ -79,15 +79,16 @@ class BrokerService:
         parked: Awaited | None = None,
         on_routes_changed: Callable[[], None] | None = None,
         read_clock: Callable[[], Mapping[str, float]] = dict,
+        epoch: int = 0,
     ) -> None:
         """``age_ms``: ``now_ms`` unless it is given. ``figures``: the process's counters. ``parked``: the requests that
-        wait. ``on_routes_changed``: called when a topic begins, changes or ends."""
+        wait. ``on_routes_changed``: called when a topic begins, changes or ends. ``epoch``: its own, or 0: the next."""
         age_ms = now_ms if age_ms is None else age_ms
         self._settings, self._state, self._store = settings, state, store
         self._figures = Figures() if figures is None else figures
         self._parked, self._on_routes_changed, self._read_clock = parked, on_routes_changed, read_clock
         self._failed: StorageFailed | None = None
-        self._epoch = Epoch(state.epochs, store, settings.name)
+        self._epoch = Epoch(state.epochs, store, settings.name, epoch)
         with contextlib.suppress(StorageFull):  # tried again at each tick
             self._epoch.record(now_ms)
         self.topics = TopicRequests(state, store, settings, self._topic_changed)

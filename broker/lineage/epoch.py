@@ -16,25 +16,26 @@ _GENERATIONS_FROM: Final = 1 << 61
 
 
 class Epoch:
-    """One epoch of a log.
+    """One epoch of a log. What is written before its record is of the epoch before.
 
     Attributes:
         number: one more than that of the epoch before.
         is_recorded: whether its record is in the log; without room on the disk that comes later.
     """
 
-    def __init__(self, known: Epochs, store: MessageStore, name: str) -> None:
-        """``name``: the broker's, which is that of its group of copies and, with one copy, of the node too."""
-        self.number = known.last + 1
+    def __init__(self, known: Epochs, store: MessageStore, name: str, number: int = 0) -> None:
+        """``name``: the broker's, which is that of its group of copies and, with one copy, of the node too.
+        ``number``: in which this node was elected; 0: the next one, for there is no other copy."""
+        self.number = number or known.last + 1
         self.is_recorded = False
+        store.own()
         self._store = store
         self._fact = Epochs.fact(self.number, name, name)
-        store.begin_epoch(self.number)
 
     def record(self, now_ms: int) -> None:
         """Writes the record if it is not there yet. Raises ``StorageFull``."""
         if not self.is_recorded:
-            self._store.append([fact_record(epochs.TOPIC, self._fact)], now_ms)
+            self._store.begin_epoch(self.number, fact_record(epochs.TOPIC, self._fact), now_ms)
             self.is_recorded = True
 
     @property

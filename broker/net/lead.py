@@ -36,6 +36,7 @@ class Lead:
         on_unsynced: as for ``Dispatch``.
         on_routes_changed: called when a topic begins, changes or ends.
         read_clock: the figures of the clock.
+        epoch: in which it leads first; 0: the next one, for there is no other copy.
 
     Attributes:
         dispatch: carries requests out; refuses all of them while this broker does not lead.
@@ -51,6 +52,7 @@ class Lead:
         on_unsynced: OnUnsynced,
         on_routes_changed: Callable[[], None] | None = None,
         read_clock: Callable[[], Mapping[str, float]] = dict,
+        epoch: int = 0,
     ) -> None:
         self._settings = settings
         self._state = state
@@ -64,17 +66,17 @@ class Lead:
         self._held: set[int] = set()
         self._writer, self._alone = -1, 0  # the session that has changed something last, and how often in a row
         self.service: BrokerService | None = None
-        self.dispatch = self._begun()
+        self.dispatch = self._begun(epoch)
 
     @property
     def leads(self) -> bool:
         """Whether requests are carried out."""
         return self.service is not None
 
-    def lead(self) -> None:
+    def lead(self, epoch: int = 0) -> None:
         """This broker leads its log, in a new epoch. Nothing where it does already."""
         if self.service is None:
-            self.dispatch = self._begun()
+            self.dispatch = self._begun(epoch)
 
     def step_down(self, error: PenstockError | None = None) -> None:
         """It does not lead any more: all that is parked is answered with this error, and what waits for a disk with one
@@ -88,7 +90,7 @@ class Lead:
         """The process ends: see ``Dispatch.close``."""
         self.dispatch.close(error)
 
-    def _begun(self) -> Dispatch:
+    def _begun(self, epoch: int) -> Dispatch:
         clock, parked = self._clock, ParkedRequests()
         self.service = BrokerService(
             self._settings,
@@ -102,6 +104,7 @@ class Lead:
             parked=parked,
             on_routes_changed=self._on_routes_changed,
             read_clock=self._read_clock,
+            epoch=epoch,
         )
         for session in sorted(self._held):
             parked.hold(session)

@@ -6,6 +6,9 @@ should a write fail all the same, what it left is cut away before the caller hea
 never turns up later. After a failed sync, or a failure that could not be cut away, nothing is ever written again
 (``failed``).
 
+A copy of a log that another node leads has its bytes from there (``receive``): its segments end where those bytes
+say. What was not committed may be taken back (``cut``).
+
 Invariants: ``durable <= end`` and ``committed <= end``; only ``mark_durable`` moves the durable mark, to a point taken
 before the sync that covers it, and only ``mark_committed`` the committed one, up to which other copies have it too.
 """
@@ -19,7 +22,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.store.disk import Disk, File
-from broker.store.frames import BLANK_BYTES_MIN, blank_frame
+from broker.store.frames import BLANK_BYTES_MIN, blank_frame, read_head
 from broker.store.fresh import Fresh
 from broker.store.segment import FOLDER, SUFFIX, Segment, segment_path, storage_error
 from broker.store.settings import StoreSettings
@@ -214,6 +217,9 @@ class CommitLog:
 
     def roll(self, epoch: int, *, urgent: bool = False) -> None:
         """Fills the active segment with a blank frame and begins the next one."""
+        self._roll(blank_frame(self.active.end - self.end, epoch, self.committed), urgent=urgent)
+
+    def _roll(self, blank: bytes, *, urgent: bool = False) -> None:
         self.reserve(BLANK_BYTES_MIN, urgent=urgent)
         old = self.active
         try:
@@ -222,7 +228,8 @@ class CommitLog:
             raise self._latched(storage_error(error)) from None
         try:
             if old.end > self.end:
-                old.file.pwrite(blank_frame(old.end - self.end, epoch, self.committed), self.end - old.base)
+                old.file.pwrite(blank, self.end - old.base)
+                old.close_at_end()
         except OSError as error:
             fresh.file.close()
             raise self._cut_away(old, self.end, error) from None
@@ -232,6 +239,46 @@ class CommitLog:
         self._prepares = True
         self.stretches.close()
         self.end = fresh.base
+
+    # ------------------------------------------------------------ a copy's bytes
+
+    def receive(self, frames: bytes) -> int:
+        """``append`` of whole frames that another node has laid out: the segment is as long as they ask for. Raises as
+        ``reserve`` and ``append``."""
+        if self.end == self.active.end:
+            self._roll(b"")
+        self.active.widen(self.end - self.active.base + len(frames) + BLANK_BYTES_MIN)
+        self.reserve(len(frames))
+        return self.append(frames)
+
+    def receive_blank(self, blank: bytes) -> None:
+        """The head of the blank frame that ends the segment there, and the next one begins. Raises as ``receive``."""
+        self.active.end_at(self.end - self.active.base + read_head(blank).length)
+        self._roll(blank)
+
+    def cut(self, position: int) -> None:
+        """Takes back what stands from ``position`` on, durably: a frame begins there, or the log ended. Not while a
+        sync runs. Raises ``StorageFailed``, and then for ever."""
+        assert self.committed <= position <= self.end, "a cut of what is committed"
+        try:
+            while self.active.base > position:
+                gone = self._segments.pop()
+                self._bases.pop()
+                gone.file.close()
+                self._disk.remove(segment_path(gone.base))
+            last = self.active
+            last.cut(position)
+        except OSError as error:
+            self.failed = StorageFailed(f"the disk failed: {error.strerror}")
+            raise self.failed from None
+        last.end_at(max(self._settings.segment_bytes, position - last.base + BLANK_BYTES_MIN))
+        self.end = position
+        self.durable = min(self.durable, position)
+        self._unsynced = [one for one in self._unsynced if one.base < position] or [last]
+        self._syncing = [one for one in self._syncing if one.base < position]
+        self._prepares = True
+        self.stretches.forget_from(position)
+        self.fresh.forget_from(position)
 
     def _fresh_segment(self, base: int) -> Segment:
         path = segment_path(base)
@@ -278,6 +325,11 @@ class CommitLog:
         assert point <= self.end, "committed beyond the end"
         self.committed = max(self.committed, point)
 
+    @property
+    def settled(self) -> int:
+        """Up to here this disk has what is committed: derived files may say it."""
+        return min(self.durable, self.committed)
+
     def tidy(self) -> None:
         """What an append leaves to do when its senders have their answers."""
         self.stretches.catch_up()
@@ -297,6 +349,23 @@ class CommitLog:
         if len(data) != size:
             raise Damaged(f"the log ends within the {size} bytes at {position}")
         return data
+
+    def read_some(self, position: int, size: int) -> bytes:
+        """What there is of the ``size`` bytes at a position, within its segment. Raises ``Damaged``."""
+        segment = self._segments[bisect_right(self._bases, position) - 1]
+        return self.read(position, min(size, self.end - position, segment.base + segment.file.size() - position))
+
+    def write_over(self, position: int, data: bytes) -> None:
+        """Writes a stretch of one segment again, as another copy has it; on the medium on return. Raises
+        ``StorageFailed``, and then for ever."""
+        segment = self._segments[bisect_right(self._bases, position) - 1]
+        assert position + len(data) <= min(self.end, segment.end), "beyond the segment"
+        try:
+            segment.file.pwrite(data, position - segment.base)
+            segment.file.sync()
+        except OSError as error:
+            self.failed = StorageFailed(f"the disk failed: {error.strerror}")
+            raise self.failed from None
 
     def witness(self, position: int) -> int:
         """The four bytes at a position, by which an index chunk knows its log; 0 where they cannot be read."""

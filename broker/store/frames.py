@@ -61,6 +61,8 @@ _BODY_AT: Final = FRAME_HEAD_BYTES + BODY_AT
 _CRC_BYTES: Final = 4
 LENGTH_AT: Final = 8
 """Of a frame: its length."""
+EPOCH_AT: Final = 12
+"""Of a frame: its epoch, in four bytes."""
 _OFFSETS_AT: Final = FRAME_HEAD_BYTES + OFFSETS_AT
 _QUEUE_ID_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT
 POSITION_AT: Final = _OFFSETS_AT + 8

@@ -58,6 +58,12 @@ class Fresh:
         while appends and (self._bytes > self._bytes_max or len(appends) > APPENDS_MAX):
             self._bytes -= len(appends.pop(0).frames)
 
+    def forget_from(self, position: int) -> None:
+        """The log ends at a position now."""
+        appends = self._appends
+        while appends and appends[-1].position + len(appends[-1].frames) > position:
+            self._bytes -= len(appends.pop().frames)
+
     def _run_at(self, position: int) -> Run | None:
         for one in reversed(self._appends):
             if one.position <= position:

@@ -17,6 +17,7 @@ from broker.store import label
 from broker.store.commit_log import CommitLog
 from broker.store.destinations import Destination, Incoming
 from broker.store.disk import Disk
+from broker.store.following import Following
 from broker.store.frames import stored_ms_of
 from broker.store.index_chunk import ChunkFiles, Sealed
 from broker.store.key_index import KeyIndex
@@ -55,6 +56,9 @@ class MessageStore:
         damage: stretches of the log (from, to) that recovery found damaged: kept, never served.
         missing: stretches of it that recovery found in no file.
         is_owned: whether this node leads the log: only then anything is appended.
+        is_alone: whether there is no other copy of the log: what this disk has is committed.
+        log: its bytes, for who copies them.
+        following: how they come in where another node leads.
     """
 
     def __init__(
@@ -69,11 +73,12 @@ class MessageStore:
         keyframes: Iterable[Keyframe] = (),
         state_bytes: int = 0,
         is_owned: bool = True,
+        is_alone: bool = True,
     ) -> None:
         self._disk = disk
         self._settings = settings
         self._folds = folds
-        self._log = log
+        self._log = self.log = log
         self._index = index
         self._keys = keys
         self._chunks = ChunkFiles(disk)
@@ -83,6 +88,7 @@ class MessageStore:
         self._sealing.keyframes.forget_before(log.start)
         self._merging = Merging(disk, index, keys, self._chunks)
         self._writing = Writing(folds, log, index, keys, self._sealing)
+        self.following = Following(log, self._writing, self._sealing)
         self._quiet_since_ms = 0
         self._held_at_ms = 0
         self._cannot_remove = False
@@ -92,6 +98,7 @@ class MessageStore:
         self.missing: list[tuple[int, int]] = []
         self._noted = log.start  # the beginning that retention has left, as the label says
         self.is_owned = self._sealing.is_owned = is_owned
+        self.is_alone = is_alone
 
     # ------------------------------------------------------------ appending
 
@@ -182,18 +189,28 @@ class MessageStore:
             self.append_facts(facts[:half], now_ms)
             self.append_facts(facts[half:], now_ms)
 
+    @property
+    def applied(self) -> int:
+        """Position up to which queues and folds know the log."""
+        return self._log.end if self.is_owned else self.following.applied
+
     def own(self) -> None:
-        """This node leads the log from here on."""
+        """This node leads the log from here on, of which all is taken in."""
+        if not self.is_owned:
+            assert self.applied == self._log.end, "a leader knows its log"
+            self._writing.end_replay()
         self.is_owned = self._sealing.is_owned = True
 
     def disown(self) -> None:
         """It does not any more."""
+        self.following.begin_at(self.applied)
         self.is_owned = self._sealing.is_owned = False
 
-    def begin_epoch(self, number: int) -> None:
-        """What is appended from here on is of this epoch. Numbers only grow."""
-        assert number > self._folds.epoch, "an epoch begins once"
-        self._writing.epoch = number
+    def begin_epoch(self, number: int, record: Incoming, now_ms: int) -> None:
+        """Appends the record with which an epoch begins: the first frame that carries its number, as all behind it do.
+        Numbers only grow. Raises as ``append``: nothing is changed then."""
+        self._quiet_since_ms = now_ms
+        self._writing.begin_epoch(number, record, now_ms)
 
     def replay(self, position: int, frames: Sequence[bytes], durable: int | None) -> None:
         """Recovery hands over good frames one behind the other, the first at ``position``. ``durable``: up to where the
@@ -250,6 +267,10 @@ class MessageStore:
         self._writing.epoch = max(1, self._folds.epoch)
         self._writing.end_replay()
         self.sync_all()
+        if self.is_alone:
+            self.following.begin_at(self._log.end)
+        else:
+            self._index.mark_readable(self._log.committed)
         if self._index.passed.unsettled:
             self._keep_lost_places()
         with contextlib.suppress(StorageFull):  # that was told, and goes on by itself when there is room
@@ -295,11 +316,13 @@ class MessageStore:
         self._is_behind_damage = True
 
     def sync_all(self) -> None:
-        """Blocks until this disk has everything, and takes it for committed: for a start, before anything is served."""
+        """Blocks until this disk has everything, and takes it for committed where there is no other copy: for a start,
+        before anything is served."""
         point = self.sync_point()
         self.sync()
         self.mark_durable(point)
-        self.mark_committed(point)
+        if self.is_alone:
+            self.mark_committed(point)
 
     # ------------------------------------------------------------ durability
 
@@ -418,7 +441,7 @@ class MessageStore:
         try:
             self._plan_behind_damage()
             self._log.keep_emergency_room()
-            self._sealing.plan_if_due(self._log.end)
+            self._sealing.plan_if_due(self.applied)
             self._sealing.tick(now_ms)
             if now_ms - self._quiet_since_ms >= QUIET_MS:
                 self._log.prepare()
@@ -526,7 +549,7 @@ class MessageStore:
     @property
     def _safe(self) -> int:
         """Everything before is committed, and its index is sealed."""
-        return min(self.sealed, self._log.committed)
+        return min(self.sealed, self._log.settled)
 
     def remove_before(self, base: int) -> None:
         """Removes the segments before the one at ``base``, if they are sealed and the log can be read from there alone;
@@ -568,15 +591,19 @@ class MessageStore:
         except PenstockError as error:
             _log.error("no clean stop: %s", error)  # what was acknowledged is durable; recovery makes the rest again
         finally:
-            self._merging.give_up()
-            self._chunks.close_all()
-            self._log.close()
-            self._disk.unlock()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Lets go of the folder as it is, to be opened again: what is not committed may be taken back then."""
+        self._merging.give_up()
+        self._chunks.close_all()
+        self._log.close()
+        self._disk.unlock()
 
     def _finish(self, now_ms: int) -> None:
         self.sync_all()
         if self.is_owned:
             self._seal_end(now_ms)
         self.disown()  # no owner is there to write keyframes
-        self._sealing.plan(self._log.end)
+        self._sealing.plan(self.applied)
         self._sealing.finish(now_ms)

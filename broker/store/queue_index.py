@@ -206,12 +206,14 @@ class QueueIndex:
         added: bytes of all entries that were ever added.
         passed: the damage that was passed over.
         holds_moved: entries that have moved are not readable yet.
+        reads_committed: nothing is readable before it is committed, for there are other copies.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, reads_committed: bool = False) -> None:
         self.added = 0
         self.passed = Passed()
         self.holds_moved = False
+        self.reads_committed = reads_committed
         self._moved_to = self._moved_before = 0
         self._queues: dict[str, Queue] = {}
         self._waiting: list[Queue] = []
@@ -261,7 +263,7 @@ class QueueIndex:
             queue.tail += entries
         if queue.waits:
             return
-        if at_once:
+        if at_once and not self.reads_committed:
             queue.readable += len(entries) // ENTRY_BYTES
             self._fresh[queue.key] = None
         else:

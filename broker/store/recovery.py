@@ -19,11 +19,12 @@ import msgpack
 from broker.store import index_chunk, label, segment, state
 from broker.store.commit_log import CommitLog, witness_at
 from broker.store.disk import DRAFT, Disk
-from broker.store.frames import read_stored, stored_ms_of
+from broker.store.frames import BLANK_BYTES_MIN, read_stored, stored_ms_of
 from broker.store.index_chunk import ChunkReader, Sealed
 from broker.store.key_index import KeyIndex
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import Piece, QueueIndex
+from broker.store.raw import Part
 from broker.store.records import KEYFRAME_TOPIC, Folds
 from broker.store.scan import WINDOW_BYTES, Scan
 from broker.store.segment import Segment, segment_path
@@ -51,9 +52,15 @@ def open_store(
     on_progress: Progress = _nobody,
     *,
     is_owned: bool = True,
+    committed: int | None = None,
+    cut_at: int | None = None,
 ) -> MessageStore:
     """Locks the folder and recovers the store in it, or begins one. ``on_progress`` is told bytes replayed and in all.
     ``is_owned``: whether this node leads the log; if not, nothing is appended (``MessageStore.own``).
+    ``committed``: for a copy of a log that is on other disks too: what is known to be committed, beside what the log's
+    own watermarks say. Queues and folds know the log up to there, and the rest waits for a leader; damage is kept for
+    repair (``MessageStore.damage``), and queues and folds stop before it. ``None``: there is no other copy.
+    ``cut_at``: what stands from this frame's begin on is taken back first; it was not committed.
     ``now_ms``: store time of what is written into an empty log; elsewhere the log's last one counts, because nobody
     knows yet how right the clock is (``broker/store_clock.py``).
 
@@ -61,7 +68,7 @@ def open_store(
     """
     disk.lock(segment.FOLDER)
     try:
-        return _open_locked(disk, settings, folds, now_ms, on_progress, is_owned)
+        return _open_locked(disk, settings, folds, now_ms, on_progress, Opening(is_owned, committed, cut_at))
     except OSError as error:
         disk.unlock()
         raise DataFolderUnusable(f"cannot use the data folder: {error.strerror} ({error.filename or ''})") from None
@@ -70,8 +77,16 @@ def open_store(
         raise
 
 
+class Opening(NamedTuple):
+    """How a store is opened; see ``open_store``."""
+
+    is_owned: bool
+    committed: int | None = None
+    cut_at: int | None = None
+
+
 def _open_locked(
-    disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int, on_progress: Progress, is_owned: bool
+    disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int, on_progress: Progress, how: Opening
 ) -> MessageStore:
     known = label.read(disk)
     disk.make_folder(segment.FOLDER)
@@ -81,6 +96,8 @@ def _open_locked(
         checkpoints = Checkpoints(disk)
         begins = segments[0].base if known is None else known.begins
         durable = _check_length(checkpoints, segments, begins)
+        if how.cut_at is not None:
+            _cut(disk, segments, max(how.cut_at, durable))
         if known is None or known.format < label.FORMAT:
             _write_label(disk, begins)
         limit: int | None = None
@@ -88,7 +105,7 @@ def _open_locked(
             start = starting_point(disk, segments, checkpoints, limit)
             _remove_later(disk, start)
             try:
-                store, log = _restore(disk, settings, folds, segments, start, is_owned)
+                store, log = _restore(disk, settings, folds, segments, start, how)
             except _OlderState as error:
                 limit = error.position
                 continue
@@ -96,7 +113,10 @@ def _open_locked(
             checkpoints.forget()
             del start  # the state may be large, and is in the folds by now
             try:
-                _replay(disk, store, log, segments, begin, durable, known_end, now_ms, on_progress)
+                if how.committed is not None:
+                    _replay_copy(disk, store, log, segments, begin, durable, how.committed, on_progress)
+                else:
+                    _replay(disk, store, log, segments, begin, durable, known_end, now_ms, on_progress)
                 break
             except _OlderState as error:
                 limit = error.position
@@ -207,10 +227,11 @@ def open_segments(disk: Disk, settings: StoreSettings) -> list[Segment]:
 
 
 def _restore(
-    disk: Disk, settings: StoreSettings, folds: Folds, segments: list[Segment], start: StartingPoint, is_owned: bool
+    disk: Disk, settings: StoreSettings, folds: Folds, segments: list[Segment], start: StartingPoint, how: Opening
 ) -> tuple[MessageStore, CommitLog]:
     """Folds, queues and keys as they were at the starting point."""
-    index, keys = QueueIndex(), KeyIndex()
+    is_alone = how.committed is None
+    index, keys = QueueIndex(reads_committed=not is_alone), KeyIndex()
     index.passed = start.state.passed
     folds.restore(start.state.folds)
     for key, offset, first in start.state.queues:
@@ -235,7 +256,10 @@ def _restore(
     log = CommitLog(disk, settings, segments, segments[-1].base)
     log.last_ms = start.state.last_ms
     found, state_bytes = start.state.keyframes, len(start.state.folds)
-    return MessageStore(disk, settings, folds, log, index, keys, start.position, found, state_bytes, is_owned), log
+    store = MessageStore(
+        disk, settings, folds, log, index, keys, start.position, found, state_bytes, how.is_owned, is_alone
+    )
+    return store, log
 
 
 def _replay(
@@ -276,7 +300,7 @@ def _replay(
             break
         take(position, frames, max(durable, scan.watermark))
     if not scan.damage:
-        _end_log(disk, log, segments, start, scan.end, scan.watermark)
+        _end_log(disk, log, segments, start, scan, scan.watermark)
     else:
         first, behind = scan.damage[0]
         gone = [stretch for stretch in scan.missing if stretch[1] <= behind]
@@ -287,7 +311,7 @@ def _replay(
         for _, frames in ahead.runs():
             count += len(frames)
             log.last_ms = max(log.last_ms, stored_ms_of(frames[-1]))
-        _end_log(disk, log, segments, start, ahead.end, max(scan.watermark, ahead.watermark))
+        _end_log(disk, log, segments, start, ahead, max(scan.watermark, ahead.watermark))
         known = store.pass_over([(first, behind), *ahead.damage], count, log.last_ms or now_ms)
         scan = Scan(segments, behind, log.durable)
         store.missing = gone + ahead.missing
@@ -297,11 +321,54 @@ def _replay(
     on_progress(total, total)
 
 
-def _end_log(disk: Disk, log: CommitLog, segments: list[Segment], start: int, end: int, watermark: int) -> None:
-    """The log ends there; from ``start`` on nothing counts as synced, and up to ``watermark`` it is known to be."""
-    _cut(disk, segments, end)
-    _write_again(segments, watermark, end)
-    log.begin_at(end, start)
+def _replay_copy(
+    disk: Disk,
+    store: MessageStore,
+    log: CommitLog,
+    segments: list[Segment],
+    start: int,
+    durable: int,
+    committed: int,
+    on_progress: Progress,
+) -> None:
+    """The same of a log of which there are other copies: it is taken in up to what is committed, or to damage. A blank
+    behind which nothing stands was told to nobody, and goes: it belongs to the frame behind it."""
+    total = segments[-1].base + segments[-1].file.size() - start
+    scan, known, told = Scan(segments, start, durable), max(start, committed, durable), start
+    store.following.begin_at(start)
+    for position, frames in scan.runs():
+        if scan.damage:
+            break
+        known = max(known, scan.watermark)
+        store.following.find(Part(position, 0, sum(map(len, frames)), frames), known)
+        if position - told >= PROGRESS_BYTES:
+            told = position
+            on_progress(position - start, total)
+    last, watermark = scan, scan.watermark
+    if scan.damage:
+        last = Scan(segments, scan.damage[0][1], durable)
+        for _, frames in last.runs():
+            log.last_ms = max(log.last_ms, stored_ms_of(frames[-1]))
+        store.damage.extend([scan.damage[0], *last.damage])
+        store.missing.extend([*[one for one in scan.missing if one[1] <= scan.damage[0][1]], *last.missing])
+        watermark = max(watermark, last.watermark)
+    known = max(known, watermark)
+    if known < last.end:
+        last.leave_blank()
+    _end_log(disk, log, segments, start, last, watermark)
+    store.following.found(known, store.damage[0][0] if store.damage else log.end)
+    on_progress(total, total)
+
+
+def _end_log(disk: Disk, log: CommitLog, segments: list[Segment], start: int, scan: Scan, watermark: int) -> None:
+    """The log ends where the scan does; from ``start`` on nothing counts as synced, and up to ``watermark`` it is known
+    to be. A blank fits behind its last frame, whatever size the file has."""
+    _cut(disk, segments, scan.end)
+    _write_again(segments, watermark, scan.end)
+    last = segments[-1]
+    if scan.end == scan.frames_end:
+        last.widen(scan.end - last.base + BLANK_BYTES_MIN)
+    log.begin_at(scan.end, start)
 
 
 class StartingPoint(NamedTuple):

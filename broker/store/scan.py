@@ -84,6 +84,7 @@ class Scan:
 
     Attributes, known afterwards:
         end: where the log ends.
+        frames_end: where the last good frame ends: before a blank behind which nothing stands.
         damage: stretches before that are rotten or missing (from, to).
         missing: those of them that are in no file.
         watermark: up to where a sync is known to have gone well.
@@ -93,7 +94,7 @@ class Scan:
         """``durable``: everything before it is known to have been synced, so what is bad there is rot."""
         self._segments = [segment for segment in segments if segment.end > position]
         self._durable = durable
-        self.end = self.watermark = position
+        self.end = self.frames_end = self.watermark = position
         self.damage: list[tuple[int, int]] = []
         self.missing: list[tuple[int, int]] = []
 
@@ -104,6 +105,10 @@ class Scan:
             for frame in frames:
                 yield position, frame
                 position += len(frame)
+
+    def leave_blank(self) -> None:
+        """A blank at the end does not count."""
+        self.end = self.frames_end
 
     def runs(self) -> Iterator[tuple[int, Sequence[bytes]]]:
         """The good frames many at a time, each run one behind the other in one segment: first position, frames."""
@@ -148,7 +153,7 @@ class Scan:
             alike = good_alike(data, within, length, base + at, RUN_FRAMES_MAX)
             if alike is not None:
                 at += len(alike) * length
-                self.end = base + at
+                self.end = self.frames_end = base + at
                 self.watermark = max(self.watermark, read_head(alike[-1]).watermark)
                 yield base + start, alike
                 continue
@@ -164,7 +169,7 @@ class Scan:
                     break
             if not frames:
                 return
-            self.end = base + at
+            self.end = self.frames_end = base + at
             self.watermark = max(self.watermark, read_head(frames[-1]).watermark)  # later ones carry no lower one
             yield base + start, frames
 

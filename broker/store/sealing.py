@@ -195,7 +195,7 @@ class Sealing:
     def finish(self, now_ms: int) -> None:
         """Carries out all plans whose stretch is durable, up to one that waits for the log's owner. Raises
         ``StorageFull``."""
-        while self._plans and self._plans[0].position <= self._log.committed and self.keyframe_due is None:
+        while self._plans and self._plans[0].position <= self._log.settled and self.keyframe_due is None:
             self.step(now_ms)
 
     def seal_before(self, position: int) -> None:
@@ -215,7 +215,7 @@ class Sealing:
             self.keyframe_due = self._keyframe_of(plan)
             while self._waits_for_owner():
                 yield True
-        while plan.position > self._log.committed:
+        while plan.position > self._log.settled:
             yield True
         for _ in self._seal(plan):
             yield False

@@ -52,6 +52,14 @@ class Segment:
         """Position after the segment's last byte."""
         return self.base + self.size
 
+    def widen(self, size: int) -> None:
+        """The segment holds ``size`` bytes at least."""
+        self.size = max(self.size, size)
+
+    def end_at(self, size: int) -> None:
+        """The segment holds ``size`` bytes, as who writes it says."""
+        self.size = size
+
     def reserve(self, target: int) -> None:
         """Gives the file room for ``target`` bytes. Raises ``OSError``."""
         if target > self.reserved:
@@ -76,6 +84,11 @@ class Segment:
             self.file.pwrite(_ZEROS[: stop - at], at)
         self.file.write_back(stop - start, start)
         self.written = stop
+
+    def close_at_end(self) -> None:
+        """Nothing more is written: the file is as long as the segment, in all copies. Raises ``OSError``."""
+        if self.file.size() != self.size:
+            self.file.truncate(self.size)
 
     def cut(self, position: int) -> None:
         """Takes away everything from a position on, durably. Raises ``OSError``."""

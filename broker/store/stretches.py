@@ -121,3 +121,12 @@ class Stretches:
     def forget_before(self, position: int) -> None:
         """The log begins at a position now."""
         self._drop(bisect_right(self._ends, position))
+
+    def forget_from(self, position: int) -> None:
+        """The log ends at a position now."""
+        if self._end > position:
+            self._start = self._end = position
+            self._crc = 0
+            self._unsummed.clear()
+        kept = bisect_right(self._ends, position)
+        del self._starts[kept:], self._ends[kept:], self._crcs[kept:]

@@ -25,7 +25,7 @@ from broker.store.queue_index import LIGHT, Queue, QueueIndex, hole
 from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, MadeQueue, Stored
 from broker.store.run_frames import LOW, entries_of, frame_bytes
 from broker.store.sealing import Sealing
-from penstock.errors import InvalidMessage, TooLarge
+from penstock.errors import InvalidMessage, StorageFull, TooLarge
 from penstock.protocol.message import (
     BODY_BYTES_MAX,
     FLAG_GIVEN_BACK,
@@ -136,6 +136,17 @@ class Writing:
             queue.ahead += count
             position += count * layout.length
         return pieces
+
+    def begin_epoch(self, number: int, record: Incoming, now_ms: int) -> None:
+        """See ``MessageStore.begin_epoch``."""
+        assert number > self._folds.epoch, "an epoch begins once"
+        self.grow(now_ms)
+        before, self.epoch = self.epoch, number
+        try:
+            self._append_next([record.run], [record.destination], now_ms, True)
+        except StorageFull:
+            self.epoch = before
+            raise
 
     def seal(self, now_ms: int) -> None:
         """Appends a seal: a system record whose frame carries the durable watermark."""

@@ -143,6 +143,11 @@ class Rig:
         boot_id = self.clock.boot_id if boot_id is None else boot_id
         return Rig(self.disk, self.clock.now + 1.0, set_ms, boot_id, **(settings | changed))
 
+    def lead_again(self) -> None:
+        """The lead is given up and taken again."""
+        self.lead.step_down()
+        self.lead.lead()
+
     def leave_times(self) -> None:
         """What the server does once a minute."""
         write_times(self.disk, self.timer_clock.times())

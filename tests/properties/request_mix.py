@@ -104,8 +104,7 @@ class Mix:
                 rig.lead.tick()
                 rig.sync()
         if rng.random() < 0.01:
-            rig.lead.step_down()
-            rig.lead.lead()
+            rig.lead_again()
 
     def learn(self, answer: object) -> None:
         """What later requests can name."""

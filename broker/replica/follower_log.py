@@ -1,0 +1,219 @@
+"""The log of one node of a group: what its leader sends goes in, what its peers lack goes out, byte for byte.
+
+A stretch of the log (``broker/store/raw.py``) is checked before anything of it is written: every frame by its checksum
+and its place, epochs by their order, and that it fits what stands before. Where this log has other bytes than the
+leader's, what is not committed is cut; what is committed is never: then this copy has rotted there, and is repaired.
+
+An epoch begins with its record, the first frame that its leader writes. So ``epochs`` says of each position in which
+epoch the frame that ends there was written, and two logs that have the same epoch there are equal up to it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from typing import Final
+
+from broker.replica.log_face import Begun, Stretch
+from broker.store.frames import blank_length
+from broker.store.message_store import MessageStore
+from broker.store.raw import BadPlace, Part, epochs_of, parts_of, read_stretch
+from penstock.errors import ProtocolError
+
+FIRST: Final = (1, 0)
+"""Before the first record of an epoch all is of this one."""
+STRETCH_BYTES: Final = 1 << 20
+"""About so much is sent at a time."""
+
+
+class Mismatch(Exception):
+    """What was sent does not stand behind what this log has: it is shorter, or was written in another epoch there."""
+
+    def __init__(self, epoch: int, end: int) -> None:
+        """``end``: this log may agree with the sender's at most up to there; its frame there is of ``epoch``."""
+        super().__init__(f"the log has epoch {epoch} up to {end}")
+        self.epoch = epoch
+        self.end = end
+
+
+class FollowerLog:
+    """A node's log, as the replication of its group sees it (``log_face.ReplicaLog``).
+
+    Args:
+        store: opened as a copy (``open_store(..., committed=...)``).
+        begun: gives the epochs that the store's folds know: number and position of each record.
+    """
+
+    def __init__(self, store: MessageStore, begun: Callable[[], Begun]) -> None:
+        self._store = store
+        self._log = store.log
+        self._begun = begun
+        self._tail: list[tuple[int, int]] = []  # the epochs that begin behind what is applied
+        position = store.applied
+        while not store.damage and position < self._log.end:
+            data = read_stretch(self._log, position, STRETCH_BYTES, self._log.end)
+            for part in parts_of(data, position):
+                self._note_epochs(part)
+                position = part.position + part.stop - part.start
+
+    # ------------------------------------------------------------ what there is
+
+    @property
+    def end(self) -> int:
+        """Position after the last frame."""
+        return self._log.end
+
+    @property
+    def durable(self) -> int:
+        """Position up to which this disk has everything."""
+        return self._log.durable
+
+    @property
+    def committed(self) -> int:
+        """Position up to which the group has everything, as far as this node knows."""
+        return self._log.committed
+
+    @property
+    def applied(self) -> int:
+        """Position up to which queues and folds know the log."""
+        return self._store.applied
+
+    @property
+    def epochs(self) -> Begun:
+        """Number and first position of all epochs of this log, in order."""
+        return [FIRST, *[one for one in self._begun() if one[0] > 1], *self._tail]
+
+    def epoch_at(self, position: int) -> int:
+        """The epoch of the frame that ends at a position; 0 at the log's very beginning."""
+        return self._begun_before(position)[0]
+
+    def _begun_before(self, position: int) -> tuple[int, int]:
+        """The epoch of the frame that ends at a position, and where it begins."""
+        for epochs in (self._tail, self._begun()):
+            if epochs and epochs[-1][1] < position:
+                return epochs[-1]
+            number = bisect_left(epochs, position, key=itemgetter(1))
+            if number:
+                return epochs[number - 1]
+        return FIRST if position else (0, 0)
+
+    def stretch(self, position: int, until: int, bytes_max: int = STRETCH_BYTES) -> Stretch:
+        """What stands from a position on, at most up to ``until``: for a peer. Raises ``BadPlace``."""
+        return Stretch(position, self.epoch_at(position), read_stretch(self._log, position, bytes_max, until))
+
+    # ------------------------------------------------------------ what comes
+
+    def receive(self, stretch: Stretch, epoch: int) -> int:
+        """Takes in a stretch that the leader of ``epoch`` has sent. Nothing of it counts as durable before the next
+        sync. What stands there already is passed over; what is not committed and differs is cut. Returns the position
+        behind it: up to there the log is the leader's.
+
+        Raises ``Mismatch``, ``ProtocolError`` for bytes that are no such stretch, ``BadPlace`` where this copy differs
+        in what is committed, ``StorageFull`` or ``StorageFailed``.
+        """
+        position, data = stretch.position, stretch.data
+        parts = self._checked(stretch, epoch)
+        behind = parts[-1].position + parts[-1].stop - parts[-1].start
+        if position > self.end:
+            raise Mismatch(self.epoch_at(self.end), self.end)
+        if self.epoch_at(position) != stretch.before:
+            raise self._mismatch_before(position)
+        if position < self.end:
+            start = self._skip(data, parts)
+            if start is None:
+                return behind
+            data = data[start:]
+            parts = list(parts_of(data, self.end))
+        self._store.following.receive(data, parts)
+        for part in parts:
+            self._note_epochs(part)
+        return behind
+
+    def _mismatch_before(self, position: int) -> Mismatch:
+        """The frame that ends at a position is of another epoch: so may be all others of its epoch."""
+        first = max(self._begun_before(position)[1], self.committed)
+        return Mismatch(self.epoch_at(first), first)
+
+    def _checked(self, stretch: Stretch, epoch: int) -> list[Part]:
+        parts, last = list(parts_of(stretch.data, stretch.position)), stretch.before
+        for part in parts:
+            if part.frames:
+                lowest, highest = epochs_of(part.frames)
+                if not last <= lowest <= highest <= epoch:
+                    raise ProtocolError(f"epochs go back in the log at position {part.position}")
+                last = highest
+        if not parts or parts[-1].stop != len(stretch.data) or not parts[-1].frames:
+            raise ProtocolError(f"what was sent of the log at position {stretch.position} is damaged")
+        return parts
+
+    def _skip(self, data: bytes, parts: Sequence[Part]) -> int | None:
+        """Where in a stretch begins what this log has not; ``None`` where it has all. Other bytes are cut."""
+        first = parts[0].position
+        own = read_stretch(self._log, first, len(data), self.end)
+        if own.startswith(data):
+            return None
+        for position, start, stop in _frames_of(parts):
+            if position == self.end:
+                return start
+            if own[start:stop] != data[start:stop] and not self._ends_with(position, data[start:stop]):
+                self.cut(position)
+                return start
+        raise AssertionError("a stretch that differs from itself")
+
+    def _ends_with(self, position: int, blank: bytes) -> bool:
+        """Whether this blank is the last that stands in the log."""
+        length = blank_length(blank)
+        return bool(length) and position + length == self.end and self._log.read_some(position, len(blank)) == blank
+
+    def cut(self, position: int) -> None:
+        """Takes back what stands from a frame's begin on, durably. Not while a sync runs. Raises ``BadPlace`` for what
+        is committed, and ``StorageFailed``."""
+        if position < max(self.committed, self.applied):
+            raise BadPlace(position)
+        self._store.following.cut(position)
+        self._tail = [one for one in self._tail if one[1] < position]
+
+    def commit(self, point: int) -> None:
+        """The group has everything before ``point``: what of it is here is taken in, and may be read. Raises
+        ``BadPlace`` where it cannot be taken in; what stands before is."""
+        point = min(point, self.end)
+        try:
+            self._store.following.apply(point)
+        finally:
+            if point > self.committed:
+                self._store.mark_committed(point)
+            self._tail = [one for one in self._tail if one[1] >= self.applied]
+
+    def take_over(self) -> None:
+        """This node is to lead: all of the log is taken in, though nothing more of it may be read before it is
+        committed. Raises ``BadPlace``."""
+        self._store.following.apply(self.end)
+        self._tail.clear()
+
+    def _note_epochs(self, part: Part) -> None:
+        if not part.frames:
+            return
+        known = max(self._begun_before(part.position)[0], FIRST[0])
+        _, highest = epochs_of(part.frames)
+        if highest <= known:
+            return
+        position = part.position
+        for frame in part.frames:
+            epoch, _ = epochs_of((frame,))
+            if epoch > known:
+                self._tail.append((epoch, position))
+                known = epoch
+            position += len(frame)
+
+
+def _frames_of(parts: Sequence[Part]) -> Iterator[tuple[int, int, int]]:
+    """Position, start and stop of each frame and blank."""
+    for part in parts:
+        if not part.frames:
+            yield part.position, part.start, part.stop
+        position, start = part.position, part.start
+        for frame in part.frames:
+            yield position, start, start + len(frame)
+            position += len(frame)
+            start += len(frame)

@@ -1,0 +1,152 @@
+"""The log as it travels between copies: whole frames one behind the other, of a blank frame only its head.
+
+docs/formats/replica.md is the page. A *stretch* begins at a position of the log and ends behind a frame, never behind
+a blank: what comes to the end of a segment brings the first frame of the next one along. Frames of one size are told
+apart many at a time (``alike.py``), wherever they come from. Pure but for reads of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from broker.store.alike import Alike, good_alike, looks_alike
+from broker.store.commit_log import CommitLog
+from broker.store.frames import EPOCH_AT, FRAME_BYTES_MIN, blank_length, frame_length, good_within
+from penstock.errors import Damaged
+from penstock.protocol.message import FRAME_HEAD_BYTES
+
+RUN_FRAMES_MAX: Final = 1024
+_EPOCH: Final = slice(EPOCH_AT, EPOCH_AT + 4)
+
+
+class BadPlace(Exception):
+    """This copy of the log has no good frame where one should be."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(f"this copy of the log has no good frame at position {position}")
+        self.position = position
+
+
+class Part(NamedTuple):
+    """Frames of a stretch that stand one behind the other in one segment: ``frames`` from ``position`` on, which are
+    the bytes ``start`` to ``stop`` of the stretch. A blank alone has no frames and begins where it stands."""
+
+    position: int
+    start: int
+    stop: int
+    frames: Sequence[bytes]
+
+
+def parts_of(data: bytes, position: int, *, at: int = 0) -> Iterator[Part]:
+    """The good frames and blanks of a stretch that begins at ``position``, up to the first place that holds neither:
+    where the last part stops. Every frame is checked by its checksum and its place."""
+    end = len(data)
+    while at < end:
+        if end - at < FRAME_HEAD_BYTES:
+            return
+        length = frame_length(data, at, end - at) if end - at >= FRAME_BYTES_MIN else 0
+        if not length:
+            blank = blank_length(data[at : at + FRAME_HEAD_BYTES])
+            if not blank:
+                return
+            yield Part(position, at, at + FRAME_HEAD_BYTES, ())
+            at += FRAME_HEAD_BYTES
+            position += blank
+            continue
+        start = at
+        frames: Sequence[bytes] | None = good_alike(data, at, length, position, RUN_FRAMES_MAX)
+        if frames is None:
+            frames = _few(data, at, position)
+            at += sum(map(len, frames))
+        else:
+            at += len(frames) * length
+        if not frames:
+            return
+        yield Part(position, start, at, frames)
+        position += at - start
+
+
+def _few(data: bytes, at: int, position: int) -> list[bytes]:
+    """Good frames one behind the other, up to the first of many that are alike."""
+    frames: list[bytes] = []
+    begin, end = at, len(data)
+    while end - at >= FRAME_BYTES_MIN and len(frames) < RUN_FRAMES_MAX:
+        length = frame_length(data, at, end - at)
+        if frames and length != len(frames[-1]) and length and looks_alike(data, at, length):
+            break
+        if not length or not good_within(data, at, length, position + at - begin):
+            break
+        frames.append(data[at : at + length])
+        at += length
+    return frames
+
+
+def epochs_of(frames: Sequence[bytes]) -> tuple[int, int]:
+    """The lowest and the highest epoch of frames; they are the first and the last one's, or (1, 0) where epochs go
+    back."""
+    if isinstance(frames, Alike):
+        column = frames.column(EPOCH_AT, ">u4")
+        first, last = int(column[0]), int(column[-1])
+        if first == last:
+            return (first, last) if bool((column == first).all()) else (1, 0)
+        return (first, last) if bool((np.diff(column.astype("i8")) >= 0).all()) else (1, 0)
+    numbers = [frame[_EPOCH] for frame in frames]
+    is_sorted = len(set(numbers)) == 1 or numbers == sorted(numbers)
+    return (int.from_bytes(numbers[0], "big"), int.from_bytes(numbers[-1], "big")) if is_sorted else (1, 0)
+
+
+def read_stretch(log: CommitLog, position: int, bytes_max: int, until: int) -> bytes:
+    """The stretch from ``position`` on, up to about ``bytes_max`` bytes but at least a frame, and not beyond ``until``;
+    empty where there is none. What was appended just now comes as it was written, the rest is read and checked. Raises
+    ``BadPlace``."""
+    until = min(until, log.end)
+    if 0 < until - position <= bytes_max:
+        fresh = log.fresh.between(position, until)
+        if fresh is not None:
+            return fresh
+    found: list[bytes] = []
+    size, is_behind_blank = 0, False
+    while position < until and (size < bytes_max or is_behind_blank):
+        try:
+            piece, behind, is_blank = _read_piece(log, position, bytes_max - size, until)
+        except BadPlace:
+            if size and not is_behind_blank:
+                break
+            raise
+        found.append(piece)
+        size += len(piece)
+        is_behind_blank, position = is_blank, behind
+    if is_behind_blank:
+        found[-1] = found[-1][:-FRAME_HEAD_BYTES]  # nothing stands behind it yet
+    return b"".join(found)
+
+
+def _read_piece(log: CommitLog, position: int, bytes_max: int, until: int) -> tuple[bytes, int, bool]:
+    """Frames of one segment, with the head of the blank behind them where they come to it; what position comes next,
+    and whether a blank was the last."""
+    border = log.segment_end(position) if position < log.active.base else log.end
+    room = min(until, border) - position
+    data = _read(log, position, min(room, max(bytes_max, FRAME_BYTES_MIN)))
+    length = frame_length(data, 0, room) if len(data) >= FRAME_BYTES_MIN else 0
+    if length > len(data):
+        data = _read(log, position, length)
+    stop, following = 0, position
+    for part in parts_of(data, position):
+        stop = part.stop
+        if not part.frames:
+            return data[:stop], border, True
+        following = part.position + part.stop - part.start
+    if not stop:
+        raise BadPlace(position)
+    return data[:stop], following, False
+
+
+def _read(log: CommitLog, position: int, size: int) -> bytes:
+    """What the disk gives of these bytes; none where it gives none."""
+    try:
+        return log.read_some(position, size)
+    except Damaged:
+        raise BadPlace(position) from None

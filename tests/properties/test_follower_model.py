@@ -1,0 +1,44 @@
+"""Any history of a group, fed in any pieces, with crashes, cuts and new leaders in between: copies stay equal, byte for
+byte, and so do the states at equal positions."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.broker.replica.copies import Group
+from tests.properties.request_mix import Mix
+
+STEPS = 150
+
+
+def play(seed: int, steps: int = STEPS) -> Group:
+    """A group behind a mix of requests and hardships."""
+    rng = random.Random(seed)
+    group = Group(seed)
+    mix = Mix(group.leader, rng)
+    for _ in range(steps):
+        fate = rng.random()
+        if fate < 0.02:
+            group.elect()
+        elif fate < 0.03:
+            group.crash(group.leader.node, power=rng.random() < 0.5)
+            group.elect()
+        elif fate < 0.06:
+            group.crash(rng.choice(group.followers), power=rng.random() < 0.5)
+        elif fate < 0.15:
+            rng.choice(group.nodes).store.tick(group.clock.wall_ms(), group.clock.wall_ms())
+        if mix.rig is not group.leader:
+            mix.rig = group.leader
+        mix.step()
+    return group
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 30))
+def test_copies_are_equal_whatever_happened(seed: int) -> None:
+    group = play(seed)
+    group.level()
+    group.check()
