@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.store.settings import StoreSettings
+from penstock.service.access_settings import AccessSettings
 from penstock.service.exposure import NATIVE, PAGES, refuse_exposed
 from penstock.service.native_room import HELD_BYTES_MAX
 
@@ -56,7 +57,7 @@ RETRY_DELAYS_S: Final = (10.0, 30.0, *[60.0 * minutes for minutes in (1, 2, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerSettings:
+class BrokerSettings(AccessSettings):
     """How one broker runs.
 
     Attributes:
@@ -64,8 +65,7 @@ class BrokerSettings:
         room: where its machine is, in your words: a room, a rack, a zone. Groups with the strategy ``room`` or
             ``nearest-room`` have its queues read there.
         host, port: where it listens; port 0 takes any free one.
-        insecure: allows ``host`` and ``status_host`` beyond loopback: their ports ask for no login.
-        cluster_secret_file: the secret that this broker proves to the name servers; empty where they ask for none.
+        peers_tls_ca: the authority of the certificates of other brokers and name servers, where these speak TLS.
         advertise: ``host:port`` that clients are told to use; empty for where it listens.
         data: folder of all durable state.
         namesrv: addresses of all name servers; it registers with each.
@@ -121,15 +121,15 @@ class BrokerSettings:
         status_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
             the address that the connection came to; ``*`` for any.
 
-    The others are the store's (``broker/store/settings.py``). Raises ``ValueError`` for a value outside its limits.
+    The others are the store's (``broker/store/settings.py``) and those of access. Raises ``ValueError`` for a value
+    outside its limits.
     """
 
     name: str = "broker-a"
     room: str = ""
     host: str = "127.0.0.1"
     port: int = 10911
-    insecure: bool = False
-    cluster_secret_file: str = ""
+    peers_tls_ca: str = ""
     advertise: str = ""
     data: Path = Path("penstock-data")
     namesrv: tuple[str, ...] = ("127.0.0.1:9876",)
@@ -186,7 +186,7 @@ class BrokerSettings:
             raise ValueError(f"name has 1 to 255 characters of A-Z a-z 0-9 . _ -, not {self.name!r}")
         if not 0 <= self.port <= 65_535:
             raise ValueError(f"port is from 0 to 65535, not {self.port}")
-        refuse_exposed("host", self.host, self.insecure, NATIVE)
+        self.check_access(self.host, NATIVE)
         if self.status_port >= 0:
             refuse_exposed("status_host", self.status_host, self.insecure, PAGES)
         if self.default_level not in LEVELS:

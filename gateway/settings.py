@@ -48,6 +48,9 @@ class GatewaySettings:
         share_port: several gateway processes listen on the same port, and the system spreads connections over them.
         listeners: further ones, each ``KIND HOST:PORT [OPTION=VALUE ...]``.
         namesrv: ``host:port`` of each name server.
+        cluster_secret_file: the key by which brokers and name servers know their gateways; empty where they ask for
+            none.
+        peers_tls_ca: the authority of the certificates of brokers and name servers, where these speak TLS.
         shards: how many tasks share the sockets of this process.
         anonymous: who may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``; at a further
             listener as its option ``anonymous`` says, if it has one.
@@ -144,6 +147,8 @@ class GatewaySettings:
     share_port: bool = False
     listeners: tuple[str, ...] = ()
     namesrv: tuple[str, ...] = ("127.0.0.1:9876",)
+    cluster_secret_file: str = ""
+    peers_tls_ca: str = ""
     shards: int = 1
     anonymous: str = "loopback"
     password_file: str = ""

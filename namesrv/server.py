@@ -27,6 +27,7 @@ from penstock.protocol.requests.request import Done, Request, Result
 from penstock.protocol.requests.routes import ProveBroker, QueryChallenge
 from penstock.protocol.requests.servers import Ping, ServerInfo
 from penstock.service.accepting import Doorkeeper
+from penstock.service.access_files import AccessFiles
 from penstock.service.cluster_secret import nonce_of, read_secret
 from penstock.service.exposure import ROUTES, is_loopback
 from penstock.service.frame_connection import Peer, Session
@@ -149,7 +150,9 @@ async def run(
                 " name",
                 hint="set cluster_secret_file here and for each broker to the same secret",
             )
-        _log.warning("insecure: whoever reaches %s:%d %s", settings.host, settings.port, ROUTES)
+        if not settings.asks:
+            _log.warning("insecure: whoever reaches %s:%d %s", settings.host, settings.port, ROUTES)
+    access = AccessFiles(settings, world, secret)
     config = read_config(settings.config_file)
     registry = Registry(settings.lease_s_max, settings.brokers_max, settings.topics_max, settings.away_s_max, config)
     listeners = await open_listeners(settings.host, settings.port, "the name server")
@@ -166,12 +169,15 @@ async def run(
 
     def figures() -> Mapping[str, float]:
         own = registry.figures(world.clock.monotonic())
-        return {**own, "namesrv_refused_total": refusals.count, **room.figures("namesrv")}
+        asked = access.guard.figures("namesrv")
+        return {**own, "namesrv_refused_total": refusals.count, **asked, **room.figures("namesrv")}
 
     door = Doorkeeper("the name server")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_expire, registry, world.clock)
-        nursery.start_soon(partial(serve_frames, listeners, open_session, door=door, room=room))
+        nursery.start_soon(access.run)
+        served = partial(serve_frames, guard=access.guard, certificates=access.certificates)
+        nursery.start_soon(partial(served, listeners, open_session, door=door, room=room))
         task_status.started(RunningNamesrv(host, port, open_session, figures, door.reasons))
 
 

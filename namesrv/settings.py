@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.errors import InvalidConfig
+from penstock.service.access_settings import AccessSettings
 from penstock.service.exposure import PAGES, ROUTES, refuse_exposed
 from penstock.service.native_room import HELD_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
-class NamesrvSettings:
+class NamesrvSettings(AccessSettings):
     """What a name server is told at its start.
 
     Attributes:
         host, port: where it listens; port 0 takes any free one.
-        insecure: allows ``host`` and ``status_host`` beyond loopback: their ports ask for no login.
-        cluster_secret_file: the secret that brokers prove to know before they register; with a ``host`` beyond loopback
-            it is required. Empty: every peer may register.
         lease_s_max: no broker is believed for longer than this without a word.
         brokers_max: how many brokers may be registered.
         topics_max: how many topics one broker may register.
@@ -33,8 +31,6 @@ class NamesrvSettings:
 
     host: str = "127.0.0.1"
     port: int = 9876
-    insecure: bool = False
-    cluster_secret_file: str = ""
     lease_s_max: float = 600.0
     brokers_max: int = 1_000
     topics_max: int = 100_000
@@ -48,7 +44,7 @@ class NamesrvSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
             raise InvalidConfig(f"port is {self.port}", hint="it is from 0 to 65535")
-        refuse_exposed("host", self.host, self.insecure, ROUTES)
+        self.check_access(self.host, ROUTES)
         if self.status_port >= 0:
             refuse_exposed("status_host", self.status_host, self.insecure, PAGES)
         if min(self.lease_s_max, self.brokers_max, self.topics_max, self.held_bytes_max) <= 0 or self.away_s_max < 0:

@@ -24,6 +24,7 @@ from node.addresses import Addresses
 from node.local_link import LocalLinks
 from node.services import service_settings
 from node.settings import Configuration, NodeSettings, gateway_name
+from penstock.client.credentials import service_credentials
 from penstock.client.lasting_links import lasting_links
 from penstock.protocol.addresses import join_address
 from penstock.protocol.link import Links
@@ -51,7 +52,7 @@ async def run(
     world, _ = guarded(world)  # one clock for all of them
     async with trio.open_nursery() as pages:
         told = (readiness.figures, readiness.reasons, node.http_hosts)
-        http = await pages.start(partial(serve_status, node.host, node.http_port, *told))
+        http = await pages.start(partial(serve_status, node.pages_host, node.http_port, *told))
         async with trio.open_nursery() as bottom:
             secret = read_secret(Path(node.cluster_secret_file)) if node.cluster_secret_file else new_secret()
             settings = service_settings(configuration, "namesrv")
@@ -64,7 +65,8 @@ async def run(
                 store = await middle.start(partial(broker.net.server.run, settings, world, tell=tell, secret=secret))
                 readiness.add(store.figures, _prefixed("broker", store.reasons))
                 store_at = join_address(store.host, store.port)
-                async with lasting_links() as wire, trio.open_nursery() as top:
+                who = service_credentials(secret, "gateway", node.peers_tls_ca)
+                async with lasting_links(credentials=who) as wire, trio.open_nursery() as top:
                     embedded = {
                         names_at: names.open_session(_LOCAL_PEER),
                         store_at: store.open_session(_LOCAL_PEER, ends_rounds=True),

@@ -191,7 +191,7 @@ async def run(
     if node.gateways > 1:
         refuse_taken_ports(configuration)
     async with trio.open_nursery() as pages:
-        where = (node.host, node.http_port)
+        where = (node.pages_host, node.http_port)
         http = await pages.start(partial(serve_status, *where, parts.figures, parts.reasons, node.http_hosts))
         async with trio.open_nursery() as bottom:
             secret = {"cluster_secret_file": node.cluster_secret_file or str(keep_secret(node.data))}
@@ -203,7 +203,7 @@ async def run(
                 broker = parts.child("broker", for_child(configuration, "broker", environ, given))
                 store = await middle.start(broker.run)
                 async with trio.open_nursery() as top:
-                    gateways = await _start_gateways(configuration, names, store, parts, top)
+                    gateways = await _start_gateways(configuration, names, store, secret, parts, top)
                     if signals is not None:
                         top.start_soon(_pass_on, signals, gateways)
                     seen = ""
@@ -224,12 +224,17 @@ async def run(
 
 
 async def _start_gateways(
-    configuration: Configuration, names: str, store: str, parts: Parts, nursery: trio.Nursery
+    configuration: Configuration,
+    names: str,
+    store: str,
+    secret: Mapping[str, str],
+    parts: Parts,
+    nursery: trio.Nursery,
 ) -> list[Child]:
     """The gateways, one after the other: what was any free port for the first is that port for the others."""
     node, environ = configuration.node, os.environ
     told = place(configuration, "gateway", environ) | listeners(configuration, environ)
-    told |= {"namesrv": (names,)}
+    told |= {"namesrv": (names,), **secret}
     if node.gateways > 1:
         told["share_port"] = True
     gateways = []

@@ -24,7 +24,8 @@ from gateway.transports.listening import parse_listener
 from namesrv.settings import NamesrvSettings
 from penstock.errors import InvalidConfig
 from penstock.service import config
-from penstock.service.exposure import NATIVE, refuse_exposed
+from penstock.service.access_settings import AccessSettings
+from penstock.service.exposure import NATIVE, is_loopback, refuse_exposed
 from penstock.service.service_main import CHILD_VARIABLE, LOG_LEVEL_VARIABLE
 
 SETTINGS: Final[Mapping[str, type[Any]]] = {
@@ -45,10 +46,26 @@ PORTS: Final[Mapping[str, str]] = {
 DECIDED: Final[Mapping[str, Sequence[str]]] = {
     "namesrv": ("cluster_secret_file", "status_host", "status_port", "status_hosts"),
     "broker": ("cluster_secret_file", "data", "namesrv", "status_host", "status_port", "status_hosts"),
-    "gateway": ("namesrv", "share_port", "status_host", "status_port", "status_hosts"),
+    "gateway": ("cluster_secret_file", "namesrv", "share_port", "status_host", "status_port", "status_hosts"),
     "console": ("namesrv", "status_host", "status_port", "status_hosts"),
 }
 """Settings of the services that the node decides: where its own parts are, and what they share."""
+
+SHARED: Final = (
+    "password_file",
+    "acl_file",
+    "jwt_key_file",
+    "jwt_algorithms",
+    "jwt_audience",
+    "jwt_issuer",
+    "tls_certificate",
+    "tls_key",
+    "tls_client_ca",
+    "tls_clients",
+    "tls_client_crl",
+    "peers_tls_ca",
+)
+"""Settings at the top that count for every service which has them and says nothing else."""
 
 OTHER_VARIABLES: Final = frozenset(
     {
@@ -56,6 +73,11 @@ OTHER_VARIABLES: Final = frozenset(
         CHILD_VARIABLE,
         LOG_LEVEL_VARIABLE,
         "PENSTOCK_SERVER",  # clients
+        "PENSTOCK_USER",
+        "PENSTOCK_PASSWORD",
+        "PENSTOCK_TOKEN",
+        "PENSTOCK_TLS",
+        "PENSTOCK_CLIENT_",
         "PENSTOCK_MQTT",
         "PENSTOCK_MQTT_PASSWORD",
         "PENSTOCK_MQTT_ADDRESS",  # tests
@@ -73,21 +95,20 @@ OTHER_VARIABLES: Final = frozenset(
 
 
 _ONLY_DEVICES: Final = (
-    "for devices alone, set host under [gateway]; in a network of trusted machines, set insecure = true (--insecure)"
+    'make a user with `penstock user add NAME --file users` and set password_file = "users"; for devices alone, set'
+    " host under [gateway]; in a network of trusted machines, set insecure = true (--insecure)"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSettings:
-    """What `penstock up` needs to know. A port of 0 takes any free one.
+class NodeSettings(AccessSettings):
+    """What `penstock up` needs to know. A port of 0 takes any free one. Users, rules, tokens and TLS count for all
+    services; the gateway's TLS is its listeners'.
 
     Attributes:
         data: folder of all durable state; made when missing.
         host: address on which every server listens that has none of its own in its section.
-        insecure: allows native ports and status pages beyond loopback, which ask for no login; ``[broker]`` and
-            ``[namesrv]`` may say otherwise.
-        cluster_secret_file: the secret that brokers on other hosts prove before they register here; empty: one is made
-            for the broker of this `penstock up` alone.
+        peers_tls_ca: the authority of the certificates of brokers and name servers, where these speak TLS.
         mqtt_port: where devices come; 0 takes any free one, here and below.
         broker_port: where native clients and gateways come.
         namesrv_port: where brokers register and are asked for.
@@ -107,8 +128,7 @@ class NodeSettings:
 
     data: Path = Path("penstock-data")
     host: str = "127.0.0.1"
-    insecure: bool = False
-    cluster_secret_file: str = ""
+    peers_tls_ca: str = ""
     mqtt_port: int = 1883
     broker_port: int = 10911
     namesrv_port: int = 9876
@@ -124,7 +144,13 @@ class NodeSettings:
     def __post_init__(self) -> None:
         if not self.host:
             raise InvalidConfig("host is empty", hint="0.0.0.0 is every address of this machine")
-        refuse_exposed("host", self.host, self.insecure, NATIVE, hint=_ONLY_DEVICES)
+        if not self.asks:
+            refuse_exposed("host", self.host, self.insecure, NATIVE, hint=_ONLY_DEVICES)
+        if self.tls_certificate and not self.peers_tls_ca:
+            raise InvalidConfig(
+                "tls_certificate is set, and the services do not know its authority",
+                hint="set peers_tls_ca to the authority's certificate",
+            )
         if not 1 <= self.gateways <= 64:
             raise InvalidConfig(f"gateways is {self.gateways}", hint="it is from 1 to 64")
         for name in ("mqtt_port", "broker_port", "namesrv_port", "http_port"):
@@ -151,6 +177,14 @@ class NodeSettings:
     def has_rocketmq(self) -> bool:
         """Whether RocketMQ's clients are served."""
         return self.rocketmq_port >= 0
+
+    @property
+    def pages_host(self) -> str:
+        """Where the status pages are, which ask for no login: on this machine alone, unless ``insecure``."""
+        return self.host if self.insecure or is_loopback(self.host) else "127.0.0.1"
+
+
+_DEFAULTS: Final = {field.name: field.default for field in fields(NodeSettings)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +271,9 @@ def _variable(service: str, setting: str) -> str:
 
 
 def place(configuration: Configuration, service: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    """``host``, ``port`` and ``insecure`` of a service as far as the node decides them: the port that a flag gives,
-    else what neither the service's section nor its environment says. For the port, the node's environment is stronger
-    than a file."""
+    """``host``, ``port``, ``insecure`` and who may come, of a service, as far as the node decides them: the port that a
+    flag gives, else what neither the service's section nor its environment says. For the port, the node's environment
+    is stronger than a file."""
     own, node, port = configuration.services[service], configuration.node, PORTS[service]
     given: dict[str, Any] = {}
     if not _says(configuration, service, "host", environ):
@@ -249,6 +283,11 @@ def place(configuration: Configuration, service: str, environ: Mapping[str, str]
         given["port"] = max(0, getattr(node, port))
     if node.insecure and service != "gateway" and not _says(configuration, service, "insecure", environ):
         given["insecure"] = True
+    known = _names_of(SETTINGS[service])
+    for name in SHARED:
+        value = getattr(node, name)
+        if value != _DEFAULTS[name] and name in known and not _says(configuration, service, name, environ):
+            given[name] = value
     return given
 
 

@@ -27,6 +27,7 @@ from broker.store.message_store import MessageStore
 from broker.store.recovery import Progress, open_store
 from broker.store_clock import StoreClock, compare, read_times, write_times
 from broker.timer_clock import TimerClock
+from penstock.client.credentials import service_credentials
 from penstock.client.lasting_links import lasting_links
 from penstock.errors import Unavailable
 from penstock.guarded_clock import GuardedClock
@@ -34,10 +35,12 @@ from penstock.protocol.addresses import join_address
 from penstock.protocol.link import Links
 from penstock.protocol.requests.request import Request, Result
 from penstock.service.accepting import Doorkeeper
+from penstock.service.access_files import AccessFiles
 from penstock.service.cluster_secret import read_secret
 from penstock.service.exposure import NATIVE, is_loopback
 from penstock.service.frame_connection import Peer, Session
 from penstock.service.frame_server import listening_address, open_listeners, serve_frames
+from penstock.service.guard import Guard
 from penstock.service.native_room import NativeRoom
 from penstock.world import Clock, Offload, World, guarded
 
@@ -66,7 +69,7 @@ def _nobody(doing: str) -> None:
 
 class RunningBroker:
     """A broker that accepts requests. ``lead``: what carries them out. ``door``: at which they come in. ``room``: what
-    their connections may hold. ``namesrv_away``: the name servers that do not answer."""
+    their connections may hold. ``namesrv_away``: the name servers that do not answer. ``guard``: who may ask what."""
 
     def __init__(
         self,
@@ -76,6 +79,7 @@ class RunningBroker:
         door: Doorkeeper,
         namesrv_away: Collection[str],
         room: NativeRoom,
+        guard: Guard,
     ) -> None:
         self.host = host
         self.port = port
@@ -83,6 +87,7 @@ class RunningBroker:
         self._namesrv_away = namesrv_away
         self.door = door
         self.room = room
+        self.guard = guard
 
     def open_session(self, peer: Peer, *, ends_rounds: bool = False) -> Session:
         """A session for one peer, on the wire or in this process. ``ends_rounds``: its batches are all that a round of
@@ -92,6 +97,7 @@ class RunningBroker:
     def figures(self) -> dict[str, float]:
         """Counters since start, and gauges, by metric name."""
         own = {"penstock_namesrv_away": len(self._namesrv_away), **self.room.figures("penstock")}
+        own |= self.guard.figures("penstock")
         return self.lead.figures() | own
 
     def reasons(self) -> list[str]:
@@ -115,8 +121,9 @@ async def run(
     """
     if settings.cluster_secret_file and secret is None:
         secret = read_secret(Path(settings.cluster_secret_file))
-    if not is_loopback(settings.host):
+    if not (is_loopback(settings.host) or settings.asks):
         _log.warning("insecure: whoever reaches %s:%d %s", settings.host, settings.port, NATIVE)
+    access = AccessFiles(settings, world, secret)
     listeners = await open_listeners(settings.host, settings.port, "the broker")
     state = BrokerState()
     open_disk = disk or RealDisk(settings.data)
@@ -142,6 +149,7 @@ async def run(
                 listeners,
                 tell,
                 secret,
+                access,
                 task_status,
             )
         finally:
@@ -164,20 +172,21 @@ async def _serve(
     listeners: list[trio.SocketListener],
     tell: Tell,
     secret: bytes | None,
+    access: AccessFiles,
     task_status: trio.TaskStatus[RunningBroker],
 ) -> None:
     flusher = Flusher(store, clock, settings.flush_after_s, settings.flush_bytes, settings.quick_sync_s)
     host, port = listening_address(listeners)
     async with (
         world.own_thread() as offload,
-        lasting_links(clock, world.rng) as links,
+        lasting_links(clock, world.rng, service_credentials(secret, settings.name, settings.peers_tls_ca)) as links,
         trio.open_nursery() as nursery,
     ):
         registration = Registration(settings, _advertised(settings, host, port), state, links, secret)
         read_clock = lambda: guard.figures() | clock.figures()  # noqa: E731
         lead = Lead(settings, state, store, clock, timer_clock, flusher.need, registration.topics_changed, read_clock)
         door, room = Doorkeeper("the broker"), NativeRoom(settings.held_bytes_max)
-        running = RunningBroker(host, port, lead, door, registration.away, room)
+        running = RunningBroker(host, port, lead, door, registration.away, room, access.guard)
         links.on_lost = registration.lost
         nursery.start_soon(flusher.run, lead, offload)
         nursery.start_soon(_tick, lead, clock)
@@ -190,7 +199,9 @@ async def _serve(
         if patience.cancelled_caught:
             nursery.start_soon(_keep_mirror, mirror, clock)
             _log.warning("the home of sessions does not answer: their filters are opened here when it does")
-        nursery.start_soon(partial(serve_frames, listeners, running.open_session, door=door, room=room))
+        nursery.start_soon(access.run)
+        served = partial(serve_frames, guard=access.guard, certificates=access.certificates)
+        nursery.start_soon(partial(served, listeners, running.open_session, door=door, room=room))
         tell("registering with the name servers")
         await nursery.start(registration.run)
         task_status.started(running)

@@ -19,7 +19,6 @@ from typing import Final
 
 import trio
 
-from gateway.buckets import Bucket
 from gateway.devices.device import Device
 from gateway.devices.services import Services
 from gateway.login.auth import Peer
@@ -35,6 +34,7 @@ from gateway.transports.websocket import WebSocketCodec
 from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import cannot_listen, join_address
 from penstock.service import descriptors
+from penstock.service.buckets import Bucket
 from penstock.service.certificates import Certificates
 from penstock.service.metrics import with_label
 

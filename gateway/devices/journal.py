@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from gateway.buckets import Bucket
 from gateway.login.auth import BAD_CREDENTIALS, Peer
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
 from gateway.settings import LOG_RATES
+from penstock.service.buckets import Bucket
 
 SHOWN_CHARACTERS: Final = 128
 CLIENT_CLOSED: Final = "the client closed the connection without DISCONNECT"

@@ -7,11 +7,11 @@ no broker has is counted, when it is about to be made. Pure.
 
 from __future__ import annotations
 
-from gateway.buckets import Buckets, host_of
 from gateway.limits.quotas import Quotas
 from gateway.settings import GatewaySettings
 from penstock.errors import Busy
 from penstock.protocol.requests.topics import DescribeTopic
+from penstock.service.buckets import Buckets, host_of
 
 
 class Creations:

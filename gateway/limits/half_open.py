@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gateway.buckets import host_of
+from penstock.service.buckets import host_of
 
 
 class HalfOpen(Protocol):

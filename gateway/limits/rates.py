@@ -1,9 +1,9 @@
 """How fast clients may come and speak: token buckets, by time that is an argument.
 
-A bucket (``gateway/buckets.py``) fills with its rate and holds what a second brings. What a client sends has arrived
-when it is counted, so a bucket may fall below zero; its client is then not read until it is level again (``Pacing``),
-which TCP makes the client feel, and nothing is lost. So over any stretch a client gets at most its rate, one second's
-worth, and the chunk that was read last.
+A bucket (``penstock/service/buckets.py``) fills with its rate and holds what a second brings. What a client sends has
+arrived when it is counted, so a bucket may fall below zero; its client is then not read until it is level again
+(``Pacing``), which TCP makes the client feel, and nothing is lost. So over any stretch a client gets at most its rate,
+one second's worth, and the chunk that was read last.
 
 New clients are either let in or refused at once (``Door``): by listener, and by address, where all addresses of one
 IPv6 network of 64 bits count as one, because one host has them all. How many connections an address has at a time is
@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gateway.buckets import Bucket, Buckets, host_of
 from gateway.limits.quotas import Quotas
 from gateway.login.auth import Peer
 from gateway.mqtt.reason_codes import Reason
 from gateway.settings import GatewaySettings
+from penstock.service.buckets import Bucket, Buckets, host_of
 
 
 class Pace:

@@ -21,7 +21,6 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from gateway.buckets import host_of
 from gateway.login.attempts import (
     CLIENT_ID,
     LIMIT,
@@ -55,6 +54,7 @@ from penstock.access.passwords import PASSWORD_BYTES_MAX, Hashed, Users
 from penstock.access.scram import ScramKeys, keyed
 from penstock.access.scram_exchange import METHOD, ScramExchange
 from penstock.access.tokens import TokenKeys, Unfit, is_token
+from penstock.service.buckets import host_of
 
 SERVER_UNAVAILABLE: Final = 0x88
 SERVER_BUSY: Final = 0x89

@@ -16,13 +16,13 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from gateway.buckets import Bucket, Buckets, host_of
 from gateway.login.auth import Peer
 from gateway.mqtt.reason_codes import Reason
 from penstock.access.scram_exchange import CHANNEL_BINDING as CHANNEL_BINDING
 from penstock.access.scram_exchange import MALFORMED as MALFORMED
 from penstock.access.scram_exchange import WRONG_PROOF as WRONG_PROOF
 from penstock.access.tokens import FLAWS
+from penstock.service.buckets import Bucket, Buckets, host_of
 
 NO_CREDENTIALS: Final = "no_credentials"
 UNKNOWN_USER: Final = "unknown_user"

@@ -15,9 +15,10 @@ import ssl
 from collections.abc import Mapping
 from typing import Any, Final
 
+from penstock.service.certificates import name_of
+
 RECORDS_BYTES: Final = 64 * 1024
 """So much is encoded or decoded at a time: a buffer of OpenSSL's stays as large as it once was."""
-NAME_BYTES_MAX: Final = 1024
 _CLOSED: Final = "the client closed"
 _CONNECT: Final = b"\x10"
 _NO_TLS: Final = "; the client speaks MQTT without TLS"
@@ -107,14 +108,3 @@ class TlsCodec:
             with contextlib.suppress(ssl.SSLError):  # the other side has not said its farewell, and need not
                 self._tls.unwrap()
         return self._outgoing.read()
-
-
-def name_of(certificate: Mapping[str, Any] | None) -> str | None:
-    """Whom a certificate is for: its common name, else its first DNS name; ``None`` if it has neither, or one that is
-    no name of a user: it is shown to operators, and kept with sessions and messages."""
-    if not certificate:
-        return None
-    fields = [one for relative in certificate.get("subject", ()) for one in relative if one[0] == "commonName"]
-    fields += [one for one in certificate.get("subjectAltName", ()) if one[0] == "DNS"]
-    name = next((str(value) for _, value in fields if value), "")
-    return name if name.isprintable() and 0 < len(name.encode()) <= NAME_BYTES_MAX else None

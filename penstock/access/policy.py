@@ -11,6 +11,7 @@ Other services of the cluster, which have its key, may do everything. Pure.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from penstock.access.acl import ADMIN, CONSUME, GROUP, PRODUCE, VIEW, Acl, Verdict
@@ -94,17 +95,18 @@ class Policy:
             return ROLE_ADMIN
         return ROLE_VIEWER if self.may(identity, VIEW) else NO_ROLE
 
-    def refusal(self, identity: Identity, action: str, name: str = CLUSTER) -> NotAuthorized:
-        """The error for what it may not do, which says what would allow it."""
+    def refusal(self, identity: Identity, actions: Sequence[str], name: str = CLUSTER) -> NotAuthorized:
+        """The error for what it may not do, none of these, which says what would allow it."""
         what = repr(name) if name else "the cluster"
         if not identity.user:
             who, hint = "a client that has not logged in", "log in: user and password, or a token"
         else:
             who = f"user {identity.user!r}"
-            rule = f"allow user {identity.user} {action} {name or '*'}"
+            rule = f"allow user {identity.user} {actions[0]} {name or '*'}"
             where = "acl_file" if self.acl is not None else "a file, name it with acl_file"
             hint = f"an operator allows it with a line in {where}: {rule}"
-        return NotAuthorized(f"{who} may not {_VERBS[action]} {what}", hint=hint)
+        verbs = " or ".join([_VERBS[action] for action in actions])
+        return NotAuthorized(f"{who} may not {verbs} {what}", hint=hint)
 
 
 _VERBS: Final = {

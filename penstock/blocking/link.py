@@ -10,16 +10,19 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, TypeVar, TypeVarTuple
 
 from penstock.client.arguments import check_wait
+from penstock.client.credentials import Credentials, credentials_of, login_refused, login_step, no_tls
 from penstock.client.retry import TIMEOUT_S, patience_s
 from penstock.errors import PenstockError, TimedOut, Unavailable
 from penstock.protocol import wire
 from penstock.protocol.addresses import lost, no_server, split_address
 from penstock.protocol.requests.request import Bytes, Reply, Request, Result
+from penstock.protocol.requests.servers import LoginStep
 from penstock.world import Clock, RealClock
 
 _READ_BYTES_MAX: Final = 1024 * 1024
@@ -35,13 +38,22 @@ class BlockingLink:
     Args:
         address: ``host:port``.
         timeout_s: deadline of a call that names none, connecting included; the wait of a long poll comes on top.
+        credentials: with what each connection begins; left out: with those of the environment.
     """
 
-    def __init__(self, address: str, timeout_s: float = TIMEOUT_S, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        timeout_s: float = TIMEOUT_S,
+        *,
+        clock: Clock | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
         check_wait("timeout_s", timeout_s)
         self.address = address
         self.timeout_s = timeout_s
         self._host, self._port = split_address(address)
+        self._credentials = credentials_of() if credentials is None else credentials
         self._clock = clock or RealClock()
         self._socket: socket.socket | None = None
         self._frames = wire.FrameReader()
@@ -137,8 +149,12 @@ class BlockingLink:
         if self._socket is not None:
             ready = select.poll()
             ready.register(self._socket, select.POLLIN)
-            while ready.poll(0):
+            while ready.poll(0) or self._has_decoded():
                 self._read(self._clock.monotonic() + self.timeout_s)
+
+    def _has_decoded(self) -> bool:
+        """Whether TLS holds bytes that the socket does not show."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def receive(self, wait_s: float) -> dict[int, Result]:
         """Results of submitted requests by their ids: those at hand, else what comes within ``wait_s`` seconds."""
@@ -187,13 +203,49 @@ class BlockingLink:
         if self._socket is None:
             left = self._left(deadline)
             try:
-                self._socket = socket.create_connection((self._host, self._port), left)
+                self._socket = self._connect(left)
             except TimeoutError:
                 raise Unavailable(f"no connection to {self.address} in time") from None
+            except ssl.SSLError as error:
+                raise no_tls(self.address, error) from None
             except OSError as error:
                 raise no_server(self.address, error) from None
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._log_in(self._socket, deadline)
         return self._socket
+
+    def _connect(self, left: float) -> socket.socket:
+        connection = socket.create_connection((self._host, self._port), left)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._credentials.tls is None:
+            return connection
+        return self._credentials.tls.wrap_socket(connection, server_hostname=self._host)
+
+    def _log_in(self, connection: socket.socket, deadline: float) -> None:
+        """Says who we are, where we are somebody. Raises ``NotAuthorized``."""
+        if not self._credentials.logs_in:
+            return
+        steps = self._credentials.steps(self._host)
+        try:
+            request = next(steps)
+            while True:
+                connection.settimeout(self._left(deadline))
+                connection.sendall(wire.join(wire.encode_request(self._next_id, request)))
+                self._next_id += 1
+                request = steps.send(self._login_step(connection))
+        except StopIteration:
+            return
+        except TimeoutError:
+            raise Unavailable(f"{self.address} did not answer a login in time") from None
+        except PenstockError as error:
+            raise login_refused(self.address, error) from None
+
+    def _login_step(self, connection: socket.socket) -> LoginStep:
+        while True:
+            data = connection.recv(_READ_BYTES_MAX)
+            if not data:
+                raise Unavailable("it closed the connection instead of answering")
+            for frame in self._frames.receive(data):
+                return login_step(frame)
 
     def _send(self, data: bytes, deadline: float) -> None:
         connection = self._connected(deadline)

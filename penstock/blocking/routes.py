@@ -14,6 +14,7 @@ from penstock.blocking.link import BlockingLink
 from penstock.client.addressing import NameServers
 from penstock.client.arguments import check_wait
 from penstock.client.completeness import Holders, check_whole, holders_to_delete, joined
+from penstock.client.credentials import Credentials, credentials_of
 from penstock.client.retry import TIMEOUT_S
 from penstock.client.sending import check_makeable, maker_of, nobody_has
 from penstock.errors import NoRoute, PenstockError, ProtocolError, TimedOut, Unavailable, UnknownRequest
@@ -29,8 +30,12 @@ _R = TypeVar("_R", bound=Reply)
 class Routes:
     """What the name servers know; every method asks them anew."""
 
-    def __init__(self, servers: str | Sequence[str], timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, servers: str | Sequence[str], timeout_s: float = TIMEOUT_S, credentials: Credentials | None = None
+    ) -> None:
+        """``credentials``: with what connections begin; left out: with those of the environment."""
         check_wait("timeout_s", timeout_s)
+        self._credentials = credentials_of() if credentials is None else credentials
         self._names = NameServers(servers, RealClock())
         self._timeout_s = timeout_s
         self._links: dict[str, BlockingLink] = {}
@@ -57,7 +62,7 @@ class Routes:
         """The connection to a server; the same one every time."""
         found = self._links.get(address)
         if found is None:
-            found = self._links[address] = BlockingLink(address, self._timeout_s)
+            found = self._links[address] = BlockingLink(address, self._timeout_s, credentials=self._credentials)
         return found
 
     def topic(self, topic: str) -> tuple[BrokerRoute, ...]:

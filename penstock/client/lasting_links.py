@@ -8,20 +8,23 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from penstock.client.credentials import NO_CREDENTIALS, Credentials
 from penstock.client.wire_link import WireLinks
 from penstock.world import Clock, Rng
 
 
 @asynccontextmanager
-async def lasting_links(clock: Clock | None = None, rng: Rng | None = None) -> AsyncIterator[WireLinks]:
+async def lasting_links(
+    clock: Clock | None = None, rng: Rng | None = None, credentials: Credentials = NO_CREDENTIALS
+) -> AsyncIterator[WireLinks]:
     """Links that work until the block has ended, whatever ends it. The block itself is cancelled as usual; what it
     still does over the links in a ``finally`` must have a bound and a shield of its own. ``clock`` and ``rng`` are
-    the links' own, for back-off."""
+    the links' own, for back-off. ``credentials``: of the service."""
     done = trio.Event()
     async with trio.open_nursery() as nursery:
         tasks = await nursery.start(_keep, done)
         try:
-            yield WireLinks(tasks, clock=clock, rng=rng)
+            yield WireLinks(tasks, clock=clock, rng=rng, credentials=credentials)
         finally:
             done.set()
 

@@ -9,22 +9,27 @@ fail at once. It never repeats a request: only the caller knows whether that is 
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
+from penstock.client.credentials import NO_CREDENTIALS, Credentials, credentials_of, login_refused, login_step, no_tls
 from penstock.client.retry import BackOff, patience_s
 from penstock.direct import DirectSocket
-from penstock.errors import Busy, PenstockError, ProtocolError, TimedOut, Unavailable
+from penstock.errors import Busy, NotAuthorized, PenstockError, ProtocolError, TimedOut, Unavailable
 from penstock.protocol import wire
 from penstock.protocol.addresses import lost, no_server, split_address
 from penstock.protocol.link import Link, OnResult
 from penstock.protocol.requests.request import Bytes, Reply, Request, Result
+from penstock.protocol.requests.servers import LoginStep
 from penstock.world import Clock, RealClock, Rng, new_rng
 
 CONNECT_S: Final = 5.0
+LOGIN_S: Final = 10.0
 STEADY_S: Final = 10.0
 """A connection that lived this long was sound: the next one is made at once, with the back-off begun anew."""
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -57,11 +62,14 @@ class WireLink:
         rng: Rng | None = None,
         back_off: BackOff | None = None,
         on_lost: Callable[[str], None] | None = None,
+        credentials: Credentials = NO_CREDENTIALS,
     ) -> None:
-        """``on_lost`` is told the address when a connection there has ended, also where nothing waited for it."""
+        """``on_lost`` is told the address when a connection there has ended, also where nothing waited for it.
+        ``credentials``: with what each connection begins."""
         self.address = address
         self._on_lost = on_lost or _nobody
         self._host, self._port = split_address(address)
+        self._credentials = credentials
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
         self._back_off = back_off or BackOff()
@@ -133,7 +141,7 @@ class WireLink:
                 connected_at = self._clock.monotonic()
                 error = await self._connect_and_serve()
                 attempt = 1 if self._clock.monotonic() - connected_at >= STEADY_S else attempt + 1
-                self._down = Unavailable(error.message, hint=error.hint)
+                self._down = _for_unsent(error)
                 self._fail_all(error)
                 self._work = anyio.Event()
                 if self._was_connected:
@@ -150,25 +158,60 @@ class WireLink:
         with anyio.CancelScope() as self._attempt:
             try:
                 with anyio.fail_after(CONNECT_S):
-                    stream = await anyio.connect_tcp(self._host, self._port)
+                    stream = await self._connect()
             except TimeoutError:
                 return Unavailable(f"no connection to {self.address} within {CONNECT_S:g} s")
+            except ssl.SSLError as error:
+                return no_tls(self.address, error)
             except OSError as error:
                 return no_server(self.address, error)
             raw = stream.extra(SocketAttribute.raw_socket)
             _notice_dead_hosts(raw)
             self._was_connected = True
             async with stream:
-                direct = self._direct = DirectSocket.of(raw)
+                reader = wire.FrameReader()
+                refusal = await self._log_in(stream, reader)
+                if refusal is not None:
+                    return refusal
+                direct = self._direct = DirectSocket.of(raw) if self._credentials.tls is None else None
                 try:
-                    return await self._serve(stream)
+                    return await self._serve(stream, reader)
                 finally:
                     self._direct, self._is_writing = None, False
                     if direct is not None:
                         direct.close()
         return lost(self.address, "it was given up")
 
-    async def _serve(self, stream: ByteStream) -> PenstockError:
+    async def _connect(self) -> ByteStream:
+        tls = self._credentials.tls
+        if tls is None:
+            return await anyio.connect_tcp(self._host, self._port)
+        return await anyio.connect_tcp(
+            self._host, self._port, ssl_context=tls, tls_hostname=self._host, tls_standard_compatible=False
+        )
+
+    async def _log_in(self, stream: ByteStream, reader: wire.FrameReader) -> PenstockError | None:
+        """Says who we are, where we are somebody; why that was refused."""
+        if not self._credentials.logs_in:
+            return None
+        steps = self._credentials.steps(self._host)
+        try:
+            with anyio.fail_after(LOGIN_S):
+                request = next(steps)
+                while True:
+                    await stream.send(wire.join(wire.encode_request(self._next_id, request)))
+                    self._next_id += 1
+                    request = steps.send(await _login_step(stream, reader))
+        except StopIteration:
+            return None
+        except TimeoutError:
+            return Unavailable(f"{self.address} did not answer a login within {LOGIN_S:g} s")
+        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            return Unavailable(f"{self.address} closed the connection instead of answering a login")
+        except PenstockError as error:
+            return login_refused(self.address, error)
+
+    async def _serve(self, stream: ByteStream, reader: wire.FrameReader) -> PenstockError:
         ended: list[PenstockError] = []
         async with anyio.create_task_group() as tasks:
 
@@ -183,7 +226,7 @@ class WireLink:
                     ended[-1].__cause__ = error
                 tasks.cancel_scope.cancel()
 
-            tasks.start_soon(until_it_ends, self._read)
+            tasks.start_soon(until_it_ends, partial(self._read, reader))
             tasks.start_soon(until_it_ends, self._write)
         return ended[0]
 
@@ -198,8 +241,7 @@ class WireLink:
             self._is_writing = False
             self._unsent -= len(data)
 
-    async def _read(self, stream: ByteStream) -> None:
-        reader = wire.FrameReader()
+    async def _read(self, reader: wire.FrameReader, stream: ByteStream) -> None:
         while True:
             for frame in reader.receive(await stream.receive(READ_BYTES_MAX)):
                 waiting = self._pending.pop(frame.request_id, None)
@@ -214,10 +256,22 @@ class WireLink:
         waiting, self._pending = self._pending, {}
         self._outbox.clear()
         self._unsent = 0
-        unsent = Unavailable(error.message, hint=error.hint)
+        unsent = _for_unsent(error)
         left = error if error.unknown else lost(self.address, error.message)
         for request_id, (_asked, on_result) in waiting.items():
             on_result(left if request_id <= self._left_id else unsent)
+
+
+def _for_unsent(error: PenstockError) -> PenstockError:
+    """What becomes of requests that have not left; one that comes later may do better, but for a login refused."""
+    return error.as_result() if isinstance(error, NotAuthorized) else Unavailable(error.message, hint=error.hint)
+
+
+async def _login_step(stream: ByteStream, reader: wire.FrameReader) -> LoginStep:
+    """The next answer in a login. Raises what the server answers instead."""
+    while True:
+        for frame in reader.receive(await stream.receive(READ_BYTES_MAX)):
+            return login_step(frame)
 
 
 def _result(frame: wire.RawFrame, asked: type[Request]) -> Result:
@@ -243,8 +297,18 @@ def _notice_dead_hosts(raw: socket.socket) -> None:
 class WireLinks:
     """``Links`` over TCP: one link per address, each with its task in ``tasks``."""
 
-    def __init__(self, tasks: Tasks, *, clock: Clock | None = None, rng: Rng | None = None) -> None:
+    def __init__(
+        self,
+        tasks: Tasks,
+        *,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        """``credentials``: with what connections begin; left out: with those of the environment. Raises
+        ``InvalidConfig`` for bad ones there."""
         self._tasks = tasks
+        self._credentials = credentials_of() if credentials is None else credentials
         self._clock = clock
         self._rng = rng
         self._links: dict[str, WireLink] = {}
@@ -256,7 +320,11 @@ class WireLinks:
         link = self._links.get(address)
         if link is None:
             link = self._links[address] = WireLink(
-                address, clock=self._clock, rng=self._rng, on_lost=lambda lost: self.on_lost(lost)
+                address,
+                clock=self._clock,
+                rng=self._rng,
+                on_lost=lambda lost: self.on_lost(lost),
+                credentials=self._credentials,
             )
             self._tasks.start_soon(link.run)
         return link

@@ -243,6 +243,46 @@ def decode_runs(data: bytes) -> list[Run]:
     return runs
 
 
+def topics_of_runs(data: bytes) -> list[tuple[bytes, int, int, int]]:
+    """Of each run in ``data`` its topic, as bytes, how many messages it has, and where it begins and ends. Looks where
+    ``decode_runs`` looks. Raises ``InvalidRequest``."""
+    found: list[tuple[bytes, int, int, int]] = []
+    unpack, at, end = RUN_HEAD.unpack_from, 0, len(data)
+    while at < end:
+        if at + RUN_HEAD.size > end:
+            raise InvalidRequest(f"{end - at} bytes behind the last run; nothing was stored")
+        tail_bytes, _, _, count, size = unpack(data, at)
+        tail_at = at + RUN_HEAD.size
+        if tail_bytes & FLAGGED:
+            tail_at += _FLAG_BYTES
+        tail_bytes &= FLAGGED - 1
+        tail_end = tail_at + tail_bytes
+        run_end = tail_end + count * size
+        if run_end > end or not count:
+            raise InvalidRequest("a run that does not fit; nothing was stored")
+        topic_end = tail_at + 2 + int.from_bytes(data[tail_at : tail_at + 2], "big")
+        found.append((data[tail_at + 2 : min(topic_end, tail_end)], count, at, run_end))
+        at = run_end
+    return found
+
+
+def topics_of_records(data: bytes) -> list[bytes]:
+    """Of each of the records in ``data``, end to end, its topic, as bytes. Raises ``InvalidRequest``."""
+    found: list[bytes] = []
+    at, end = 0, len(data)
+    while at < end:
+        if at + BODY_AT + 2 > end:
+            raise InvalidRequest(f"{end - at} bytes behind the last record; nothing was stored")
+        head = RECORD_HEAD.unpack_from(data, at)
+        size, topic_at = head[0], at + BODY_AT + head[14]
+        if size < BODY_AT + 2 or at + size > end or topic_at + 2 > at + size:
+            raise InvalidRequest("a record whose lengths do not add up; nothing was stored")
+        topic_end = topic_at + 2 + int.from_bytes(data[topic_at : topic_at + 2], "big")
+        found.append(data[topic_at + 2 : min(topic_end, at + size)])
+        at += size
+    return found
+
+
 def flagged(system_flag: int) -> bytes:
     """The ``unusual`` of a run that has a system flag, and nothing else."""
     return UNUSUAL.pack(system_flag, _NO_HOST, 0, 0) if system_flag else b""

@@ -210,14 +210,19 @@ def _split(frame: memoryview) -> RawFrame:
 class FrameReader:
     """Cuts a stream of bytes into frames, whatever the pieces in which it arrives.
 
-    It keeps at most one incomplete frame; a frame over ``FRAME_BYTES_MAX`` is a ``ProtocolError`` as soon as its
-    length is read.
+    It keeps at most one incomplete frame; a frame over ``bytes_max`` is a ``ProtocolError`` as soon as its length is
+    read.
     """
 
     def __init__(self) -> None:
+        self.bytes_max = FRAME_BYTES_MAX
         self._pieces: list[bytes | bytearray | memoryview] = []  # of the incomplete frame; short ones as one
         self._held = 0
         self._wanted = 0  # bytes of that frame with its length; 0 while its length is not known
+
+    def bound(self, bytes_max: int) -> None:
+        """Frames that begin from now on are at most so long."""
+        self.bytes_max = bytes_max
 
     @property
     def incomplete(self) -> bool:
@@ -247,8 +252,8 @@ class FrameReader:
         at, end = 0, len(view)
         while end - at >= 4:
             length = int.from_bytes(view[at : at + 4], "big")
-            if not 4 <= length <= FRAME_BYTES_MAX:
-                raise ProtocolError(f"a frame of {length} bytes; the limit is {FRAME_BYTES_MAX}")
+            if not 4 <= length <= self.bytes_max:
+                raise ProtocolError(f"a frame of {length} bytes; the limit is {self.bytes_max}")
             if at + 4 + length > end:
                 break
             yield _split(view[at + 4 : at + 4 + length])
@@ -269,7 +274,7 @@ class FrameReader:
         if not self._wanted and self._held >= 4:
             self._pieces = pieces = [b"".join(pieces)] if len(pieces) > 1 else pieces
             length = int.from_bytes(memoryview(pieces[0])[:4], "big")
-            self._wanted = 4 + length if 4 <= length <= FRAME_BYTES_MAX else 4
+            self._wanted = 4 + length if 4 <= length <= self.bytes_max else 4
 
     def _take_complete(self) -> tuple[RawFrame | None, memoryview]:
         """The long frame that is complete now, if there is one, its body joined with one copy; and the bytes still to

@@ -20,7 +20,7 @@ import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from penstock.errors import InvalidConfig
 from penstock.service.validity import ends_at, ends_of
@@ -28,6 +28,7 @@ from penstock.service.validity import ends_at, ends_of
 _WORDS: Final = {"KEY_VALUES_MISMATCH": "the key is of another certificate"}
 """For what OpenSSL calls so."""
 _VERIFY: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+NAME_BYTES_MAX: Final = 1024
 _log = logging.getLogger(__name__)
 
 
@@ -153,3 +154,14 @@ def _changed(path: str) -> tuple[int, ...] | None:
 
 def _no_password() -> str:
     raise ValueError("the key has a password")
+
+
+def name_of(certificate: Mapping[str, Any] | None) -> str | None:
+    """Whom a certificate is for: its common name, else its first DNS name; ``None`` if it has neither, or one that is
+    no name of a user: it is shown to operators, and kept with sessions and messages."""
+    if not certificate:
+        return None
+    fields = [one for relative in certificate.get("subject", ()) for one in relative if one[0] == "commonName"]
+    fields += [one for one in certificate.get("subjectAltName", ()) if one[0] == "DNS"]
+    name = next((str(value) for _, value in fields if value), "")
+    return name if name.isprintable() and 0 < len(name.encode()) <= NAME_BYTES_MAX else None

@@ -36,10 +36,20 @@ _log = logging.getLogger(__name__)
 
 
 class Peer(NamedTuple):
-    """Who is at the other end; ``id`` is unique for one call of ``serve_frames``."""
+    """Who is at the other end; ``id`` is unique for one call of ``serve_frames``. ``certificate``: whom the certificate
+    names that it has shown, which ends at ``ends_s`` (seconds since 1970); ``is_private``: whether nobody can listen,
+    by TLS or because it is this machine."""
 
     id: int
     address: str
+    certificate: str = ""
+    ends_s: float = math.inf
+    is_private: bool = True
+
+    @property
+    def host(self) -> str:
+        """The address without the port."""
+        return self.address.rpartition(":")[0] or self.address
 
 
 class Session(Link, Protocol):
@@ -88,7 +98,15 @@ class FrameConnection:
     the socket at once, once all is answered that waits for an answer, and the writer sleeps on (``_send_now``).
     """
 
-    def __init__(self, stream: trio.abc.Stream, session: Session, limits: FrameLimits, room: NativeRoom) -> None:
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        session: Session,
+        limits: FrameLimits,
+        room: NativeRoom,
+        frames: wire.FrameReader | None = None,
+    ) -> None:
+        """``frames``: cuts what comes into frames."""
         self._stream = stream
         self._direct = DirectSocket.of(stream.socket) if isinstance(stream, trio.SocketStream) else None
         self._is_writing = False  # the stream is
@@ -97,7 +115,7 @@ class FrameConnection:
         self._session = session
         self._limits = limits
         self._all = room
-        self._frames = wire.FrameReader()
+        self._frames = frames or wire.FrameReader()
         self._incoming: Iterator[wire.RawFrame] = iter(())
         self._next: tuple[int, Request] | None = None  # it waits for room; behind it is the rest of what was read
         self._again: deque[tuple[int, Request]] = deque()  # their replies had no room

@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
+import math
 import socket
+import ssl
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 import trio
@@ -21,13 +25,19 @@ from penstock.errors import Busy
 from penstock.protocol import wire
 from penstock.protocol.addresses import SOME_SERVER, cannot_listen
 from penstock.service.accepting import Doorkeeper, PatientListener
+from penstock.service.certificates import Certificates, name_of
+from penstock.service.exposure import is_loopback
 from penstock.service.frame_connection import FrameConnection
 from penstock.service.frame_connection import FrameLimits as FrameLimits
 from penstock.service.frame_connection import Peer as Peer
 from penstock.service.frame_connection import Session as Session
+from penstock.service.guard import Guard
 from penstock.service.native_room import NativeRoom
 
 _LIMITS: Final = FrameLimits()
+HANDSHAKE_S: Final = 10.0
+
+_log = logging.getLogger(__name__)
 
 
 async def open_listeners(host: str, port: int, who: str = SOME_SERVER) -> list[trio.SocketListener]:
@@ -55,9 +65,12 @@ async def serve_frames(
     limits: FrameLimits = _LIMITS,
     door: Doorkeeper | None = None,
     room: NativeRoom | None = None,
+    guard: Guard | None = None,
+    certificates: Certificates | None = None,
 ) -> None:
     """Serves every connection until cancelled; closes the listeners and all connections at the end. ``door`` is told
-    what keeps it from accepting; ``room`` is what all connections together may hold."""
+    what keeps it from accepting; ``room`` is what all connections together may hold; ``guard`` says who may ask what;
+    with ``certificates`` all of them speak TLS."""
     door = door or Doorkeeper("this server")
     held = room or NativeRoom()
     ids = itertools.count(1)
@@ -74,13 +87,41 @@ async def serve_frames(
         live += 1
         held.share_among(live)
         try:
-            session = open_session(Peer(next(ids), _address_of(stream)))
-            await FrameConnection(stream, session, limits, held).serve()
+            with trio.CancelScope() as scope:
+                peer = Peer(next(ids), _address_of(stream))
+                if certificates is None:
+                    peer = peer._replace(is_private=is_loopback(peer.host))
+                else:
+                    stream, peer = await _encrypted(stream, peer, certificates)
+                frames, session = wire.FrameReader(), open_session(peer)
+                if guard is not None:
+                    session = guard.watch(session, peer, frames, partial(_end_in, scope))
+                await FrameConnection(stream, session, limits, held, frames).serve()
+        except (trio.BrokenResourceError, trio.TooSlowError) as error:
+            _log.info("no TLS with %s: %s", peer.address, error.__cause__ or "it took too long")
+            await trio.aclose_forcefully(stream)
         finally:
             live -= 1
             held.share_among(live)
 
     await trio.serve_listeners(serve, [PatientListener(one, door) for one in listeners])
+
+
+def _end_in(scope: trio.CancelScope, wait_s: float) -> None:
+    scope.deadline = trio.current_time() + wait_s
+
+
+async def _encrypted(
+    stream: trio.abc.Stream, peer: Peer, certificates: Certificates
+) -> tuple[trio.SSLStream[trio.abc.Stream], Peer]:
+    """The stream within TLS, and its peer with the name in the certificate that it has shown. Raises
+    ``BrokenResourceError`` and ``TooSlowError``."""
+    encrypted = trio.SSLStream(stream, certificates.context, server_side=True, https_compatible=True)
+    with trio.fail_after(HANDSHAKE_S):
+        await encrypted.do_handshake()
+    shown = encrypted.getpeercert()
+    ends_s = ssl.cert_time_to_seconds(shown["notAfter"]) if shown else math.inf
+    return encrypted, peer._replace(certificate=name_of(shown) or "", ends_s=ends_s)
 
 
 async def _refuse(stream: trio.abc.Stream, why: str) -> None:

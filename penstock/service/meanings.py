@@ -78,6 +78,9 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "penstock_unfinished_bytes": "Bytes of requests that are not complete or wait to be carried out.",
         "penstock_untaken_bytes": "Bytes of replies that clients have not taken.",
         "penstock_waiting_connections": "Connections that wait for room, which others hold.",
+        "penstock_access_allowed_total": "Logins and acts of administration that were allowed.",
+        "penstock_access_refused_total": "Logins and requests that were refused.",
+        "penstock_connections_not_logged_in": "Connections that have yet to log in.",
         # ---- name server
         "namesrv_brokers": "Brokers that live.",
         "namesrv_brokers_away": "Brokers that are away, whose topics wait for them.",
@@ -86,6 +89,9 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "namesrv_unfinished_bytes": "Bytes of requests that are not complete or wait to be carried out.",
         "namesrv_untaken_bytes": "Bytes of replies that brokers and clients have not taken.",
         "namesrv_waiting_connections": "Connections that wait for room, which others hold.",
+        "namesrv_access_allowed_total": "Logins and acts of administration that were allowed.",
+        "namesrv_access_refused_total": "Logins and requests that were refused.",
+        "namesrv_connections_not_logged_in": "Connections that have yet to log in.",
         # ---- the front for RocketMQ's clients
         "remoting_connections": "Connections of RocketMQ's clients.",
         "remoting_commands_total": "Commands of RocketMQ's clients.",

@@ -21,18 +21,19 @@ from console.settings import ConsoleSettings  # noqa: E402
 from gateway.settings import GatewaySettings  # noqa: E402
 from namesrv.settings import NamesrvSettings  # noqa: E402
 from node.settings import NodeSettings  # noqa: E402
+from penstock.service.access_settings import AccessSettings  # noqa: E402
 from remoting.settings import RemotingSettings  # noqa: E402
 
 PAGE = ROOT / "docs" / "guide" / "settings.md"
 BEGIN, END = "<!-- settings: begin -->\n", "<!-- settings: end -->\n"
-# Title, the class, and another one where some of its settings come from.
-TABLES: list[tuple[str, Any, Any]] = [
-    ("Top of the file", NodeSettings, None),
-    ("`[namesrv]`", NamesrvSettings, None),
-    ("`[broker]`", BrokerSettings, StoreSettings),
-    ("`[gateway]`", GatewaySettings, None),
-    ("`[console]`", ConsoleSettings, None),
-    ("`python -m remoting --config FILE`", RemotingSettings, None),
+# Title, the class, and others where some of its settings come from.
+TABLES: list[tuple[str, Any, tuple[Any, ...]]] = [
+    ("Top of the file", NodeSettings, (AccessSettings,)),
+    ("`[namesrv]`", NamesrvSettings, (AccessSettings,)),
+    ("`[broker]`", BrokerSettings, (AccessSettings, StoreSettings)),
+    ("`[gateway]`", GatewaySettings, ()),
+    ("`[console]`", ConsoleSettings, ()),
+    ("`python -m remoting --config FILE`", RemotingSettings, ()),
 ]
 _ENTRY = re.compile(r"\n {4}(\w+(?:, \w+)*): (.+?)(?=\n {4}\w+(?:, \w+)*: |\n\n|\Z)", re.DOTALL)
 
@@ -64,8 +65,8 @@ def meanings(cls: Any) -> dict[str, str]:
 def tables() -> str:
     """All tables, as they stand in the page."""
     parts = []
-    for title, cls, base in TABLES:
-        means = meanings(cls) | (meanings(base) if base is not None else {})
+    for title, cls, bases in TABLES:
+        means = {name: text for one in (*bases, cls) for name, text in meanings(one).items()}
         rows = [
             f"| `{one.name}` | {written(one.name, one.default)} | {means[one.name]} |"
             for one in dataclasses.fields(cls)

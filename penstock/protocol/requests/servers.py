@@ -26,6 +26,29 @@ class Ping(Request):
 
 
 @value
+class LoginStep(Reply):
+    """What a server says in a login. ``data``: of the mechanism, for the client to go on with, or to see by that the
+    server is the one it takes itself for. ``is_over``: the login is done, and ``user`` who the client is now; an empty
+    one where the server asks for no such login."""
+
+    data: bytes
+    is_over: bool = False
+    user: str = ""
+
+
+@value
+class Login(Request):
+    """Says who asks, at the beginning of a connection. An exchange of as many requests as the mechanism takes
+    (``penstock/access/mechanisms.py``): the first names it, the following ones may leave it empty. ``NotAuthorized``
+    ends the exchange, and soon the connection."""
+
+    code: ClassVar[int] = 2
+    reply: ClassVar[type[Reply]] = LoginStep
+    mechanism: str
+    data: bytes
+
+
+@value
 class BrokerFigures(Reply):
     """Counters since start and gauges, by metric name (docs/guide/metrics.md lists them)."""
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wire_ends import PLACES, Authority, TlsEnd, outcome, pieces, single
 
-from gateway.transports.tls import TlsCodec, name_of
+from gateway.transports.tls import TlsCodec
 from loadtest.proc import rss_bytes
-from penstock.service.certificates import Certificates
+from penstock.service.certificates import Certificates, name_of
 from penstock.service.validity import ends_at
 
 

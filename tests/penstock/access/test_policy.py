@@ -93,14 +93,14 @@ def test_roles_are_rights_to_the_cluster() -> None:
 @pytest.mark.parametrize("rules", ["", None])
 def test_the_line_that_a_refusal_names_allows_what_was_refused(action: str, name: str, rules: str | None) -> None:
     identity, policy = Identity("eve", TOKEN), Policy(None if rules is None else parse_acl(rules))
-    refusal = policy.refusal(identity, action, name)
+    refusal = policy.refusal(identity, (action,), name)
     assert "eve" in refusal.message
     assert "acl_file" in refusal.hint
     assert Policy(parse_acl(refusal.hint.rpartition(": ")[2])).may(identity, action, name)
 
 
 def test_who_has_not_logged_in_is_told_to() -> None:
-    assert "log in" in Policy().refusal(NOBODY, VIEW).hint
+    assert "log in" in Policy().refusal(NOBODY, (VIEW,)).hint
 
 
 @pytest.mark.parametrize("line", ["allow all produce #", "allow all group a/+", "allow all admin %c", "allow all view"])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway import buckets
-from gateway.buckets import Bucket, Buckets, host_of
+from penstock.service import buckets
+from penstock.service.buckets import Bucket, Buckets, host_of
 
 STEPS = st.lists(st.tuples(st.floats(0, 5), st.integers(0, 50)), max_size=50)
 

@@ -1,0 +1,255 @@
+"""Who a client says it is, and whether it speaks TLS: as a program says it, or the environment.
+
+A program gives a user and a password, or a token, or neither; ``tls`` is true, the path of the authority's certificate,
+or an ``ssl.SSLContext``, which may hold a certificate of the client's. What it does not say, these variables do:
+
+    PENSTOCK_USER, PENSTOCK_PASSWORD, PENSTOCK_TOKEN; or, for files that have them,
+    PENSTOCK_CLIENT_PASSWORD_FILE, PENSTOCK_CLIENT_TOKEN_FILE;
+    PENSTOCK_TLS (1, or the path of the authority's certificate), PENSTOCK_CLIENT_CERTIFICATE, PENSTOCK_CLIENT_KEY
+
+A client that has credentials uses no server that does not take them. A password is never sent, and a token only inside
+TLS or within this machine. Neither is ever in a ``repr``, a log or an error.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from penstock.errors import (
+    InvalidConfig,
+    InvalidRequest,
+    NotAuthorized,
+    PenstockError,
+    ProtocolError,
+    Unavailable,
+    UnknownRequest,
+)
+from penstock.protocol import wire
+from penstock.protocol.logins import CLUSTER_KEY, NONCE_BYTES, SCRAM, TOKEN, server_proof, service_proof
+from penstock.protocol.requests.servers import Login, LoginStep
+from penstock.world import new_secret
+
+ITERATIONS_MAX: Final = 1_000_000
+"""No server has this client work longer on a password: a quarter of a second."""
+_YES: Final = ("1", "true", "yes", "on")
+_NO: Final = ("", "0", "false", "no", "off")
+
+Steps = Generator[Login, LoginStep, None]
+"""A login: yields what to send and is sent what comes back. Raises ``NotAuthorized``."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Credentials:
+    """What a client shows.
+
+    Attributes:
+        user, password: of the password file.
+        token: a JSON Web Token.
+        key, service: the cluster's key, and the name of the service that has it.
+        tls: for connections that speak TLS, with the client's certificate if it has one, which needs no login; None for
+            connections that do not.
+    """
+
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    key: bytes = b""
+    service: str = ""
+    tls: ssl.SSLContext | None = None
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.user or self.service or 'nobody'!r})"
+
+    @property
+    def logs_in(self) -> bool:
+        """Whether a connection begins with a login."""
+        return bool(self.password or self.token or self.key)
+
+    def steps(self, host: str) -> Steps:
+        """The login at a server on this host."""
+        if self.key:
+            return _prove_key(self.key, self.service)
+        if self.token:
+            return _show_token(self.token, self.tls is not None or _is_here(host))
+        return _prove_password(self.user, self.password)
+
+
+NO_CREDENTIALS: Final = Credentials()
+
+
+def credentials_of(
+    user: str = "",
+    password: str = "",
+    token: str = "",
+    tls: bool | str | ssl.SSLContext | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Credentials:
+    """What a program says, or else the environment. Raises ``InvalidRequest`` for arguments that do not fit each other,
+    and ``InvalidConfig`` for a file that cannot be read."""
+    found = os.environ if environ is None else environ
+    for name, value in (("user", user), ("password", password), ("token", token)):
+        if not isinstance(value, str):
+            raise InvalidRequest(f"{name} is text, not {type(value).__name__}")
+    if token and (user or password):
+        raise InvalidRequest("a client has a user and a password, or a token, not both")
+    if bool(user) != bool(password) and not (user and _secret(found, "PASSWORD")):
+        raise InvalidRequest(
+            "a user has a password, and a password is a user's", hint="give both user= and password=, or neither"
+        )
+    if user:
+        password = password or _secret(found, "PASSWORD")
+    elif not token:
+        user, password = found.get("PENSTOCK_USER", ""), ""
+        if user:
+            password = _secret(found, "PASSWORD")
+            if not password:
+                raise InvalidConfig(
+                    "PENSTOCK_USER is set, and no password",
+                    hint="set PENSTOCK_CLIENT_PASSWORD_FILE to a file that has it",
+                )
+        else:
+            token = _secret(found, "TOKEN")
+    return Credentials(user, password, token, tls=_context(tls, found))
+
+
+def login_step(frame: wire.RawFrame) -> LoginStep:
+    """The server's answer to a step of a login. Raises what it answers instead, and ``ProtocolError``."""
+    result = wire.decode_result(frame, Login)
+    if isinstance(result, LoginStep):
+        return result
+    raise result if isinstance(result, PenstockError) else ProtocolError("a login is not answered so")
+
+
+def login_refused(address: str, error: PenstockError) -> PenstockError:
+    """What to tell a program whose login a server refused, or does not know."""
+    if isinstance(error, UnknownRequest):
+        return NotAuthorized(f"{address} knows no logins", hint="it is of an older version, or no server of Penstock")
+    if isinstance(error, NotAuthorized):
+        return NotAuthorized(f"{address}: {error.message}", hint=error.hint)
+    return Unavailable(f"{address} does not let us log in: {error.message}", hint=error.hint)
+
+
+def no_tls(address: str, error: ssl.SSLError) -> PenstockError:
+    """The error for a server with which there is no TLS."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        hint = "name the authority's certificate: tls=PATH, or PENSTOCK_TLS=PATH"
+        return NotAuthorized(f"the certificate of {address} does not count here: {error.verify_message}", hint=hint)
+    hint = "does it speak TLS? Leave tls out where it does not"
+    return Unavailable(f"no TLS with {address}: {error.reason or error}", hint=hint)
+
+
+def service_credentials(key: bytes | None, service: str, authority: str = "") -> Credentials:
+    """Those of a service of the cluster. ``authority``: the file of the certificate that those of the other services
+    are held against; empty where they do not speak TLS. Names in certificates are not looked at: each side proves that
+    it has the key."""
+    context = None
+    if authority:
+        context = _context_of(authority)
+        context.check_hostname = False
+    return Credentials(key=key or b"", service=service, tls=context)
+
+
+def _secret(environ: Mapping[str, str], name: str) -> str:
+    """A variable, or the first line of the file that another one names."""
+    variable = f"PENSTOCK_CLIENT_{name}_FILE"
+    path = environ.get(variable, "")
+    if not path:
+        return environ.get(f"PENSTOCK_{name}", "")
+    try:
+        return Path(path).read_text().partition("\n")[0].strip("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise InvalidConfig(f"{variable}: cannot read {path}: {reason}") from None
+
+
+def _context(tls: bool | str | ssl.SSLContext | None, environ: Mapping[str, str]) -> ssl.SSLContext | None:
+    """The context of TLS, if that is spoken."""
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    if tls is None:
+        said = environ.get("PENSTOCK_TLS", "").strip()
+        tls = True if said.lower() in _YES else False if said.lower() in _NO else said
+    if tls is False:
+        return None
+    if tls is not True and not isinstance(tls, str):
+        raise InvalidRequest(f"tls is true, a path or an ssl.SSLContext, not {type(tls).__name__}")
+    context = _context_of("" if tls is True else tls)
+    certificate = environ.get("PENSTOCK_CLIENT_CERTIFICATE", "")
+    if certificate:
+        try:
+            context.load_cert_chain(certificate, environ.get("PENSTOCK_CLIENT_KEY") or None)
+        except (OSError, ssl.SSLError) as error:
+            raise InvalidConfig(f"PENSTOCK_CLIENT_CERTIFICATE: cannot read {certificate}: {error}") from None
+    return context
+
+
+def _context_of(authority: str) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=authority or None)
+    except (OSError, ssl.SSLError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidConfig(f"tls: cannot read the authority's certificate {authority}: {reason}") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+# ---------------------------------------------------------------- mechanisms
+
+
+def _prove_password(user: str, password: str) -> Steps:
+    import scramp  # by those alone who have a password
+
+    try:
+        client = scramp.ScramClient([SCRAM], user, password)
+        step = yield Login(SCRAM, client.get_client_first().encode())
+        challenge = step.data.decode()
+        count = challenge.rpartition(",i=")[2]
+        if not count.isdigit() or int(count[:9]) > ITERATIONS_MAX:
+            raise NotAuthorized("the server asks for more work on a password than any sound one does")
+        client.set_server_first(challenge)
+        step = yield Login("", client.get_client_final().encode())
+        client.set_server_final(step.data.decode())
+    except (scramp.ScramException, UnicodeDecodeError):
+        raise NotAuthorized(
+            "the server has not shown that it knows this password", hint="it may not be the server that you mean"
+        ) from None
+    if not step.is_over:
+        raise NotAuthorized("the server does not end the login")
+
+
+def _show_token(token: str, is_private: bool) -> Steps:
+    if not is_private:
+        raise NotAuthorized(
+            "a token is not sent without TLS: whoever listens could use it", hint="connect with tls=True"
+        )
+    step = yield Login(TOKEN, token.encode())
+    if not step.is_over:
+        raise NotAuthorized("the server does not end the login")
+
+
+def _prove_key(key: bytes, service: str) -> Steps:
+    nonce = new_secret()[:NONCE_BYTES]
+    step = yield Login(CLUSTER_KEY, nonce + service.encode())
+    if step.is_over:
+        return  # it has no key, and asks for none
+    server_nonce = step.data
+    if len(server_nonce) < NONCE_BYTES:
+        raise NotAuthorized("the server's nonce is too short to be one")
+    step = yield Login("", service_proof(key, nonce, server_nonce, service))
+    if step.data != server_proof(key, nonce, server_nonce, service):
+        raise NotAuthorized(
+            "the server has another key of the cluster", hint="give all services the same cluster_secret_file"
+        )

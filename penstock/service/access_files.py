@@ -1,0 +1,69 @@
+"""The guard of a service as its settings have it: reads users, rules, keys and certificates, and reads them again when
+they change. The part of native logins that waits; what is decided is in ``penstock/access`` and ``guard.py``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import trio
+
+from penstock.access.acl import parse_acl
+from penstock.access.authority import Authority
+from penstock.access.passwords import parse_passwords
+from penstock.access.tokens import TokenKeys
+from penstock.service.access_settings import AccessSettings
+from penstock.service.audit import Audit, Keep
+from penstock.service.certificates import Certificates
+from penstock.service.guard import Guard
+from penstock.service.watched import Watched
+from penstock.world import World, new_secret
+
+LOOK_EVERY_S: Final = 2.0
+ALPN: Final = "penstock"
+
+
+class AccessFiles:
+    """Everything that a native port needs to know who comes. Raises ``InvalidConfig`` for a file that cannot be read or
+    understood.
+
+    Attributes:
+        guard: what stands before the sessions of the port.
+        certificates: of TLS; None where that is not spoken.
+    """
+
+    def __init__(self, settings: AccessSettings, world: World, key: bytes | None, keep: Keep | None = None) -> None:
+        """``key``: the cluster's; None where there is none. ``keep``: where the audit's entries go."""
+        clock = world.clock
+        self._world = world
+        self.authority = Authority(new_secret, clock.wall_ms, key, takes_certificates=settings.tls_clients != "none")
+        audit = Audit(clock.wall_ms, clock.monotonic, keep) if keep else Audit(clock.wall_ms, clock.monotonic)
+        self.guard = Guard(self.authority, audit, clock.monotonic, lambda: clock.wall_ms() / 1000)
+        files = settings.tls_files()
+        self.certificates = Certificates(files, ALPN) if files is not None else None
+        self._files: list[Watched] = []
+        authority = self.authority
+        if settings.password_file:
+            self._files.append(Watched("password_file", settings.password_file, parse_passwords, authority.set_users))
+        if settings.acl_file:
+            self._files.append(Watched("acl_file", settings.acl_file, parse_acl, authority.set_acl))
+        if settings.jwt_key_file:
+            parse = partial(TokenKeys, rules=settings.token_rules())
+            self._files.append(Watched("jwt_key_file", settings.jwt_key_file, parse, authority.set_tokens))
+
+    async def look(self) -> None:
+        """Takes the files that have changed."""
+        for one in self._files:
+            await one.look(self._world.offload)
+        if self.certificates is not None:
+            now_s = self._world.clock.wall_ms() / 1000
+            await self._world.offload(partial(self.certificates.refresh, now_s))
+
+    async def run(self) -> None:
+        """Looks until cancelled."""
+        if not self._files and self.certificates is None:
+            return
+        while True:
+            await trio.sleep(LOOK_EVERY_S)
+            await self.look()

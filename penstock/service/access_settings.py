@@ -1,0 +1,93 @@
+"""What brokers and name servers are told of logins, rules and TLS: the part of their settings that they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.access.token_keys import check_algorithms
+from penstock.access.tokens import TokenRules
+from penstock.errors import InvalidConfig
+from penstock.service.certificates import Files
+from penstock.service.exposure import refuse_exposed
+
+CLIENTS: Final = ("none", "optional", "required")
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Who may come to a native port.
+
+    Attributes:
+        insecure: allows ``host`` beyond loopback although it asks for no login, and ``status_host``, whose pages never
+            do.
+        cluster_secret_file: the key that services of one cluster prove to each other; empty for none.
+        password_file: the users (`penstock user`), who log in with SCRAM-SHA-256; empty for none.
+        acl_file: who may produce, consume, view and administer what (`penstock acl`); empty: whoever has logged in, all
+            but administer.
+        jwt_key_file: the secret or public keys that tokens are checked with; empty for no tokens.
+        jwt_algorithms: by which tokens may be signed; empty for that of the key or its usual one.
+        jwt_audience: whom tokens are for; empty: a token that is for somebody is refused.
+        jwt_issuer: who makes tokens; empty: anybody who has the key.
+        tls_certificate: the certificate in PEM; with one the port speaks TLS alone. Read again when it changes.
+        tls_key: its key, where that is in another file.
+        tls_client_ca: the authority of clients' certificates.
+        tls_clients: whether clients show a certificate: ``none``, ``optional`` or ``required``. Its name is a user.
+        tls_client_crl: the authority's list of those that it has revoked; empty for none.
+    """
+
+    insecure: bool = False
+    cluster_secret_file: str = ""
+    password_file: str = ""
+    acl_file: str = ""
+    jwt_key_file: str = ""
+    jwt_algorithms: tuple[str, ...] = ()
+    jwt_audience: str = ""
+    jwt_issuer: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+    tls_client_ca: str = ""
+    tls_clients: str = "none"
+    tls_client_crl: str = ""
+
+    @property
+    def asks(self) -> bool:
+        """Whether clients have to log in."""
+        return bool(self.password_file or self.jwt_key_file) or self.tls_clients != "none"
+
+    def check_access(self, host: str, peer_can: str) -> None:
+        """Raises ``InvalidConfig`` for settings that do not fit each other, and for a port beyond loopback that asks
+        for no login."""
+        check_algorithms(self.jwt_algorithms)
+        if self.tls_clients not in CLIENTS:
+            raise InvalidConfig(f"tls_clients is {self.tls_clients!r}", hint=f"it is one of {', '.join(CLIENTS)}")
+        if self.tls_clients != "none" and not (self.tls_client_ca and self.tls_certificate):
+            raise InvalidConfig(
+                f"tls_clients is {self.tls_clients!r}, and nothing says whose certificates count",
+                hint="set tls_certificate, and tls_client_ca to the authority's certificate",
+            )
+        if (self.tls_key or self.tls_client_ca) and not self.tls_certificate:
+            raise InvalidConfig("tls_key and tls_client_ca need a tls_certificate")
+        if self.acl_file and not self.asks:
+            raise InvalidConfig(
+                "acl_file has rules about users, and nobody has to log in",
+                hint="set password_file, jwt_key_file or tls_clients",
+            )
+        if not self.asks:
+            refuse_exposed("host", host, self.insecure, peer_can, hint=MENDED.format(host="host"))
+
+    def token_rules(self) -> TokenRules:
+        """What tokens must be."""
+        return TokenRules(self.jwt_algorithms, self.jwt_audience, self.jwt_issuer)
+
+    def tls_files(self) -> Files | None:
+        """The files of TLS; None where that is not spoken."""
+        if not self.tls_certificate:
+            return None
+        return Files(self.tls_certificate, self.tls_key, self.tls_client_ca, self.tls_clients, self.tls_client_crl)
+
+
+MENDED: Final = (
+    'make a user with `penstock user add NAME --file users` and set password_file = "users"; or listen on this machine'
+    ' alone ({host} = "127.0.0.1"); or, in a network of trusted machines, set insecure = true'
+)

@@ -1,0 +1,355 @@
+"""What stands between a native connection and its server: who is there, and whether it may ask what it asks.
+
+A server of frames wraps the session of each connection (``frame_server.py``). As long as nobody has to log in,
+requests pass as they are. Otherwise each must meet its row of ``penstock/access/needs.py``; what was allowed once to a
+connection is remembered until users or rules change, so that a request costs microseconds. A batch of runs of which
+some topics are not allowed is cut: the others are stored, and the refused messages are told one by one.
+
+Until a connection has logged in, its frames are short and its time is bounded; each address may fail so often a minute.
+A failed login ends the connection, and says no cause to its peer. Pure: it never waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from penstock.access.acl import ADMIN, PRODUCE
+from penstock.access.authority import GONE, Authority, Exchange, Known
+from penstock.access.needs import KNOWN, NEEDS, OPEN, PEER, Need, of_topic
+from penstock.access.policy import ANONYMOUS, AT_OPEN_PORT, NOBODY
+from penstock.access.scram_exchange import Denied
+from penstock.errors import InvalidRequest, NotAuthorized, PenstockError
+from penstock.protocol.link import OnResult
+from penstock.protocol.requests.messages import Appended, AppendRuns, PlacedRun, Refused
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.servers import Login, LoginStep
+from penstock.protocol.runs import checksum_of, topics_of_runs
+from penstock.protocol.wire import FRAME_BYTES_MAX, FrameReader
+from penstock.service.audit import Audit
+from penstock.service.buckets import Buckets, host_of
+from penstock.service.frame_connection import Peer, Session
+
+STRANGER_BYTES_MAX: Final = 16 * 1024
+"""Frames of a connection that has not logged in: a login has a few hundred bytes, a token a few thousand."""
+LOGIN_S: Final = 10.0
+GOODBYE_S: Final = 1.0
+"""After a failed login its connection lives on for so long, to hear of it."""
+REMEMBERED_MAX: Final = 4096
+STEPS_MAX: Final = 4
+_WORDS: Final = "the server did not accept this login"
+_HINT: Final = "check user and password, token or certificate; `penstock user list` names the users"
+
+Limit = Callable[[float], None]
+"""Ends the connection so many seconds from now, instead of when it was told before."""
+
+
+class Guard:
+    """What all connections of a server share.
+
+    Args:
+        authority: who is who, and the policy in force.
+        audit: where logins, refusals and acts of administration are noted.
+        clock: seconds that never go back.
+        wall_s: seconds since 1970.
+        failures_per_min_max: so many logins may fail from an address in a minute; 0: no limit.
+    """
+
+    def __init__(
+        self,
+        authority: Authority,
+        audit: Audit,
+        clock: Callable[[], float],
+        wall_s: Callable[[], float],
+        failures_per_min_max: int = 20,
+    ) -> None:
+        self.authority = authority
+        self.audit = audit
+        self._clock = clock
+        self.wall_s = wall_s
+        self._addresses = Buckets(failures_per_min_max / 60, failures_per_min_max)
+        self.strangers = 0
+
+    def watch(self, session: Session, peer: Peer, frames: FrameReader, limit: Limit) -> GuardedSession:
+        """The session of one connection, guarded. ``frames``: what cuts its bytes into frames."""
+        return GuardedSession(self, session, peer, frames, limit)
+
+    def came(self) -> None:
+        """A connection has yet to log in."""
+        self.strangers += 1
+
+    def settled(self) -> None:
+        """One of them has, or is gone."""
+        self.strangers -= 1
+
+    def may_try(self, peer: Peer) -> bool:
+        """Whether a login from there may be tried."""
+        return self._addresses.has(host_of(peer.host), self._clock())
+
+    def failed(self, peer: Peer) -> None:
+        """One from there has failed."""
+        self._addresses.spend(host_of(peer.host), self._clock())
+
+    def figures(self, prefix: str) -> dict[str, float]:
+        """Counters since start, and gauges."""
+        return {
+            f"{prefix}_access_allowed_total": self.audit.allowed,
+            f"{prefix}_access_refused_total": self.audit.refused,
+            f"{prefix}_connections_not_logged_in": self.strangers,
+        }
+
+
+class GuardedSession:
+    """Satisfies ``Session``. What it lets through goes to the session within."""
+
+    def __init__(self, guard: Guard, session: Session, peer: Peer, frames: FrameReader, limit: Limit) -> None:
+        self._guard = guard
+        self._authority = guard.authority
+        self._session = session
+        self._peer = peer
+        self._frames = frames
+        self._limit = limit
+        self._exchange: Exchange | None = None
+        self._mechanism = ""
+        self._steps = 0
+        self._is_over = False
+        self._allowed: set[Need] = set()
+        self._version = self._authority.version
+        self._asks = self._authority.asks
+        self._is_stranger = False
+        self.identity = NOBODY if self._asks else AT_OPEN_PORT
+        if self._asks:
+            self._is_stranger = True
+            guard.came()
+            frames.bound(STRANGER_BYTES_MAX)
+            limit(LOGIN_S)
+            shown = self._authority.of_certificate(peer.certificate, peer.ends_s)
+            if shown is not NOBODY:
+                self._mechanism = "CERTIFICATE"
+                self.become(Known(shown))
+
+    # ------------------------------------------------------------ Session
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        """Lets one request through, or answers it with why not."""
+        if type(request) is Login:
+            on_result(self._log_in(request))
+            return
+        if self._authority.version != self._version:
+            self._renew()
+        if not self._asks or self.identity.is_service:
+            self._session.submit(request, on_result)
+            return
+        try:
+            if self._is_over:
+                raise NotAuthorized(_WORDS, hint=_HINT)
+            if type(request) is AppendRuns:
+                self._append(request, on_result)
+                return
+            for need in NEEDS[type(request)].needs(request):
+                self._check(request, need)
+        except PenstockError as error:
+            on_result(error.as_result())
+        else:
+            self._session.submit(request, on_result)
+
+    def flush(self) -> None:
+        self._session.flush()
+
+    def hold(self) -> None:
+        self._session.hold()
+
+    def release(self) -> None:
+        self._session.release()
+
+    def close(self) -> None:
+        self._settle()
+        self._session.close()
+
+    # ------------------------------------------------------------ who
+
+    def _log_in(self, request: Login) -> Result:
+        self._steps += 1
+        if self._is_over or self._steps > STEPS_MAX or not self._guard.may_try(self._peer):
+            return self._denied("too_many")
+        if self._exchange is None:
+            begun = self._authority.begin(request.mechanism, self._peer.is_private)
+            if isinstance(begun, Denied):
+                self._mechanism = "unknown"
+                return self._denied(begun.cause, request.mechanism)
+            self._exchange, self._mechanism = begun, request.mechanism
+        elif request.mechanism not in ("", self._mechanism):
+            return self._denied("other_mechanism")
+        step = self._exchange.receive(bytes(request.data))
+        if isinstance(step, Denied):
+            return self._denied(step.cause)
+        if isinstance(step, Known):
+            return self.become(step)
+        return LoginStep(step.data)
+
+    def become(self, known: Known) -> LoginStep:
+        """A login has ended well: what is to be answered."""
+        self._exchange, self._steps = None, 0
+        identity = known.identity
+        if identity.how == ANONYMOUS:  # nothing was asked for
+            return LoginStep(known.data, True)
+        self.identity = identity
+        self._allowed.clear()
+        self._settle()
+        left_s = identity.until_s - self._guard.wall_s()
+        if left_s < float("inf"):
+            self._limit(max(left_s, 0.0))
+        self._guard.audit.note(identity, self._peer.address, "Login", self._mechanism, allowed=True)
+        return LoginStep(known.data, True, identity.user)
+
+    def _denied(self, cause: str, mechanism: str = "") -> PenstockError:
+        """The end of a login that failed. The cause is for the operator alone, but for mechanisms that do not count."""
+        self._exchange, self._is_over = None, True
+        self.identity = NOBODY
+        self._allowed.clear()
+        self._guard.failed(self._peer)
+        self._guard.audit.note(NOBODY, self._peer.address, "Login", self._mechanism, allowed=False, why=cause)
+        self._limit(GOODBYE_S)
+        hint, words = _HINT, _WORDS
+        if cause == "no_mechanism":
+            words = f"this server takes no login by {mechanism or 'that mechanism'!s:.40}"
+            hint = "for passwords its settings name a password_file, for tokens a jwt_key_file"
+        elif cause == "token_in_clear":
+            hint = "a token goes over TLS only: connect with tls, or from the server's own machine"
+        return NotAuthorized(words, hint=hint).as_result()
+
+    def _settle(self) -> None:
+        """It is no stranger any more."""
+        if self._is_stranger:
+            self._is_stranger = False
+            self._guard.settled()
+            self._frames.bound(FRAME_BYTES_MAX)
+            self._limit(float("inf"))
+
+    def _renew(self) -> None:
+        """Users, tokens or rules are others than before."""
+        self._version = self._authority.version
+        self._allowed.clear()
+        if not self._asks and self._authority.asks:
+            self._asks, self.identity = True, NOBODY
+        elif self._asks and self.identity is not NOBODY and not self._authority.still(self.identity):
+            audit, address = self._guard.audit, self._peer.address
+            audit.note(self.identity, address, "Login", self._mechanism, allowed=False, why=GONE)
+            self.identity, self._is_over = NOBODY, True
+            self._limit(GOODBYE_S)
+
+    # ------------------------------------------------------------ what
+
+    def _check(self, request: Request, need: Need) -> None:
+        """Raises ``NotAuthorized`` unless a need is met."""
+        if need in self._allowed:
+            return
+        identity, act = self.identity, type(request).__name__
+        if not self._is_met(need):
+            self._guard.audit.note(identity, self._peer.address, act, need.name, allowed=False, why=need.actions[0])
+            raise self._refusal(need)
+        if need.actions == (ADMIN,):  # each one is noted
+            self._guard.audit.note(identity, self._peer.address, act, need.name, allowed=True)
+        else:
+            if len(self._allowed) >= REMEMBERED_MAX:
+                self._allowed.clear()
+            self._allowed.add(need)
+        if need.actions != (OPEN,):
+            self._settle()
+
+    def _is_met(self, need: Need) -> bool:
+        policy, identity = self._authority.policy, self.identity
+        for action in need.actions:
+            if action == OPEN or (action == KNOWN and identity.user):
+                return True
+            if action not in (KNOWN, PEER) and policy.may(identity, action, need.name):
+                return True
+        return False
+
+    def _refusal(self, need: Need) -> NotAuthorized:
+        action = need.actions[0]
+        if action == PEER:
+            return NotAuthorized(
+                "only brokers, gateways and name servers of the cluster may ask this",
+                hint="give this service the cluster_secret_file of the others",
+            )
+        if action == KNOWN:
+            return NotAuthorized("a client that has not logged in may not ask this", hint="log in: user and password")
+        return self._authority.policy.refusal(self.identity, need.actions, need.name)
+
+    # ------------------------------------------------------------ batches of several topics
+
+    def _append(self, request: AppendRuns, on_result: OnResult) -> None:
+        """The runs whose topics are allowed. Where some are not, the rest goes in pieces, each of runs that lie side by
+        side; one answer tells of all."""
+        if type(request.body) is not bytes:
+            request = replace(request, body=bytes(request.body))
+        body = bytes(request.body)
+        found = topics_of_runs(body)
+        refusals: dict[bytes, NotAuthorized] = {}
+        for topic in {topic for topic, *_ in found}:
+            try:
+                self._check(request, of_topic((PRODUCE,), topic.decode(errors="replace")))
+            except NotAuthorized as error:
+                refusals[topic] = error
+        if not refusals:
+            self._session.submit(request, on_result)
+            return
+        if checksum_of(body) != request.checksum or sum([count for _, count, _, _ in found]) != request.count:
+            raise InvalidRequest(f"the {len(body)} bytes of runs are not {request.count} messages; nothing was stored")
+        if len(refusals) == len({topic for topic, *_ in found}):
+            raise next(iter(refusals.values()))
+        pieces = _Pieces(on_result)
+        kept: list[tuple[int, int, int, int]] = []  # first message, messages, where its bytes begin and end
+        first = 0
+        for topic, count, begin, end in found:
+            if topic in refusals:
+                pieces.refuse(first, count, refusals[topic])
+            elif kept and kept[-1][0] + kept[-1][1] == first:
+                at, before, began, _ = kept[-1]
+                kept[-1] = (at, before + count, began, end)
+            else:
+                kept.append((first, count, begin, end))
+            first += count
+        pieces.expect(len(kept))
+        for at, count, begin, end in kept:
+            piece = body[begin:end]
+            part = replace(request, count=count, checksum=checksum_of(piece), body=piece)
+            self._session.submit(part, pieces.of(at, count))
+
+
+class _Pieces:
+    """The answers to the pieces of a batch, made into one."""
+
+    def __init__(self, on_result: OnResult) -> None:
+        self._on_result = on_result
+        self._left = 0
+        self._level = ""
+        self._refused: list[Refused] = []
+        self._runs: list[PlacedRun] = []
+
+    def refuse(self, first: int, count: int, error: PenstockError) -> None:
+        """Messages that are not stored."""
+        self._refused += [Refused(at, error.code, error.message) for at in range(first, first + count)]
+
+    def expect(self, count: int) -> None:
+        """So many answers come."""
+        self._left = count
+
+    def of(self, first: int, count: int) -> OnResult:
+        """Takes the answer to the piece that begins with this message."""
+
+        def on_result(result: Result) -> None:
+            if isinstance(result, Appended):
+                self._level = result.level
+                self._refused += [one._replace(at=one.at + first) for one in result.refused]
+                self._runs += [one._replace(at=one.at + first) for one in result.runs]
+            elif isinstance(result, PenstockError):
+                self.refuse(first, count, result)
+            self._left -= 1
+            if not self._left:
+                runs, refused = sorted(self._runs), sorted(self._refused)
+                self._on_result(Appended(self._level or "cache", (), tuple(refused), tuple(runs)))
+
+        return on_result
