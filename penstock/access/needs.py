@@ -161,6 +161,7 @@ NEEDS: Final[Mapping[type[Request], Row]] = MappingProxyType(
         filters.CloseFilters: _PEER,
         filters.KeepFilters: _PEER,
         filters.FetchRetained: _PEER,
+        filters.ListFilters: _VIEW,
         groups.JoinGroup: Row("`group`, and `consume` each topic", _join),
         groups.WatchGroup: _GROUP,
         groups.LeaveGroup: _GROUP,
@@ -218,3 +219,8 @@ NEEDS: Final[Mapping[type[Request], Row]] = MappingProxyType(
     }
 )
 """Every request that the wire can carry."""
+
+
+def needs_of(request: Request) -> Sequence[Need]:
+    """What a request needs; one without a row is for services alone. Raises ``InvalidRequest``."""
+    return NEEDS.get(type(request), _PEER).needs(request)

@@ -17,7 +17,7 @@ from typing import Final
 
 from penstock.access.acl import ADMIN, PRODUCE
 from penstock.access.authority import GONE, Authority, Exchange, Known
-from penstock.access.needs import KNOWN, NEEDS, OPEN, PEER, Need, of_topic
+from penstock.access.needs import KNOWN, OPEN, PEER, Need, needs_of, of_topic
 from penstock.access.policy import ANONYMOUS, AT_OPEN_PORT, NOBODY
 from penstock.access.scram_exchange import Denied
 from penstock.errors import InvalidRequest, NotAuthorized, PenstockError
@@ -147,7 +147,7 @@ class GuardedSession:
             if type(request) is AppendRuns:
                 self._append(request, on_result)
                 return
-            for need in NEEDS[type(request)].needs(request):
+            for need in needs_of(request):
                 self._check(request, need)
         except PenstockError as error:
             on_result(error.as_result())
