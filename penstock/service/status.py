@@ -217,14 +217,15 @@ async def serve_status(
     """
     listening = open_socket(host, port, "the status pages")
     address = join_address(*listening.getsockname()[:2])
-    config = Config()
-    config.bind = [f"fd://{listening.detach()}"]  # hypercorn owns and closes it from here on
-    config.accesslog = None
-    config.errorlog = _log
-    config.h11_max_incomplete_size = _INCOMPLETE_BYTES_MAX
-    config.keep_alive_timeout = IDLE_S
-    config.read_timeout = int(IDLE_S)
-    config.graceful_timeout = 0.5
+    config = Config.from_mapping(
+        bind=[f"fd://{listening.detach()}"],  # hypercorn owns and closes it from here on
+        accesslog=None,
+        errorlog=_log,
+        h11_max_incomplete_size=_INCOMPLETE_BYTES_MAX,
+        keep_alive_timeout=IDLE_S,
+        read_timeout=int(IDLE_S),
+        graceful_timeout=0.5,
+    )
     async with trio.open_nursery() as nursery:
         await nursery.start(serve, StatusPages(figures, reasons, hosts), config)
         task_status.started(address)
