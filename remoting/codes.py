@@ -11,6 +11,7 @@ QUERY_MESSAGE: Final = 12
 QUERY_OFFSET: Final = 14
 UPDATE_OFFSET: Final = 15
 CREATE_TOPIC: Final = 17
+BROKER_INFO: Final = 28
 SEARCH_OFFSET: Final = 29
 MAX_OFFSET: Final = 30
 MIN_OFFSET: Final = 31
@@ -34,6 +35,8 @@ SEND_V2: Final = 310
 SEND_BATCH: Final = 320
 SEND_REPLY: Final = 324
 SEND_REPLY_V2: Final = 325
+RESET_OFFSETS: Final = 222
+TOPIC_CONFIG: Final = 351
 LITE_PULL: Final = 361
 
 # What clients ask a name server for.
@@ -45,6 +48,7 @@ DELETE_TOPIC_AT_NAMES: Final = 216
 # What a broker tells its clients.
 CHECK_TRANSACTION: Final = 39
 CONSUMERS_CHANGED: Final = 40
+RESET_CLIENT_OFFSETS: Final = 220
 PUSH_REPLY: Final = 326
 
 # What an answer says.

@@ -51,4 +51,7 @@ def handlers() -> Mapping[int, Handler]:
         codes.DELETE_GROUP: routes.delete_group,
         codes.TOPIC_STATS: routes.topic_stats,
         codes.CONSUME_STATS: routes.consume_stats,
+        codes.TOPIC_CONFIG: routes.topic_config,
+        codes.BROKER_INFO: routes.broker_info,
+        codes.RESET_OFFSETS: routes.reset_offsets,
     }

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from penstock.errors import GroupNotFound, NoRoute, TopicNotFound
 from penstock.protocol.requests.groups import DeleteGroup, DescribeGroup, GroupDetail
+from penstock.protocol.requests.messages import OffsetReply, SeekTime
 from penstock.protocol.requests.routes import (
     BrokerRoute,
     ConfigEntries,
@@ -18,11 +19,13 @@ from penstock.protocol.requests.routes import (
     Route,
     TopicNames,
 )
+from penstock.protocol.requests.servers import BrokerFigures, ReadFigures
 from penstock.protocol.requests.topics import ChangeTopic, CreateTopic, DeleteTopic, DescribeTopic, TopicDetail
+from penstock.version import VERSION
 from remoting import codes
 from remoting.calls import Call, Front
 from remoting.flows import AtNames, Flow
-from remoting.frames import Command
+from remoting.frames import ONE_WAY, Command
 from remoting.pulling import stored_topic
 from remoting.sending import CLUSTER, QUEUES_MAX, TEMPLATE_TOPIC
 from topicmap.queues import RETRY_PREFIX, parse_topic_queue
@@ -127,6 +130,44 @@ def create_topic(call: Call) -> Flow:
 def _access(perm: int) -> str:
     reads, writes = bool(perm & _READ), bool(perm & _WRITE)
     return {(True, True): "rw", (True, False): "r", (False, True): "w", (False, False): "none"}[reads, writes]
+
+
+def topic_config(call: Call) -> Flow:
+    """How a topic is configured."""
+    topic = call.command.text("topic")
+    found: TopicDetail = yield DescribeTopic(stored_topic(topic))
+    perm = (_READ if "r" in found.access else 0) | (_WRITE if "w" in found.access else 0)
+    row = {"topicName": topic, "readQueueNums": found.queues, "writeQueueNums": found.queues - found.draining}
+    row |= {"perm": perm, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False, "attributes": {}}
+    return answer_of(call.command, row)
+
+
+def broker_info(call: Call) -> Flow:
+    """The broker's figures, by the names that they have in its metrics."""
+    found: BrokerFigures = yield ReadFigures()
+    table = {name: str(value) for name, value in zip(found.names, found.values, strict=True)}
+    return answer_of(call.command, {"table": {"brokerVersionDesc": f"Penstock {VERSION}"} | table})
+
+
+def reset_offsets(call: Call) -> Flow:
+    """Sets a group's offsets in a topic back or ahead to a time, and tells its clients, which go on from there."""
+    command, front = call.command, call.front
+    topic, group = command.text("topic"), command.text("group")
+    found: TopicDetail = yield DescribeTopic(stored_topic(topic))
+    stored_ms = command.number("timestamp")
+    rows = []
+    for one in found.bounds:
+        offset = one.end
+        if 0 <= stored_ms <= front.clock.wall_ms():
+            placed: OffsetReply = yield SeekTime(one.queue, stored_ms)
+            offset = placed.offset
+        yield from front.groups.commit(group, one.queue, offset)
+        rows.append(f"{_queue_key(front.broker, one.queue)}:{offset}")
+    body = _offset_table(rows, "")
+    fields = {"topic": topic, "group": group, "timestamp": str(stored_ms), "isForce": "true"}
+    for connection in front.members.connections_of(group):
+        front.push(connection, Command(codes.RESET_CLIENT_OFFSETS, 0, fields, body, ONE_WAY))
+    return command.answer(codes.SUCCESS, body=body)
 
 
 def delete_topic(call: Call) -> Flow:

@@ -6,7 +6,7 @@ from remoting import codes
 from remoting.handlers import handlers
 from tests.remoting.remoting_rig import RemotingClient
 
-NOT_FOR_SERVERS = {codes.CHECK_TRANSACTION, codes.CONSUMERS_CHANGED, codes.PUSH_REPLY}
+NOT_FOR_SERVERS = {codes.CHECK_TRANSACTION, codes.CONSUMERS_CHANGED, codes.PUSH_REPLY, codes.RESET_CLIENT_OFFSETS}
 
 
 def test_every_code_that_clients_ask_for_has_a_handler() -> None:

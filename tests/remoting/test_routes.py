@@ -92,6 +92,30 @@ def test_a_group_is_deleted_once_its_clients_are_gone(connect: Callable[..., Rem
     assert admin.ask(codes.QUERY_OFFSET, **where).code == codes.QUERY_NOT_FOUND
 
 
+def test_the_configuration_of_a_topic_and_the_brokers_figures_are_told(client: RemotingClient, name: str) -> None:
+    client.ask(codes.CREATE_TOPIC, topic=name, writeQueueNums=3, readQueueNums=3, perm=4)
+    row = json.loads(client.ask(codes.TOPIC_CONFIG, topic=name).body)
+    assert (row["topicName"], row["readQueueNums"], row["perm"]) == (name, 3, 4)
+    table = json.loads(client.ask(codes.BROKER_INFO).body)["table"]
+    assert table["brokerVersionDesc"].startswith("Penstock ")
+    assert float(table["penstock_topics"]) > 0
+
+
+@pytest.mark.parametrize(("time_ms", "offset"), [(0, 0), (-1, 2), (1 << 50, 2)])
+def test_offsets_of_a_group_are_reset_and_its_clients_are_told(
+    time_ms: int, offset: int, client: RemotingClient, name: str
+) -> None:
+    for _ in range(2):
+        client.produce(name, b"x", e=0)
+    client.beat(name, topics=(name,))
+    client.ask(codes.UPDATE_OFFSET, consumerGroup=name, topic=name, queueId=0, commitOffset=1)
+    answer = client.ask(codes.RESET_OFFSETS, topic=name, group=name, timestamp=time_ms, isForce="true")
+    assert f'"queueId":0,"topic":"{name}"}}:{offset}' in answer.body.decode()
+    assert client.next_push(codes.RESET_CLIENT_OFFSETS).body == answer.body
+    where = {"consumerGroup": name, "topic": name, "queueId": 0}
+    assert client.ask(codes.QUERY_OFFSET, **where).fields == {"offset": str(offset)}
+
+
 @pytest.mark.parametrize("code", [codes.CREATE_GROUP, codes.DELETE_TOPIC_AT_NAMES])
 def test_what_needs_nothing_here_is_done(code: int, client: RemotingClient) -> None:
     assert client.ask(code).code == codes.SUCCESS
