@@ -10,6 +10,7 @@ epoch the frame that ends there was written, and two logs that have the same epo
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
@@ -50,12 +51,27 @@ class FollowerLog:
         self._log = store.log
         self._begun = begun
         self._tail: list[tuple[int, int]] = []  # the epochs that begin behind what is applied
-        position = store.applied
-        while not store.damage and position < self._log.end:
-            data = read_stretch(self._log, position, STRETCH_BYTES, self._log.end)
+        self._find_tail()
+
+    def _find_tail(self) -> None:
+        """Finds the epochs that begin behind what is applied. Within damage none is seen, until it is repaired."""
+        self._tail = []
+        position = self.applied
+        while position < self.end:
+            try:
+                data = read_stretch(self._log, position, STRETCH_BYTES, self.end)
+            except BadPlace:
+                position = next((last for first, last in self._store.damage if first <= position < last), self.end)
+                continue
             for part in parts_of(data, position):
                 self._note_epochs(part)
-                position = part.position + part.stop - part.start
+                position = part.behind
+
+    def repaired(self) -> None:
+        """A stretch that was damaged is good again: what waited for it goes on, up to the next one."""
+        self._find_tail()
+        with contextlib.suppress(BadPlace):
+            self.commit(self.committed)
 
     # ------------------------------------------------------------ what there is
 
@@ -114,7 +130,7 @@ class FollowerLog:
         """
         position, data = stretch.position, stretch.data
         parts = self._checked(stretch, epoch)
-        behind = parts[-1].position + parts[-1].stop - parts[-1].start
+        behind = parts[-1].behind
         if position > self.end:
             raise Mismatch(self.epoch_at(self.end), self.end)
         if self.epoch_at(position) != stretch.before:
@@ -177,12 +193,11 @@ class FollowerLog:
     def commit(self, point: int) -> None:
         """The group has everything before ``point``: what of it is here is taken in, and may be read. Raises
         ``BadPlace`` where it cannot be taken in; what stands before is."""
-        point = min(point, self.end)
+        point = max(self.committed, min(point, self.end))
         try:
             self._store.following.apply(point)
         finally:
-            if point > self.committed:
-                self._store.mark_committed(point)
+            self._store.mark_committed(point)
             self._tail = [one for one in self._tail if one[1] >= self.applied]
 
     def take_over(self) -> None:

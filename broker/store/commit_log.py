@@ -61,6 +61,7 @@ class CommitLog:
         self.is_full = False
         self.stretches = Stretches()
         self.fresh = Fresh(settings.fresh_bytes)
+        self.bad_places: list[int] = []  # where reads have met what is not good, for who repairs it
         self._emergency_room = False
         self._prepares = True
         self._unsynced: list[Segment] = [segments[-1]]
@@ -366,6 +367,24 @@ class CommitLog:
         except OSError as error:
             self.failed = StorageFailed(f"the disk failed: {error.strerror}")
             raise self.failed from None
+
+    def insert_segment(self, base: int) -> None:
+        """A segment begins there, if none does: its file was missing. Raises ``StorageFailed``, and then for ever."""
+        number = bisect_right(self._bases, base)
+        before = self._segments[number - 1]
+        if before.base == base:
+            return
+        try:
+            file = self._disk.open(segment_path(base), create=True)
+            made = Segment(base, file, before.end - base)
+            made.close_at_end()
+            before.end_at(base - before.base)
+            before.close_at_end()
+        except OSError as error:
+            self.failed = StorageFailed(f"the disk failed: {error.strerror}")
+            raise self.failed from None
+        self._segments.insert(number, made)
+        self._bases.insert(number, base)
 
     def witness(self, position: int) -> int:
         """The four bytes at a position, by which an index chunk knows its log; 0 where they cannot be read."""

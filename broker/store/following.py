@@ -14,9 +14,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from broker.store.alike import Alike
 from broker.store.commit_log import CommitLog
-from broker.store.raw import Part, parts_of, read_stretch
+from broker.store.raw import Part, parts_of, read_stretch, split
 from broker.store.sealing import Sealing
 from broker.store.writing import Writing
 from penstock.errors import StorageFull
@@ -92,8 +91,8 @@ class Following:
         part = self._held[0]
         if part.position >= until:
             return False
-        if part.position + part.stop - part.start > until:
-            part, self._held[0] = _split(part, until - part.position)
+        if part.behind > until:
+            part, self._held[0] = split(part, until - part.position)
         else:
             self._held.popleft()
         self._held_bytes -= part.stop - part.start
@@ -127,7 +126,7 @@ class Following:
             self._sealing.plan(part.position)
         self._sealing.plan_if_due(part.position)
         self._writing.replay(part.position, part.frames)
-        self.applied = part.position + part.stop - part.start
+        self.applied = part.behind
 
     def _read(self, until: int) -> bool:
         data = read_stretch(self._log, self.applied, READ_BYTES, until)
@@ -141,20 +140,3 @@ class Following:
     def _forget(self) -> None:
         self._held.clear()
         self._held_bytes = 0
-
-
-def _split(part: Part, size: int) -> tuple[Part, Part]:
-    """The frames of a part in its first ``size`` bytes, at whose end one ends, and the others."""
-    frames, number = part.frames, 0
-    if isinstance(frames, Alike):
-        number = size // frames.step
-        first: Sequence[bytes] = Alike(frames.data, frames.at, frames.step, number)
-        rest: Sequence[bytes] = Alike(frames.data, frames.at + size, frames.step, frames.rows - number)
-    else:
-        left = size
-        while left > 0:
-            left -= len(frames[number])
-            number += 1
-        first, rest = frames[:number], frames[number:]
-    middle = part.start + size
-    return Part(part.position, part.start, middle, first), Part(part.position + size, middle, part.stop, rest)

@@ -82,7 +82,7 @@ class MessageStore:
         self._index = index
         self._keys = keys
         self._chunks = ChunkFiles(disk)
-        self._reading = Reading(log, index, keys, self._chunks)
+        self._reading = Reading(log, index, keys, self._chunks, is_alone)
         self._sealing = Sealing(disk, settings, folds, log, index, keys, sealed, state_bytes)
         self._sealing.keyframes = KeyframeMarks(keyframes)
         self._sealing.keyframes.forget_before(log.start)

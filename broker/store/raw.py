@@ -31,10 +31,12 @@ class BadPlace(Exception):
 
 
 class Part(NamedTuple):
-    """Frames of a stretch that stand one behind the other in one segment: ``frames`` from ``position`` on, which are
-    the bytes ``start`` to ``stop`` of the stretch. A blank alone has no frames and begins where it stands."""
+    """Frames of a stretch that stand one behind the other in one segment: ``frames`` from ``position`` to ``behind``,
+    which are the bytes ``start`` to ``stop`` of the stretch. A blank alone has no frames; behind it a segment
+    begins."""
 
     position: int
+    behind: int
     start: int
     stop: int
     frames: Sequence[bytes]
@@ -52,7 +54,7 @@ def parts_of(data: bytes, position: int, *, at: int = 0) -> Iterator[Part]:
             blank = blank_length(data[at : at + FRAME_HEAD_BYTES])
             if not blank:
                 return
-            yield Part(position, at, at + FRAME_HEAD_BYTES, ())
+            yield Part(position, position + blank, at, at + FRAME_HEAD_BYTES, ())
             at += FRAME_HEAD_BYTES
             position += blank
             continue
@@ -65,7 +67,7 @@ def parts_of(data: bytes, position: int, *, at: int = 0) -> Iterator[Part]:
             at += len(frames) * length
         if not frames:
             return
-        yield Part(position, start, at, frames)
+        yield Part(position, position + at - start, start, at, frames)
         position += at - start
 
 
@@ -82,6 +84,23 @@ def _few(data: bytes, at: int, position: int) -> list[bytes]:
         frames.append(data[at : at + length])
         at += length
     return frames
+
+
+def split(part: Part, size: int) -> tuple[Part, Part]:
+    """The frames of a part in its first ``size`` bytes, at whose end one ends, and the others."""
+    frames, number = part.frames, 0
+    if isinstance(frames, Alike):
+        number = size // frames.step
+        first: Sequence[bytes] = Alike(frames.data, frames.at, frames.step, number)
+        rest: Sequence[bytes] = Alike(frames.data, frames.at + size, frames.step, frames.rows - number)
+    else:
+        left = size
+        while left > 0:
+            left -= len(frames[number])
+            number += 1
+        first, rest = frames[:number], frames[number:]
+    middle, place = part.start + size, part.position + size
+    return Part(part.position, place, part.start, middle, first), Part(place, part.behind, middle, part.stop, rest)
 
 
 def epochs_of(frames: Sequence[bytes]) -> tuple[int, int]:
@@ -138,7 +157,7 @@ def _read_piece(log: CommitLog, position: int, bytes_max: int, until: int) -> tu
         stop = part.stop
         if not part.frames:
             return data[:stop], border, True
-        following = part.position + part.stop - part.start
+        following = part.behind
     if not stop:
         raise BadPlace(position)
     return data[:stop], following, False

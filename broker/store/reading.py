@@ -22,7 +22,7 @@ from broker.store.index_chunk import ChunkFiles, KeyRuns
 from broker.store.key_index import KeyIndex, holds_key, key_hash
 from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Queue, QueueIndex
 from broker.store.records import KEYFRAME_TOPIC
-from penstock.errors import Damaged, OffsetOutOfRange
+from penstock.errors import Damaged, OffsetOutOfRange, Unavailable
 from penstock.protocol.message import (
     ENTRY,
     FRAME_BYTES_MAX,
@@ -50,6 +50,8 @@ ID_LOOKS_MAX: Final = 64
 ABSENT: Final = -1
 PERHAPS: Final = -2
 """In place of the position of a message that is not there, and of one of which bounded work does not say."""
+PLACES_MAX: Final = 64
+"""So many bad places are remembered for repair."""
 _NEVER: Final = 1 << 62
 _UNIQUE: Final = UNIQUE_KEY.encode()
 
@@ -61,8 +63,13 @@ _log = logging.getLogger(__name__)
 class Reading:
     """The read side of a store."""
 
-    def __init__(self, log: CommitLog, index: QueueIndex, keys: KeyIndex, chunks: ChunkFiles) -> None:
+    def __init__(
+        self, log: CommitLog, index: QueueIndex, keys: KeyIndex, chunks: ChunkFiles, is_alone: bool = True
+    ) -> None:
+        """``is_alone``: there is no other copy, so what is not good is passed over; else a read that meets it ends in
+        ``Unavailable``, and comes again when it is repaired."""
         self._log = log
+        self._is_alone = is_alone
         self._index = index
         self._keys = keys
         self._chunks = chunks
@@ -171,6 +178,9 @@ class Reading:
 
     def _report(self, position: int, what: str) -> None:
         self.damaged += 1
+        if not self._is_alone:
+            self._log.bad_places.append(position)
+            raise Unavailable(f"the message at position {position} is damaged in this copy: it is being repaired")
         _log.error("damage in the log at position %d: %s; it is passed over", position, what)
 
     def seek_time(self, key: str, stored_ms: int) -> int:
@@ -250,6 +260,7 @@ class Reading:
         head = read_head(self._log.read(position, FRAME_HEAD_BYTES))
         frame = self._log.read(position, min(head.length, FRAME_BYTES_MAX))
         if not is_good(frame, position):
+            self._log.bad_places[:] = [*self._log.bad_places, position][-PLACES_MAX:]
             raise Damaged(f"the frame at {position} does not match its checksum")
         return frame
 

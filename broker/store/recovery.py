@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -340,15 +341,15 @@ def _replay_copy(
         if scan.damage:
             break
         known = max(known, scan.watermark)
-        store.following.find(Part(position, 0, sum(map(len, frames)), frames), known)
+        size = sum(map(len, frames))
+        store.following.find(Part(position, position + size, 0, size, frames), known)
         if position - told >= PROGRESS_BYTES:
             told = position
             on_progress(position - start, total)
     last, watermark = scan, scan.watermark
     if scan.damage:
         last = Scan(segments, scan.damage[0][1], durable)
-        for _, frames in last.runs():
-            log.last_ms = max(log.last_ms, stored_ms_of(frames[-1]))
+        deque(last.runs(), 0)
         store.damage.extend([scan.damage[0], *last.damage])
         store.missing.extend([*[one for one in scan.missing if one[1] <= scan.damage[0][1]], *last.missing])
         watermark = max(watermark, last.watermark)

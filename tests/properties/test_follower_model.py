@@ -18,6 +18,7 @@ def play(seed: int, steps: int = STEPS) -> Group:
     """A group behind a mix of requests and hardships."""
     rng = random.Random(seed)
     group = Group(seed)
+    rotten = rng.choice(group.nodes)
     mix = Mix(group.leader, rng)
     for _ in range(steps):
         fate = rng.random()
@@ -30,6 +31,8 @@ def play(seed: int, steps: int = STEPS) -> Group:
             group.crash(rng.choice(group.followers), power=rng.random() < 0.5)
         elif fate < 0.15:
             rng.choice(group.nodes).store.tick(group.clock.wall_ms(), group.clock.wall_ms())
+        elif fate < 0.17:
+            group.rot(rotten)
         if mix.rig is not group.leader:
             mix.rig = group.leader
         mix.step()
@@ -41,4 +44,5 @@ def play(seed: int, steps: int = STEPS) -> Group:
 def test_copies_are_equal_whatever_happened(seed: int) -> None:
     group = play(seed)
     group.level()
+    group.scrub()
     group.check()

@@ -6,16 +6,21 @@ is: the rules of Raft, played by hand, so that the logs alone are on trial.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import Any
 
 from broker.net.lead import Lead
 from broker.replica.follower_log import FollowerLog, Mismatch
-from broker.replica.log_face import Begun
+from broker.replica.hard_state import may_vote
+from broker.replica.log_face import Begun, HardState
+from broker.replica.repair import Repair
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import LIGHT
+from broker.store.raw import BadPlace
 from broker.store.recovery import open_store
+from broker.store.segment import segment_path
 from broker.store_clock import compare, read_times
 from broker.timer_clock import TimerClock
 from penstock.guarded_clock import GuardedClock
@@ -33,6 +38,7 @@ class Node:
         self.disk = SimDisk(seed)
         self.settings = BrokerSettings(name="group", **{**SMALL, **settings})
         self.lives: list[RecordedState] = []
+        self.mark = 0  # it has told a leader that its disk has everything before there
         self.matched = 0  # up to there its log is the present leader's, in this life
         self.open()
 
@@ -49,11 +55,16 @@ class Node:
             cut_at=cut_at,
         )
         self.log = FollowerLog(self.store, lambda: self.state.epochs.begun)
+        self.repair = Repair(self.store)
 
     def sync(self) -> None:
         point = self.store.sync_point()
         self.store.sync()
         self.store.mark_durable(point)
+
+    @property
+    def may_vote(self) -> bool:
+        return may_vote(HardState(mark=self.mark), self.log.end, self.repair.is_sound)
 
     def crash(self, *, power: bool) -> None:
         if power:
@@ -132,7 +143,10 @@ class Group:
     def elect(self, wanted: Node | None = None) -> None:
         """The newest log of a majority leads, in a new epoch."""
         self.depose()
-        some = self.rng.sample(self.nodes, 2) if wanted is None else self.nodes
+        for one in self.nodes:
+            self.mend(one)
+        voters = [one for one in self.nodes if one.may_vote]
+        some = self.rng.sample(voters, 2) if wanted is None else self.nodes
         node = wanted or max(some, key=lambda one: (one.log.epoch_at(one.log.end), one.log.end))
         assert node.log.end >= self.committed, "an elected node lacks what is committed"
         self.epoch += self.rng.randint(1, 3)
@@ -163,6 +177,19 @@ class Group:
                 self.feed(node)
         self.commit()
 
+    def mend(self, node: Node) -> None:
+        """What of a node's log is bad comes from the others."""
+        for other in [one for one in self.nodes if one is not node] * 2:
+            while wanted := node.repair.wanted():
+                try:
+                    stretch = other.log.stretch(wanted.position, min(wanted.until, other.log.committed))
+                except BadPlace:
+                    break
+                if not stretch.data or node.repair.take(stretch, node.log.epoch_at(wanted.position)) == wanted.position:
+                    break
+                if not node.store.is_owned:
+                    node.log.repaired()
+
     def commit(self) -> None:
         leader = self.leader
         durable = sorted(self.matching(node) for node in self.nodes)[1]
@@ -172,8 +199,10 @@ class Group:
             leader.dispatch.reached(leader.store.durable, leader.store.committed)
 
     def matching(self, node: Node) -> int:
-        """Up to where a node's disk surely has what the leader has."""
-        return node.log.durable if node is self.leader.node else min(node.log.durable, node.matched)
+        """Up to where a node's disk surely has what the leader has, as it tells."""
+        told = node.log.durable if node is self.leader.node else min(node.log.durable, node.matched)
+        node.mark = max(node.mark, told)
+        return told
 
     def feed(self, node: Node, rounds: int = 3) -> None:
         """Sends a follower what it lacks, in pieces of any size, perhaps some of it again; it syncs, and hears what is
@@ -181,9 +210,15 @@ class Group:
         rng, log = self.rng, self.leader.node.log
         at = (node.matched or log.end) if rng.random() < 0.9 else node.log.committed
         for _ in range(rounds):
-            stretch = log.stretch(at, log.end, rng.choice([1, 300, 5_000, 1 << 20]))
+            try:
+                stretch = log.stretch(at, log.end, rng.choice([1, 300, 5_000, 1 << 20]))
+            except BadPlace as bad:
+                self.leader.node.repair.note(bad.position)
+                self.mend(self.leader.node)
+                continue
             if not stretch.data:
                 break
+            self.mend(node)
             try:
                 node.matched = max(node.matched, node.log.receive(stretch, self.epoch))
                 at = node.matched
@@ -191,15 +226,33 @@ class Group:
                 at = agreed(log.epochs, log.end, mismatch)
         if rng.random() < 0.9:
             node.sync()
-        node.log.commit(min(self.leader.store.committed, node.matched))
+        self.mend(node)
+        with contextlib.suppress(BadPlace):
+            node.log.commit(min(self.leader.store.committed, node.matched))
+
+    def rot(self, node: Node) -> None:
+        """A byte of one copy rots; all others have it."""
+        log = node.store.log
+        position = self.rng.randrange(log.start, max(log.start + 1, min(one.log.committed for one in self.nodes)))
+        base = max(base for base in log.bases if base <= position)
+        path = segment_path(base)
+        if position - base < len(node.disk.read(path)):
+            node.disk.flip(path, position - base)
 
     # ------------------------------------------------------------ checks
+
+    def scrub(self) -> None:
+        """Every copy goes over all that it has, and is repaired."""
+        for node in self.nodes:
+            for _ in range(node.log.end // 1000 + 10):
+                node.repair.scrub(1000)
+                self.mend(node)
 
     def level(self) -> None:
         """All is well for a while: every copy comes to have everything."""
         self.reach = 1.0
         self.leader.node.sync()
-        while not all(node.log.committed == self.leader.node.log.end for node in self.nodes):
+        while not all(node.log.applied == node.log.committed == self.leader.node.log.end for node in self.nodes):
             for node in self.followers:
                 self.feed(node)
                 node.sync()

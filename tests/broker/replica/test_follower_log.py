@@ -37,9 +37,9 @@ def test_a_follower_has_the_leaders_bytes_and_rolls_where_they_say(settings: Sto
 
 def test_nothing_is_taken_in_or_read_before_it_is_committed() -> None:
     leader, follower = Copy().lead(), Copy()
-    leader.put(3)
-    middle = leader.log.end
     leader.put(3, cache=True)
+    middle = leader.log.end
+    leader.put(3)
     assert bodies(leader.store) == []
     follow(leader, follower)
     follower.sync()
