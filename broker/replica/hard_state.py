@@ -64,7 +64,10 @@ class HardStateFile:
         slots = [] if self._file is None else [self._file.pread(SLOT_BYTES, at) for at in (0, SLOT_BYTES)]
         self._is_empty = not any(slots)
         good = [(found, place) for place, slot in enumerate(slots) if (found := decode(slot)) is not None]
-        (self._number, self._state), self._place = max(good, default=((0, None), 1))
+        self._number, self._place = 0, 1
+        self._state: HardState | None = None
+        if good:
+            (self._number, self._state), self._place = max(good)
         self._synced = self._place  # nothing unsynced goes there
 
     def load(self) -> HardState | None:
