@@ -22,6 +22,7 @@ from rich.table import Table
 
 from broker.net.flusher import Flusher
 from broker.net.lead import Lead
+from broker.replica.follower_log import FollowerLog
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
 from broker.store.destinations import Destination, Incoming, incoming_of
@@ -169,6 +170,46 @@ def replay_row(folder: Path) -> Row:
         f"{again / took:.1f} times their append ({again / count * 1e6:.2f} us beside {took / count * 1e6:.2f} us each)"
     )
     return Row(f"replay of runs of {REPLAY_RUN} messages of 64 B", figure, "<= 1.3 times", again / took <= 1.3)
+
+
+def follow_row(folder: Path) -> Row:
+    """A copy that checks runs of devices, writes them and takes them in, beside their append at the leader."""
+    settings = StoreSettings(retention_s=0.0, chunk_bytes=1 << 40)
+    stores = [
+        open_store(RealDisk(folder / name), settings, NoFolds(), 1, is_owned=False, committed=0)
+        for name in ("leader", "follower")
+    ]
+    leader, follower = (FollowerLog(store, tuple) for store in stores)
+    stores[0].own()
+    devices = [
+        Destination("telemetry", encode_properties({"MQTT_TOPIC": f"telemetry/d{number}"}), Level.DISK)
+        for number in range(REPLAY_DEVICES)
+    ]
+    tails = [record_tail(b"telemetry", device.properties) for device in devices]
+    took = followed = 0.0
+    for _ in range(REPLAY_ROUNDS):
+        runs = [Run(tail, 1, 1, [bytes(64)] * REPLAY_RUN) for tail in tails]
+        for run in runs:
+            run.queue_id = 0
+        began = time.process_time()
+        stores[0].append_runs(runs, devices, 1)
+        took += time.process_time() - began
+        stretch = leader.stretch(follower.end, leader.end)
+        began = time.process_time()
+        follower.receive(stretch, 1)
+        follower.commit(follower.end)
+        followed += time.process_time() - began
+    assert follower.applied == leader.end
+    for store in stores:
+        store.abandon()
+    count = REPLAY_ROUNDS * REPLAY_DEVICES * REPLAY_RUN
+    figure = (
+        f"{followed / took:.1f} times their append ({followed / count * 1e6:.2f} us beside {took / count * 1e6:.2f} us"
+        " each)"
+    )
+    return Row(
+        f"a follower takes in runs of {REPLAY_RUN} messages of 64 B", figure, "<= 1.3 times", followed / took <= 1.3
+    )
 
 
 def read_rows(folder: Path) -> list[Row]:
@@ -348,7 +389,14 @@ def run() -> list[Row]:
     """Measures the short rows."""
     with tempfile.TemporaryDirectory(prefix="penstock-store-") as made:
         place = Path(made)
-        return [append_row(place), replay_row(place), *read_rows(place), *scan_rows(place), *level_rows(place)]
+        return [
+            append_row(place),
+            replay_row(place),
+            follow_row(place),
+            *read_rows(place),
+            *scan_rows(place),
+            *level_rows(place),
+        ]
 
 
 def show(console: Console, rows: list[Row]) -> None:
