@@ -146,7 +146,7 @@ bench-store: $(VENV)/.test  ## the store by itself, with 100,000 queues and reco
 	$(BIN)/python -m loadtest store --long
 
 # Models that Hypothesis drives: in `make test` through the same examples every time, in `make soak` through new ones.
-MODELS := tests/gateway/history/test_positions_model.py tests/gateway/sessions/test_session.py tests/gateway/leases/test_share_feed.py \
+MODELS := tests/gateway/delivery/test_positions_model.py tests/gateway/sessions/test_session.py tests/gateway/delivery/test_share_feed.py \
   tests/broker/shares/test_leases.py tests/namesrv/test_registry.py tests/properties/test_topicmap.py tests/conformance/test_any_sequence.py
 
 soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets, 5 minutes of chaos, 100,000 sends through 30 kill -9, two simulated hours, 100,000 groups of copies, a million delayed messages (about 40 minutes)

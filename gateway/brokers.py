@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from gateway.shards.rounds import Stage
+from gateway.net.rounds import Stage
 from penstock.client.sending import maker_of
 from penstock.errors import InternalError, NoRoute, PenstockError, Unavailable
 from penstock.protocol.link import Link, Links, OnResult

@@ -12,44 +12,44 @@ from functools import partial
 from typing import NamedTuple
 
 from gateway.brokers import Brokers
-from gateway.devices.client_ids import ClientIds
-from gateway.devices.connecting import Connecting, Rules, SessionParts
-from gateway.devices.connections import Connections
-from gateway.devices.disconnecting import Disconnecting
-from gateway.devices.journal import Journal
-from gateway.devices.patience import Patience
-from gateway.devices.refusals import Refusals
-from gateway.devices.rejudging import Rejudging
-from gateway.devices.removals import Removals
-from gateway.devices.services import Services
-from gateway.devices.takeover import Takeover
-from gateway.devices.telling import Telling
-from gateway.devices.turns import Turns
-from gateway.downstream import Downstream
-from gateway.homes.admissions import Admissions
-from gateway.homes.exchanges import ExchangeIds
-from gateway.homes.home import SessionHome
-from gateway.homes.keeping import Keeping
-from gateway.homes.lease import GatewayLease
-from gateway.homes.tenure import Tenure
-from gateway.homes.watch import SessionWatch
-from gateway.homes.wills import Wills
+from gateway.connections.client_ids import ClientIds
+from gateway.connections.connecting import Connecting, Rules, SessionParts
+from gateway.connections.connections import Connections
+from gateway.connections.disconnecting import Disconnecting
+from gateway.connections.journal import Journal
+from gateway.connections.lease import GatewayLease
+from gateway.connections.lease_recovery import LeaseRecovery
+from gateway.connections.operator_questions import OperatorQuestions
+from gateway.connections.pending_connects import PendingConnects
+from gateway.connections.refusals import Refusals
+from gateway.connections.rejudging import Rejudging
+from gateway.connections.removals import Removals
+from gateway.connections.services import Services
+from gateway.connections.takeover import Takeover
+from gateway.connections.timeouts import ConnectionTimeouts
+from gateway.connections.turns import Turns
+from gateway.connections.wills import Wills
+from gateway.delivery.downstream import Downstream
+from gateway.limits.counters import Counters
 from gateway.limits.creations import Creations
 from gateway.limits.half_open import HalfOpens
 from gateway.limits.limits import Limits, Stalls
+from gateway.limits.memory_budget import MemoryBudget
 from gateway.limits.quotas import Quotas
 from gateway.limits.rates import Crowd, Door, Pacing, Takeovers
-from gateway.limits.room import Room
-from gateway.limits.tallies import Tallies
 from gateway.login.auth import Authenticator
 from gateway.mqtt.reason_codes import ReasonCode
+from gateway.net.poller import Poller
+from gateway.net.rounds import Rounds
+from gateway.net.shard import Shard
 from gateway.publishing.judging import Judge
 from gateway.publishing.upstream import Upstream
+from gateway.sessions.exchange_ids import ExchangeIds
+from gateway.sessions.saver import SessionSaver
 from gateway.sessions.session import Session
+from gateway.sessions.store import SessionStore
+from gateway.sessions.watch import SessionWatch
 from gateway.settings import GatewaySettings, parse_rules
-from gateway.shards.poller import Poller
-from gateway.shards.rounds import Rounds
-from gateway.shards.shard import Shard
 from penstock.protocol.link import Links
 from penstock.world import Clock, Rng
 from topicmap.queues import TopicMap
@@ -74,12 +74,12 @@ class Gateway:
     upstream: Upstream
     downstream: Downstream
     sessions: dict[str, Session]
-    home: SessionHome
-    keeping: Keeping
+    home: SessionStore
+    keeping: SessionSaver
     wills: Wills
     lease: GatewayLease
     watch: SessionWatch
-    tenure: Tenure
+    tenure: LeaseRecovery
     connections: Connections
     rejudging: Rejudging
     removals: Removals
@@ -105,13 +105,13 @@ class Gateway:
 class _Kept(NamedTuple):
     """Where sessions are kept, and what becomes of them."""
 
-    home: SessionHome
-    keeping: Keeping
+    home: SessionStore
+    keeping: SessionSaver
     exchanges: ExchangeIds
     wills: Wills
-    admissions: Admissions
+    admissions: PendingConnects
     lease: GatewayLease
-    tenure: Tenure
+    tenure: LeaseRecovery
 
 
 def build(
@@ -151,9 +151,9 @@ def build(
         connections, sessions, admissions, home, keeping, exchanges, wills, upstream, downstream, rounds
     )
     takeover = Takeover(sessions, admissions, wills, takeovers, rounds)
-    watch = SessionWatch(home, takeover.called, Telling(sessions, connections, rounds).answer, rounds.wake)
+    watch = SessionWatch(home, takeover.called, OperatorQuestions(sessions, connections, rounds).answer, rounds.wake)
     turns, removals = Turns(rounds, connections.failed), Removals(authenticator.is_gone)
-    pacing, room = Pacing(settings, quotas), Room(settings, quotas, shards)
+    pacing, room = Pacing(settings, quotas), MemoryBudget(settings, quotas, shards)
     services = Services(
         settings, rounds, authenticator, judge, limits, quotas, pacing, room, creations, upstream, downstream, keeping,
         exchanges, connections, connecting, disconnecting, turns,
@@ -181,22 +181,22 @@ def _kept(
     sessions: dict[str, Session],
 ) -> _Kept:
     rounds = upstream.rounds
-    home = SessionHome(brokers, name, rounds.wake, upstream.note_over)
-    keeping = Keeping(home, settings.output_bytes_max, rounds.wake)
+    home = SessionStore(brokers, name, rounds.wake, upstream.note_over)
+    keeping = SessionSaver(home, settings.output_bytes_max, rounds.wake)
     wills = Wills(home, upstream, rounds, judge.may_leave, creations)
-    admissions = Admissions(home, wills)
+    admissions = PendingConnects(home, wills)
     new_life = partial(_new_life, rng)
     lease = GatewayLease(home, wills, settings.session_lease_s, rounds.wake, upstream.life, new_life)
-    tenure = Tenure(lease, home, upstream, wills, admissions, sessions.values)
+    tenure = LeaseRecovery(lease, home, upstream, wills, admissions, sessions.values)
     return _Kept(home, keeping, ExchangeIds(brokers, rounds.wake), wills, admissions, lease, tenure)
 
 
 def _connections(settings: GatewaySettings, quotas: Quotas, rounds: Rounds) -> Connections:
     return Connections(
-        Tallies(),
+        Counters(),
         HalfOpens(),
         Crowd(settings.address_connections_max),
-        Patience(settings.connect_wait_s, quotas, rounds),
+        ConnectionTimeouts(settings.connect_wait_s, quotas, rounds),
         Journal(settings.connection_log),
         ReasonCode.SERVER_MOVED if settings.has_moved else 0,
     )

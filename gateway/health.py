@@ -15,9 +15,9 @@ from functools import partial
 from typing import Final
 
 from gateway.brokers import Broker, Brokers
-from gateway.devices.drain import Drain
-from gateway.homes.home import SessionHome
+from gateway.connections.drain import Drain
 from gateway.publishing.upstream import Upstream
+from gateway.sessions.store import SessionStore
 from penstock.errors import PenstockError
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.servers import Ping, ServerInfo
@@ -39,7 +39,7 @@ class Health:
     def __init__(
         self,
         brokers: Brokers,
-        home: SessionHome,
+        home: SessionStore,
         upstream: Upstream,
         drain: Drain,
         trouble: Callable[[], str],

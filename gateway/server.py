@@ -15,17 +15,17 @@ from typing import Final
 import trio
 
 from gateway.build import Gateway, build
-from gateway.devices.drain import Drain
-from gateway.devices.front import Front
+from gateway.connections.drain import Drain
+from gateway.connections.listeners import Listeners
 from gateway.figures import Figures
 from gateway.health import Health
 from gateway.limits.quotas import Quotas
 from gateway.login.access import Access
 from gateway.login.attempts import Attempts
 from gateway.login.verifier import Bell, Verifier
+from gateway.net.poller import EpollPoller
 from gateway.publishing.sys_topics import SysTopics
 from gateway.settings import GatewaySettings, token_rules
-from gateway.shards.poller import EpollPoller
 from gateway.transports.listening import anonymous_at
 from penstock.protocol.link import Links
 from penstock.world import Clock, World, guarded, new_secret
@@ -84,7 +84,7 @@ async def run(
     drain = Drain(settings, gateway.connections, gateway.rounds, settings.drain_per_s)
     told = SysTopics(gateway.upstream, settings.sys_prefix, gateway.name, settings.sys_every_s, gateway.rounds.now)
     try:
-        front = Front(settings, gateway.services, gateway.shards)
+        front = Listeners(settings, gateway.services, gateway.shards)
         now, upstream = gateway.rounds.now, gateway.upstream
         health = Health(gateway.brokers, gateway.home, upstream, drain, front.trouble, now, clock.witness)
         figures = Figures(

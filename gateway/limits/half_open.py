@@ -13,7 +13,8 @@ from penstock.service.buckets import host_of
 
 
 class HalfOpen(Protocol):
-    """A connection that may be given up (``gateway.devices.device.Device``, ``gateway.devices.front.Newcomer``)."""
+    """A connection that may be given up (``gateway.connections.device.Device``,
+    ``gateway.connections.listeners.PendingConnection``)."""
 
     def drop(self, why: str = "") -> None:
         """Closes without a word to the client; it leaves at once."""

@@ -164,8 +164,8 @@ class Limits:
 
 
 class Stallable(Protocol):
-    """A connection that may stop taking what it is sent (``gateway.devices.device.Device``). ``full_since``: -1 while
-    it takes something."""
+    """A connection that may stop taking what it is sent (``gateway.connections.device.Device``). ``full_since``: -1
+    while it takes something."""
 
     full_since: float
 

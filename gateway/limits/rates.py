@@ -36,8 +36,8 @@ class Pace:
 
 
 class Paced(Protocol):
-    """A client whose reading can be held (``gateway.devices.device.Device``). ``is_over``: whether its connection is
-    over."""
+    """A client whose reading can be held (``gateway.connections.device.Device``). ``is_over``: whether its connection
+    is over."""
 
     is_over: bool
 

@@ -1,7 +1,7 @@
 """Topic aliases that the gateway makes: a client that takes them is sent a long topic name once per connection, and
 then its number.
 
-A delivery is encoded with its name, as for everybody (``gateway/messages/delivery.py``), and it is so that it stays in
+A delivery is encoded with its name, as for everybody (``gateway/messages/outgoing.py``), and it is so that it stays in
 flight: a resend goes to another connection, where no alias holds (MQTT-3.3.2-7), and so never uses one. Only the bytes
 that leave now are rewritten. Numbers are given first come first served, up to the smaller of what the client takes
 (MQTT-3.1.2-26, -27, 3.3.2-11) and ``topic_alias_sent_max``; names that come later go out in full, as do short ones, for
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.messages.delivery import AliasedPacketRun, PacketRun
+from gateway.messages.outgoing import AliasedPacketRun, PacketRun
 from gateway.mqtt.primitives import encode_variable_integer
 from topicmap.names import SHORT_BYTES_MAX
 

@@ -2,7 +2,7 @@
 
 Most batches are *even*: consecutive messages of one device, all with the same size, flag and properties, that do not
 expire. Of frames this is seen by comparing columns of the batch, all messages at once; a run that a broker in the same
-process hands over is even as it is. Whoever sends such a batch needs nothing else (``gateway/messages/delivery.py``).
+process hands over is even as it is. Whoever sends such a batch needs nothing else (``gateway/messages/outgoing.py``).
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def record_properties(
 class Heading:
     """What topic and properties of a record say; equal for most messages of one device, and so read only once.
     ``head``: how its last PUBLISH began, and ``head_kind`` of which kind that was
-    (``gateway/messages/delivery.py``)."""
+    (``gateway/messages/outgoing.py``)."""
 
     __slots__ = ("application", "expiry_s", "head", "head_kind", "name", "name_bytes", "sender", "topic", "user")
 
@@ -178,7 +178,7 @@ class Arrival:
         expires_ms: wall-clock time after which it is not delivered, or ``NEVER``.
         born_ms, stored_ms: wall-clock times at its sender and when it was stored.
         origin: where it was pulled; ``None`` where nobody needs to find it again.
-        encoded: forms in two parts, for all subscribers that get the same bytes (``gateway/messages/delivery.py``).
+        encoded: forms in two parts, for all subscribers that get the same bytes (``gateway/messages/outgoing.py``).
     """
 
     __slots__ = (

@@ -6,7 +6,7 @@ needs them, and only so many bytes of them: who falls out of it reads from the l
 is read on only while some connected cursor is at the head, so that one slow reader does not have its backlog read
 twice and a queue that nobody reads costs nothing.
 
-This module keeps the books; ``gateway/downstream.py`` pulls and sends.
+This module keeps the books; ``gateway/delivery/downstream.py`` pulls and sends.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, Final, Generic, TypeVar
 from mypy_extensions import mypyc_attr
 
 from gateway.brokers import Broker
+from gateway.messages.compact_set import CompactSet
 from gateway.messages.envelope import Arrival, Origin
-from gateway.messages.few import Few
 from penstock.protocol.requests.given import GivenPull
 from penstock.protocol.requests.request import Result
 
@@ -73,7 +73,7 @@ class Feed(Origin, Generic[Reader]):
         self.head = -1
         self.window: list[Arrival] | None = None
         self.window_bytes = 0
-        self.members: Few[Reader] = Few()
+        self.members: CompactSet[Reader] = CompactSet()
         self.reading = 0
         self.lagging = 0
         self.is_pulling = False

@@ -15,9 +15,9 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
+from gateway.limits.counters import ListenerCounters
 from gateway.limits.rates import Pace
-from gateway.limits.tallies import Tally
-from gateway.publishing.lanes import Lane, NameRoute, Publisher
+from gateway.publishing.broker_batch import BrokerBatch, NameRoute, Publisher
 from gateway.publishing.upstream import Upstream
 from penstock.protocol.message import BODY_AT
 from penstock.protocol.runs import Run
@@ -37,7 +37,7 @@ PARTIAL_BYTES_MAX: Final = 4096
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Sender(Publisher):
-    """A publisher whose packets are counted (``gateway.devices.device.Device``).
+    """A publisher whose packets are counted (``gateway.connections.device.Device``).
 
     Attributes:
         tally: what goes through its listener.
@@ -46,7 +46,7 @@ class Sender(Publisher):
     """
 
     __slots__ = ("pace", "route", "tally")
-    tally: Tally
+    tally: ListenerCounters
     pace: Pace | None
     route: NameRoute | None
 
@@ -150,7 +150,7 @@ def _take_same(
     return at
 
 
-def _hand_over(device: Sender, upstream: Upstream, lane: Lane, count: int, size: int, acknowledged: int) -> None:
+def _hand_over(device: Sender, upstream: Upstream, lane: BrokerBatch, count: int, size: int, acknowledged: int) -> None:
     """The last ``count`` messages in the lane are this device's, ``size`` bytes of records; so many have QoS 1."""
     device.sequence += acknowledged
     device.unstored += size

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from gateway.brokers import Broker, Brokers
-from gateway.publishing.lanes import ClientQueue, Lane, NameRoute, TopicLanes, Unplaced
+from gateway.publishing.broker_batch import BrokerBatch, ClientQueue, NameRoute, TopicLanes, Unplaced
 from penstock.errors import NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
 from penstock.protocol.requests.topics import DescribeTopic
 
@@ -33,8 +33,8 @@ class Placing:
     def __init__(
         self,
         brokers: Brokers,
-        lane_of: Callable[[Broker], Lane],
-        place: Callable[[Lane, Unplaced], None],
+        lane_of: Callable[[Broker], BrokerBatch],
+        place: Callable[[BrokerBatch, Unplaced], None],
         flush: Callable[[], None],
         gave_up: Callable[[int], None],
     ) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.messages.envelope import record_properties
-from gateway.publishing.lanes import NameRoute
+from gateway.publishing.broker_batch import NameRoute
 from gateway.publishing.upstream import Upstream
 from penstock.protocol.message import FLAG_RETAIN
 from penstock.version import VERSION

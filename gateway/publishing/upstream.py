@@ -1,20 +1,20 @@
 """Device -> broker: publications become runs, one request per broker and round, and an acknowledgement only after
 its reply.
 
-A ``Lane`` is the open batch of one broker. Beside each message stands its *mark*: the bytes that acknowledge it
+A ``BrokerBatch`` is the open batch of one broker. Beside each message stands its *mark*: the bytes that acknowledge it
 (PUBACK, PUBREC, or nothing), so that the reply to a whole batch turns into one piece of bytes per device.
 
-Promises: no mark is sent before the broker has said that the record is stored at its topic's level; a record whose
-fate is unknown (the link broke) is never acknowledged, its device is disconnected and will send it again; what was
-surely not stored, because no broker was there or because the log takes no more and the device is not MQTT 5 and
-cannot be told so, waits in ``Lane.kept``, its device's socket is not read meanwhile, what it has sent behind it queues
-up there, and nothing that overtakes it is acknowledged (a full log lets nothing overtake: ``Lane.attempt``); every wait
-is bounded by what a device may have unstored (``unstored_bytes_max``), for then it is not read either. What goes to a
-topic that is being looked up waits in ``placing.py``. What a broker refuses because this gateway's life
-is over (``tenure.py``), and all that follows, stays here until it leaves in another life (``go_on``), in its order,
+Promises: no mark is sent before the broker has said that the record is stored at its topic's level; a record whose fate
+is unknown (the link broke) is never acknowledged, its device is disconnected and will send it again; what was surely
+not stored, because no broker was there or because the log takes no more and the device is not MQTT 5 and cannot be told
+so, waits in ``BrokerBatch.kept``, its device's socket is not read meanwhile, what it has sent behind it queues up
+there, and nothing that overtakes it is acknowledged (a full log lets nothing overtake: ``BrokerBatch.attempt``); every
+wait is bounded by what a device may have unstored (``unstored_bytes_max``), for then it is not read either. What goes
+to a topic that is being looked up waits in ``placing.py``. What a broker refuses because this gateway's life is over
+(``lease_recovery.py``), and all that follows, stays here until it leaves in another life (``go_on``), in its order,
 without what is of connections that are over by then. Brokers, and the requests to one broker, are answered in any
-order: a device brings its acknowledgements in order by the numbers that go with its records
-(``Publisher.sequence``). Nothing here waits: the round's end is told by ``flush``.
+order: a device brings its acknowledgements in order by the numbers that go with its records (``Publisher.sequence``).
+Nothing here waits: the round's end is told by ``flush``.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Final
 
 from gateway.brokers import Broker, Brokers
 from gateway.messages.envelope import record_properties
-from gateway.publishing.lanes import NONE, Batch, Lane, NameRoute, Publisher, Unplaced
+from gateway.net.rounds import Rounds, Stage
+from gateway.publishing.broker_batch import NONE, Batch, BrokerBatch, NameRoute, Publisher, Unplaced
 from gateway.publishing.placing import Placing
 from gateway.sessions.session_state import Will
-from gateway.shards.rounds import Rounds, Stage
 from penstock.errors import (
     Busy,
     Fenced,
@@ -62,7 +62,7 @@ class Upstream(Stage):
     def __init__(self, brokers: Brokers, topic_map: TopicMap, append_bytes_max: int, rounds: Rounds, life: str) -> None:
         self._map = topic_map
         self._append_bytes_max = append_bytes_max
-        self._lanes: list[Lane] = []  # one per broker, of which there are few
+        self._lanes: list[BrokerBatch] = []  # one per broker, of which there are few
         self._placing = Placing(brokers, self._lane, self._add, self.flush, self._gave_up)
         self.rounds = rounds
         self.life = life  # what this gateway appends in
@@ -144,14 +144,14 @@ class Upstream(Stage):
             return b""
         return _fitting(record_properties(route.name, route.key, client_id, expiry_s, application, exchange, user))
 
-    def _add(self, lane: Lane, publication: Unplaced) -> None:
+    def _add(self, lane: BrokerBatch, publication: Unplaced) -> None:
         lane.devices.append(publication.device)
         lane.firsts.append(publication.first)
         lane.runs.append(publication.run)
         lane.marks.append(publication.mark)
         self.grown(lane, publication.run.size)
 
-    def grown(self, lane: Lane, size: int) -> None:
+    def grown(self, lane: BrokerBatch, size: int) -> None:
         """Tells that so many bytes of records were added to a lane."""
         lane.size += size
         if lane.size >= self._append_bytes_max:
@@ -167,7 +167,7 @@ class Upstream(Stage):
             if lane.runs:
                 self._append(lane)
 
-    def _append(self, lane: Lane) -> None:
+    def _append(self, lane: BrokerBatch) -> None:
         self.appends += 1
         batch = Appending(self, lane, self.appends)
         lane.runs, lane.marks, lane.devices, lane.firsts, lane.size = [], [], [], [], 0
@@ -303,7 +303,7 @@ class Upstream(Stage):
         if added:
             self._over = (*self._over, *added)[-_OVER_MAX:]
 
-    def _tell_over(self, lane: Lane) -> None:
+    def _tell_over(self, lane: BrokerBatch) -> None:
         told = frozenset(lane.told)
         lives = tuple([life for life in self._over if life not in told])
         lane.told = self._over
@@ -311,7 +311,7 @@ class Upstream(Stage):
             lane.broker.submit(EndLives(lives), partial(self._told_over, lane))
 
     @staticmethod
-    def _told_over(lane: Lane, result: Result) -> None:
+    def _told_over(lane: BrokerBatch, result: Result) -> None:
         if isinstance(result, PenstockError) and (result.retryable or result.unknown):
             lane.told = NONE  # told again before the next batch
 
@@ -338,7 +338,7 @@ class Upstream(Stage):
             if not lane.waits:
                 self._submit_again(lane)
 
-    def _submit_again(self, lane: Lane) -> None:
+    def _submit_again(self, lane: BrokerBatch) -> None:
         returned, lane.returned = sorted(lane.returned, key=_number_of), []
         for batch in returned:
             self.dropped += batch.drop_absent()
@@ -372,11 +372,11 @@ class Upstream(Stage):
                     self._add(lane, Unplaced(device, kept.run, kept.mark, kept.first))
         self.flush()
 
-    def _lane(self, broker: Broker) -> Lane:
+    def _lane(self, broker: Broker) -> BrokerBatch:
         for lane in self._lanes:
             if lane.broker is broker:
                 return lane
-        self._lanes.append(Lane(broker))
+        self._lanes.append(BrokerBatch(broker))
         return self._lanes[-1]
 
     def _gave_up(self, count: int) -> None:
@@ -389,7 +389,7 @@ class Appending(Batch):
 
     __slots__ = ("_upstream",)
 
-    def __init__(self, upstream: Upstream, lane: Lane, number: int) -> None:
+    def __init__(self, upstream: Upstream, lane: BrokerBatch, number: int) -> None:
         super().__init__(lane, number)
         self._upstream = upstream
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from gateway.limits.tallies import Tally
+from gateway.limits.counters import ListenerCounters
 from gateway.login.auth import Identity
 from gateway.messages.aliases import SentAliases
 from gateway.mqtt.reason_codes import Reason
@@ -13,7 +13,7 @@ from gateway.sessions.session_state import Flow, Owed, Place, Sent
 
 
 class Client(Protocol):
-    """The connection of a session's client (``gateway.devices.device.Device``).
+    """The connection of a session's client (``gateway.connections.device.Device``).
 
     Attributes:
         is_v5: whether it speaks MQTT 5.
@@ -27,7 +27,7 @@ class Client(Protocol):
     accepts_bytes_max: int
     aliases: SentAliases | None
     identity: Identity | None
-    tally: Tally
+    tally: ListenerCounters
 
     @property
     def is_full(self) -> bool:

@@ -30,9 +30,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from gateway.brokers import Broker
-from gateway.messages.delivery import PACKET_ID_MAX, Blob, InFlight, PacketRun
 from gateway.messages.envelope import Arrival
 from gateway.messages.feed import Attachable, Feed
+from gateway.messages.outgoing import PACKET_ID_MAX, Blob, InFlight, PacketRun
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.sessions.endings import ENDED_MAX, Ended, Standing, have_delivered, still_needed, without
 from gateway.sessions.inbound import InboundExchanges

@@ -3,7 +3,7 @@
 ``parse_header`` reads the header strictly: the signature to the byte, version 2, TCP over IPv4 or IPv6, all lengths
 right, the extensions (TLVs) inside their bounds. A client of a Unix socket of the balancer has no address that limits
 or rules could use: it counts as the balancer's own, as one of an unspecified family does. Datagrams and version 1, the
-text form, are refused. Whether the sender may be believed is decided before (``gateway/devices/front.py``).
+text form, are refused. Whether the sender may be believed is decided before (``gateway/connections/listeners.py``).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig import Client, Gateway
 
-from gateway.devices.device import Device
+from gateway.connections.device import Device
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connect, Disconnect, Packet, Publish, Will
 from gateway.sessions.session import Session

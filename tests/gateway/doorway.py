@@ -10,14 +10,14 @@ from pathlib import Path
 from rig import Gateway
 from wire_ends import Authority, TlsEnd, frame, proxy_header, request
 
-from gateway.devices.front import Entrance
-from gateway.limits.tallies import Tally
+from gateway.connections.listeners import Listener
+from gateway.limits.counters import ListenerCounters
 from gateway.login.auth import Anonymous, Credentials, OnIdentity, Peer
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Packet
 from gateway.mqtt.reader import PacketReader
-from gateway.shards.poller import EpollPoller
-from gateway.shards.shard import Shard
+from gateway.net.poller import EpollPoller
+from gateway.net.shard import Shard
 from gateway.transports.listening import parse_listener
 from tests.patience import PATIENCE_S
 
@@ -53,12 +53,12 @@ class Doorway:
         self.notes = Notes()
         self.gateway = Gateway(self.notes, **settings)
         line = LINES.get(kind, kind).format(server=self.authority.server, ca=self.authority.ca)
-        self.entrance = Entrance(parse_listener(f"{line} {more}"), self.gateway.settings, self.gateway.services)
+        self.entrance = Listener(parse_listener(f"{line} {more}"), self.gateway.settings, self.gateway.services)
         self.shard = Shard(EpollPoller(), self.gateway.rounds, self.gateway.settings.output_bytes_max)
         self.clients: list[socket.socket] = []
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> ListenerCounters:
         return self.gateway.connections.tallies.of("x")
 
     def knock(self, address: str = "127.0.0.1") -> socket.socket:

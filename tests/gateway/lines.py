@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.shards.ends import Occupant
-from gateway.shards.shard import Line
+from gateway.net.ends import Occupant
+from gateway.net.shard import Line
 
 
 class HandPoller:

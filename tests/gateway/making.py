@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gateway.brokers import Broker, Brokers
 from gateway.messages.batch import Batch, pulled_batch
-from gateway.messages.delivery import Blob, Variant, blob
 from gateway.messages.envelope import Arrival, Origin, arrivals, record_properties
 from gateway.messages.feed import Feed
+from gateway.messages.outgoing import Blob, Variant, blob
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
 from penstock.protocol.link import OnResult

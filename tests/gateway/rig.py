@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 from memory_broker import MemoryBroker
 
 from gateway.build import build
-from gateway.devices.device import Device
-from gateway.devices.drain import Drain
+from gateway.connections.device import Device
+from gateway.connections.drain import Drain
 from gateway.limits.quotas import Quotas
 from gateway.login.auth import Anonymous, Authenticator, Peer
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Subscription
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.mqtt.reader import PacketReader
+from gateway.net.ends import Output
 from gateway.settings import GatewaySettings
-from gateway.shards.ends import Output
 from penstock.clock import Clock
 from penstock.protocol.message import Message, encode_message
 

@@ -9,8 +9,8 @@ from rig import Gateway, HandClock
 from gateway.build import build
 from gateway.limits.quotas import Quotas
 from gateway.login.auth import Anonymous
+from gateway.net.rounds import Stage
 from gateway.settings import GatewaySettings
-from gateway.shards.rounds import Stage
 
 
 def test_a_gateway_without_a_name_has_one_by_chance_and_each_has_an_epoch_of_its_own() -> None:

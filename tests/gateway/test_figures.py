@@ -8,7 +8,7 @@ from typing import Any
 from rig import Gateway
 
 from gateway.figures import Figures
-from gateway.limits.tallies import METRICS
+from gateway.limits.counters import METRICS
 from gateway.login.access import Access
 from gateway.login.attempts import CAUSES
 from gateway.login.auth import Credentials, Identity, Peer

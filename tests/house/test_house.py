@@ -157,6 +157,15 @@ def test_architecture_tells_which_modules_wait(package: str) -> None:
     assert unknown == []
 
 
+@pytest.mark.parametrize("service", ["gateway", "broker"])
+def test_architecture_names_the_rooms_of_a_service(service: str) -> None:
+    """A row for every folder, and none for a folder that is not there."""
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    table = page.partition(f"| where in `{service}/` |")[2].partition("\n\n")[0]
+    named = set(re.findall(r"(\w+)/", " ".join(re.findall(r"^\| (`[^|]+`) \|", table, re.MULTILINE))))
+    assert named == {path.parent.name for path in (ROOT / service).glob("*/__init__.py")}
+
+
 def test_invariants_are_numbered_in_their_order() -> None:
     numbers = re.findall(r"^\| I(\d+) \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
     assert numbers == [str(number) for number in range(1, len(numbers) + 1)]

@@ -11,7 +11,7 @@ import pytest
 
 from broker.kernel.outcomes import AfterQuorum, AfterSync, Now, Outcome
 from broker.sessions.requests import SessionRequests
-from gateway.homes.wills import Wills
+from gateway.connections.wills import Wills
 from tests.simulation.ends import Ends, check_ends
 from tests.simulation.seeds import checked, must_see, seeds
 

@@ -15,16 +15,16 @@ from broker.sessions.exchanges import Exchanges
 from broker.sessions.fold import Sessions
 from broker.sessions.requests import SessionRequests
 from broker.state import BrokerState
-from gateway import resending
-from gateway.devices.acknowledging import EXCHANGES
-from gateway.homes.exchanges import ExchangeIds
-from gateway.homes.keeping import Keeping
-from gateway.homes.resuming import Resuming
-from gateway.leases.filters import FilterLeases
-from gateway.messages.delivery import Blob
+from gateway.connections.acknowledging import EXCHANGES
+from gateway.delivery import resending
+from gateway.delivery.filter_leases import FilterLeases
+from gateway.delivery.sending import Sending
+from gateway.messages.outgoing import Blob
 from gateway.mqtt.answers import PUBCOMP, answer
 from gateway.mqtt.packets import Pubrec
-from gateway.sending import Sending
+from gateway.sessions.exchange_ids import ExchangeIds
+from gateway.sessions.resuming import Resuming
+from gateway.sessions.saver import SessionSaver
 from gateway.sessions.session import Session
 from tests.simulation.gateways import Moving, World, check
 from tests.simulation.seeds import checked, must_see, seeds
@@ -38,7 +38,7 @@ SEEDS = seeds(40)
 def few_packet_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packet ids are used again soon, so that one that is taken for free too early does harm."""
     monkeypatch.setattr("gateway.sessions.session.PACKET_ID_MAX", 16)
-    monkeypatch.setattr("gateway.messages.delivery.PACKET_ID_MAX", 16)
+    monkeypatch.setattr("gateway.messages.outgoing.PACKET_ID_MAX", 16)
 
 
 def run(seed: int, kind: type[World] = World) -> World:
@@ -73,15 +73,15 @@ def send_qos_2_before_the_session_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def send_the_pubrel_before_the_session_is_durable(patch: pytest.MonkeyPatch) -> None:
-    def hasty(self: Keeping, session: Session, packets: bytes, told: Callable[[], None] | None = None) -> None:
+    def hasty(self: SessionSaver, session: Session, packets: bytes, told: Callable[[], None] | None = None) -> None:
         if packets[0] == 0x62 and session.device is not None:
             session.device.send(packets)
             self.note(session)
         else:
             before(self, session, packets, told)
 
-    before = Keeping.before
-    patch.setattr(Keeping, "before", hasty)
+    before = SessionSaver.before
+    patch.setattr(SessionSaver, "before", hasty)
 
 
 def complete_before_the_release_is_durable(patch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def take_a_refused_exchange_for_a_known_one(patch: pytest.MonkeyPatch) -> None:
         pubrec(device, services, packet)  # type: ignore[arg-type]
 
     pubrec = EXCHANGES[Pubrec]
-    patch.setattr("gateway.devices.device.EXCHANGES", {**EXCHANGES, Pubrec: deaf})
+    patch.setattr("gateway.connections.device.EXCHANGES", {**EXCHANGES, Pubrec: deaf})
 
 
 PLANTED = [

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.leases.session_holds import SessionHolds
-from gateway.leases.share_feed import ShareFeed
+from gateway.delivery.session_holds import SessionHolds
+from gateway.delivery.share_feed import ShareFeed
 from gateway.messages.envelope import Arrival
 from gateway.sessions.lasting import Lasting
 from gateway.sessions.session import Session
@@ -60,7 +60,7 @@ def leave_what_is_on_its_way_in_the_queue_that_goes(patch: pytest.MonkeyPatch) -
 
 
 def never_say_what_is_still_to_be_closed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("gateway.homes.keeping.encode_flow", lambda flow: encode_flow(flow._replace(closing=())))
+    patch.setattr("gateway.sessions.saver.encode_flow", lambda flow: encode_flow(flow._replace(closing=())))
 
 
 def settle_what_nobody_has_heard_to_be_saved(patch: pytest.MonkeyPatch) -> None:

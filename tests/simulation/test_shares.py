@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from broker.shares.leases import ShareLeases
-from gateway.leases.share_feed import ShareFeed
-from gateway.leases.shared import SharedSubscriptions
+from gateway.delivery.share_feed import ShareFeed
+from gateway.delivery.shared import SharedSubscriptions
 from gateway.mqtt.packets import Publish, Subscribe, Subscription, Unsubscribe
 from tests.simulation.gateways import Device, Gateway, Line
 from tests.simulation.leaving import Aiming

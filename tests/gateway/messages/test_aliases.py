@@ -9,7 +9,7 @@ from making import arrival, pulled
 from rig import Client, Gateway
 
 from gateway.messages.aliases import NAME_BYTES_MIN, SentAliases, number_for, rewritten
-from gateway.messages.delivery import PacketRun, Variant, blob
+from gateway.messages.outgoing import PacketRun, Variant, blob
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connack, Connect, Packet, Publish
 from gateway.mqtt.properties import Properties

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from making import BROKER, arrival, batch_of, pulled
 
 from gateway.messages.batch import EVEN_FROM, Batch, FrameStretch, RunStretch, given_batch, pulled_batch
-from gateway.messages.delivery import LIGHT_BYTES, PACKET_ID_MAX, PacketRun, Variant, blob
 from gateway.messages.envelope import Arrival, Origin, arrivals, record_properties
+from gateway.messages.outgoing import LIGHT_BYTES, PACKET_ID_MAX, PacketRun, Variant, blob
 from gateway.sessions.session import Session
 from penstock.errors import InvalidMessage
 from penstock.protocol.compression import COMPRESSED, ZSTD, compress

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from making import made
 from rig import Client, Gateway
 
-from gateway.messages.delivery import PACKET_ID_MAX
+from gateway.messages.outgoing import PACKET_ID_MAX
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Disconnect, Packet, Pingreq, Puback, Publish
 from gateway.mqtt.properties import NO_PROPERTIES, Properties

@@ -14,8 +14,8 @@ from gateway.messages.envelope import arrivals
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Packet, Puback, Publish, Pubrec
 from gateway.mqtt.reason_codes import ReasonCode
+from gateway.net.rounds import Stage
 from gateway.sessions.session_state import Will
-from gateway.shards.rounds import Stage
 from penstock.errors import Busy, InvalidMessage, NoRoute, PenstockError, StorageFull, TimedOut, TooLarge, Unavailable
 from penstock.protocol.message import NEVER, PROPERTIES_BYTES_MAX, decode_message
 from penstock.protocol.requests.messages import AppendRuns

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from making import a_broker, arrival, made, pulled, subscribed
 
-from gateway.messages.delivery import LIGHT_BYTES, PacketRun, Variant, blob
+from gateway.delivery.resending import come_back, next_again, pubrels_of, sent_again
 from gateway.messages.envelope import Origin
-from gateway.resending import come_back, next_again, pubrels_of, sent_again
+from gateway.messages.outgoing import LIGHT_BYTES, PacketRun, Variant, blob
 from gateway.sessions.lasting import Client, Lasting
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.session_state import Owed, Sent

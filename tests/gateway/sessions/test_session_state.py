@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rig import Gateway
 
-from gateway.homes.keeping import flow_of
 from gateway.mqtt.packets import Publish
 from gateway.mqtt.properties import Properties
+from gateway.sessions.saver import flow_of
 from gateway.sessions.session_state import (
     NO_FLOW,
     Place,

@@ -1,0 +1,272 @@
+"""CONNECT: a client is identified, given its session, and admitted.
+
+The order: identity first, then what the will may do, then the session, from its home, with a new epoch; only then is
+anything of the old state touched. So a failed login neither disturbs the client that it names nor publishes its will. A
+client that comes while another connection holds its session takes it over: that connection is told 0x8E and closed
+before the new one is answered (MQTT-3.1.4-3), also where it is another gateway's. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from gateway.brokers import Brokers
+from gateway.connections.client_ids import ClientIds, is_anothers
+from gateway.connections.connections import Connections
+from gateway.connections.guests import Admitted, Arriving, Grant, Guest, OnAdmitted
+from gateway.connections.pending_connects import PendingConnects
+from gateway.connections.refusals import Refusals
+from gateway.connections.rejudging import Rejudging
+from gateway.delivery.downstream import Downstream
+from gateway.limits.limits import Limits
+from gateway.limits.quotas import Quotas
+from gateway.limits.rates import Takeovers
+from gateway.login.auth import Authenticator, Credentials, Identity
+from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
+from gateway.net.rounds import Rounds
+from gateway.publishing.judging import Judge
+from gateway.sessions.exchange_ids import ExchangeIds
+from gateway.sessions.lasting import Lasting
+from gateway.sessions.resuming import OTHER_MOUNT, Resuming, is_foreign
+from gateway.sessions.session import Session
+from gateway.sessions.session_state import decode_flow, decode_terms, encode_will
+from gateway.sessions.store import SessionStore
+from gateway.settings import GatewaySettings
+from penstock.errors import Busy, Fenced, PenstockError
+from penstock.protocol.requests.sessions import OpenedSession
+
+
+class Rules(NamedTuple):
+    """What a client may ask for in its CONNECT, and how often. ``takeovers``: of one client id."""
+
+    refusals: Refusals
+    authenticator: Authenticator
+    client_ids: ClientIds
+    judge: Judge
+    rejudging: Rejudging
+    takeovers: Takeovers
+    limits: Limits
+    quotas: Quotas
+
+
+class SessionParts(NamedTuple):
+    """Where sessions come from, and what stands of them at the brokers."""
+
+    home: SessionStore
+    admissions: PendingConnects
+    exchanges: ExchangeIds
+    brokers: Brokers
+    downstream: Downstream
+
+
+class Connecting:
+    """That of one gateway. ``sessions``: those that are here, by client."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        rules: Rules,
+        parts: SessionParts,
+        connections: Connections,
+        sessions: dict[str, Session],
+        rounds: Rounds,
+    ) -> None:
+        self._settings = settings
+        self._refusals, self._authenticator, self._client_ids, self._judge = rules[:4]
+        self._rejudging, self._takeovers, self._limits, self._quotas = rules[4:]
+        self._home, self._admissions, self._exchanges, self._brokers, self._downstream = parts
+        self._connections = connections
+        self._sessions = sessions
+        self._rounds = rounds
+
+    def refusal(self, device: Guest, asked: Arriving) -> Reason:
+        """Why a client is not even asked who it is, 0 if it is; to be called once for a CONNECT."""
+        return self._refusals.of(device, asked)
+
+    def admit(self, device: Guest, asked: Arriving, done: OnAdmitted) -> None:
+        """Gives the client its session, or the reason code of the refusal, through ``done``."""
+        refusal = self._refusals.of(device, asked)
+        if refusal:
+            done(refusal)
+            return
+        client_id = asked.client_id or self._client_ids.new()
+        shown = Credentials(client_id, asked.user_name, asked.password, device.peer)
+
+        def identified(identity: Identity | Reason) -> None:
+            if device in self._connections:  # it may have gone meanwhile
+                self._open(device, asked, identity, done)
+                self._rounds.wake()
+
+        self._authenticator.connect(shown, identified)
+
+    def admit_proven(self, device: Guest, asked: Arriving, user_name: str, done: OnAdmitted) -> None:
+        """The same for a client that was not refused and has proven by an exchange who it is."""
+        identity = Identity(asked.client_id or self._client_ids.new(), user_name, is_listed=True)
+        self._open(device, asked, identity, done)
+        self._rounds.wake()
+
+    # ------------------------------------------------------------ the session
+
+    def _open(self, device: Guest, asked: Arriving, identity: Identity | Reason, done: OnAdmitted) -> None:
+        """Has the session handed over; whoever has it here lets go of it first."""
+        if not isinstance(identity, Identity):
+            done(identity)
+            return
+        if not self._authenticator.may_connect(identity, device.peer):
+            done(ReasonCode.NOT_AUTHORIZED)
+            return
+        if asked.will is not None:
+            retains = asked.will.retain and self._settings.retained_messages
+            will = asked.will._replace(user=identity.user_name, retain=retains)
+            unfit = self._judge.unfit_will(identity, will)
+            if unfit:
+                done(unfit)
+                return
+            asked = asked._replace(will=will)
+        client_id = identity.client_id
+        expiry_s = min(asked.expiry_s, self._settings.session_expiry_s_max)
+        grant = Grant(
+            identity, self._limits.keep_alive_s(asked.keep_alive_s, asked.is_v5), expiry_s, not asked.client_id
+        )
+        if not device.accepts(asked, grant):
+            done(ReasonCode.PACKET_TOO_LARGE)
+            return
+        known = self._sessions.get(client_id)
+        others = (self._admissions.holder(client_id), known.device if known is not None else None)
+        if self._client_ids.is_kept_by(others, identity):
+            done(ReasonCode.NOT_AUTHORIZED)
+            return
+        if self._takeovers.are_over(client_id, self._rounds.now):
+            done(self._quotas.refuse("takeovers_per_min_max"))
+            return
+        if any(others):
+            self._takeovers.note(client_id, self._rounds.now)
+        device.identify(identity)
+        if known is not None and known.device is not None:
+            ends = asked.clean_start or is_anothers(known.device, identity)
+            known.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=ends)
+        self._admissions.begin(client_id, device)
+        self._ask_home(device, asked, grant, done)
+
+    def _ask_home(self, device: Guest, asked: Arriving, grant: Grant, done: OnAdmitted, instead_of: str = "") -> None:
+        """``instead_of``: the other user whose session ends."""
+        opened = partial(self._opened, device, asked, grant, done, instead_of)
+        kept, clean = encode_will(asked.will), asked.clean_start or bool(instead_of)
+        client_id, user_name, _, _ = grant.identity
+        self._home.open(client_id, user_name, clean, grant.expiry_s, kept, opened, instead_of)
+
+    def _answered(self, device: Guest, asked: Arriving, grant: Grant, done: OnAdmitted, instead_of: str) -> None:
+        """The session is another user's, and it is known whether that one loses it."""
+        client_id = grant.identity.client_id
+        if instead_of and self._is_awaited(device, client_id):
+            self._ask_home(device, asked, grant, done, instead_of)
+            self._rounds.wake()
+        else:
+            self._turn_away(device, client_id, done, ReasonCode.NOT_AUTHORIZED)
+
+    def _opened(
+        self,
+        device: Guest,
+        asked: Arriving,
+        grant: Grant,
+        done: OnAdmitted,
+        instead_of: str,
+        result: OpenedSession | PenstockError,
+    ) -> None:
+        client_id, expiry_s = grant.identity.client_id, grant.expiry_s
+        if isinstance(result, Fenced) and not instead_of and grant.identity.user_name:
+            self._client_ids.ask_back(grant.identity, partial(self._answered, device, asked, grant, done))
+            return
+        if isinstance(result, PenstockError):
+            self._turn_away(device, client_id, done, _reason_of(result))
+            return
+        past = self._admissions.settle(client_id, result, encode_will(asked.will))
+        if result.ended:
+            self._forget_ended(client_id, result)
+        release = partial(self._admissions.give_back, client_id, device, past, expiry_s)
+        if not self._is_awaited(device, client_id):
+            release()
+            self._turn_away(device, client_id, done, ReasonCode.SESSION_TAKEN_OVER)
+            return
+        window = min(asked.receive_max, self._settings.in_flight_max)
+        lasting = Lasting(result.incarnation, self._home.name) if expiry_s or result.present else None
+        session = Session(
+            client_id, window, self._settings.in_flight_bytes_max, result.epoch, expiry_s, asked.will, lasting
+        )
+        mount = device.tally.mount
+        if is_foreign(result, mount):
+            release()
+            self._turn_away(device, client_id, done, OTHER_MOUNT)
+            return
+        if lasting is None or not result.present:
+            self._admit(device, grant, result, session, done, release, None)
+            return
+        flow = decode_flow(result.flow)
+        lasting.restore(flow, result.doubtful_ms)
+        session.overlap.restore(flow.ended)
+        resumed = partial(self._admit, device, grant, result, session, done, release)
+        Resuming(session, flow, self._brokers, asked.is_v5, self._rounds.now_ms, mount).begin(self._exchanges, resumed)
+        self._rounds.wake()
+
+    def _is_awaited(self, device: Guest, client_id: str) -> bool:
+        """Whether it is still there, no other connection of its client, here or elsewhere, has come since, and this
+        gateway has not stood still meanwhile."""
+        is_holder = device in self._connections and self._admissions.holder(client_id) is device
+        return is_holder and self._admissions.is_sure(client_id)
+
+    def _turn_away(self, device: Guest, client_id: str, done: OnAdmitted, reason: Reason) -> None:
+        """Something came between a client and its session."""
+        if self._admissions.holder(client_id) is device:
+            self._admissions.forget(client_id)
+        if device in self._connections:
+            done(reason)
+
+    def _forget_ended(self, client_id: str, found: OpenedSession) -> None:
+        """Nothing of an earlier session stays anywhere."""
+        held = [one.filter for one in decode_terms(found.terms) if one.qos]
+        old = Lasting(found.ended, self._home.name, held)
+        self._downstream.holds.forget(old)
+        self._exchanges.forget(client_id, found.ended)
+
+    def _admit(
+        self,
+        device: Guest,
+        grant: Grant,
+        found: OpenedSession,
+        session: Session,
+        done: OnAdmitted,
+        release: Callable[[], None],
+        error: PenstockError | None,
+    ) -> None:
+        """The session stands: the client is answered."""
+        client_id = session.client_id
+        if error is not None or not self._is_awaited(device, client_id):
+            release()
+            reason = ReasonCode.SESSION_TAKEN_OVER if error is None else ReasonCode.SERVER_UNAVAILABLE
+            self._turn_away(device, client_id, done, reason)
+            return
+        self._admissions.forget(client_id)
+        self._sessions[session.client_id] = session
+        session.attach(device)
+        identity = grant.identity
+        self._connections.admitted_one(device, grant.keep_alive_s, identity.until)
+        terms = identity.user_name, device.is_v5, grant.keep_alive_s
+        self._connections.journal.connected(device.peer, client_id, *terms, self._rounds.now)
+        if found.present:
+            self._downstream.resume(session, decode_terms(found.terms))
+            self._downstream.holds.resume(session)
+            self._judge_subscriptions(session, identity)  # they were allowed when it subscribed
+        done(Admitted(session, grant, found.present))
+
+    def _judge_subscriptions(self, session: Session, identity: Identity) -> None:
+        for one in list(session.subscriptions.values()):
+            self._rejudging.judge(session, identity, one)
+
+
+def _reason_of(error: PenstockError) -> Reason:
+    """Why the home of sessions did not give one, as the CONNACK says it. A limit of the home's is told by its name."""
+    if isinstance(error, Busy):
+        return Told(ReasonCode.QUOTA_EXCEEDED, error.message)
+    return ReasonCode.NOT_AUTHORIZED if isinstance(error, Fenced) else ReasonCode.SERVER_UNAVAILABLE

@@ -1,0 +1,131 @@
+"""The lease of this gateway on its sessions.
+
+It is renewed at the home of sessions, at a third of its time. Each answer names sessions that a dead gateway left with
+something to be done, whose wills are claimed. With each renewal goes the name of this gateway's *life*, which the home
+ends when it gives away what this gateway has not let go of. A lease that has lapsed, or a life that is over, is noted
+in ``has_lapsed``; ``lease_recovery.py`` sees to what follows. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from gateway.brokers import Broker
+from gateway.connections.wills import Wills
+from gateway.sessions.store import SessionStore
+from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.sessions import KeepSessions, SessionDuties
+
+
+class GatewayLease:
+    """That of one gateway.
+
+    Attributes:
+        life: the name of its present life.
+        has_lapsed: the home may have given sessions away since this life began.
+    """
+
+    def __init__(
+        self,
+        home: SessionStore,
+        wills: Wills,
+        lease_s: float,
+        wake: Callable[[], None],
+        life: str,
+        new_life: Callable[[], str],
+    ) -> None:
+        """``new_life`` makes names that nothing else ever has."""
+        self._home = home
+        self._wills = wills
+        self._lease_s = lease_s
+        self._wake = wake
+        self._new_life = new_life
+        self.life = life
+        self.has_lapsed = False
+        self._on_begun: Callable[[], None] | None = None  # the home has not heard of this life yet
+        self._kept_at = float("-inf")
+        self._now = self._renewed_at = float("inf")  # there was no tick, and so no lease to lapse
+        self._lapsed_at = float("-inf")
+        self._is_fresh = True
+        self._is_keeping = False
+
+    def flush(self) -> None:
+        """Begins the lease at once where the home has been found: before anything else is asked there."""
+        found = self._home.found
+        if found is not None:
+            self._home.use(found)
+            self._keep(found)
+
+    def tick(self, now: float) -> None:
+        """Renews the lease when it is time."""
+        self._now = now
+        broker = self._home.broker
+        if broker is not None and self._is_unkept(now):
+            self._kept_at = now
+            self._keep(broker)
+
+    def _is_unkept(self, now: float) -> bool:
+        """Whether it is time to renew the lease. Not only where the last time was answered: the home may be slow to
+        answer, and must know who lives."""
+        is_new = self._is_fresh or self._on_begun is not None
+        return (is_new and not self._is_keeping) or (not self._is_fresh and now - self._kept_at >= self._lease_s / 3)
+
+    def _keep(self, broker: Broker) -> None:
+        self._is_keeping = True
+        request = KeepSessions(self._home.owner, self._lease_s, self._is_fresh, self.life)
+        broker.submit(request, partial(self._kept, self._now, self.life))
+
+    def begin_life(self, on_begun: Callable[[], None]) -> None:
+        """Another life begins; ``on_begun`` is told when the home knows it, and will end this one for what it takes
+        away from then on."""
+        self.life = self._new_life()
+        self.has_lapsed = False
+        self._on_begun = on_begun
+        if self._home.broker is not None:
+            self._keep(self._home.broker)
+            self._wake()
+
+    def _kept(self, asked_at: float, life: str, result: Result) -> None:
+        self._is_keeping = False
+        if isinstance(result, SessionDuties):
+            self._is_fresh = False
+            is_lapsed = self._now - self._renewed_at >= self._lease_s and asked_at > self._lapsed_at
+            if is_lapsed:
+                self._lapsed_at = self._now  # what was asked until now, the home has answered before it hears of this
+            self._renewed_at = asked_at
+            self._judge_life(life, result.is_over, is_lapsed)
+            self._home.begin()
+            if self._on_begun is None and not self.has_lapsed:  # else some may be our own, and are asked about first
+                for client in result.clients:
+                    self._wills.claim(client)
+            self._wake()
+
+    def _judge_life(self, life: str, is_over: bool, is_lapsed: bool) -> None:
+        """The home has heard of a life. One that is over as it begins is refused by whoever is sent something in it."""
+        begun = self._on_begun
+        if begun is None:
+            if is_lapsed or (is_over and life == self.life):
+                self.has_lapsed = True
+        elif life == self.life:
+            self._on_begun = None
+            begun()
+
+    def leave(self, on_left: Callable[[], None]) -> None:
+        """This gateway stops, and all that it had to say is said. The home is told as of a process that begins: what is
+        left, wills that wait for their time, is for other gateways, which need not wait until this one's lease is over;
+        nor, where the home stops too and starts anew, for as long as it waits for gateways that it had. Where its life
+        is over, another process may have its name by now, and its sessions: then nothing is said."""
+        broker, owner = self._home.broker, self._home.owner
+
+        def heard(result: Result) -> None:
+            if broker is None or not isinstance(result, SessionDuties) or result.is_over:
+                on_left()
+                return
+            anew = KeepSessions(owner, self._lease_s, True, self._new_life())
+            broker.submit(anew, lambda _: on_left())
+
+        if broker is None:
+            on_left()
+        else:
+            broker.submit(KeepSessions(owner, self._lease_s, False, self.life), heard)

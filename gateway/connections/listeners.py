@@ -1,0 +1,400 @@
+"""Where clients come in: every listening socket, and the door behind it.
+
+A connection that speaks MQTT at once becomes a device as it is accepted. One that has something before it (TLS, HTTP, a
+load balancer's header) is an ``PendingConnection`` until its first byte of MQTT: only then is it known whose it is. An
+arrival counts as half open (``half_open_max``, ``gateway/limits/half_open.py``) and has the time of a CONNECT
+(``connect_wait_s``). What it holds is its own (an OpenSSL connection has 50 KB): when it has gone, or is a device,
+nothing but its empty ``Ticket`` waits for that time.
+
+Nobody is let in beyond a limit, which is also what the system leaves to clients of the process's descriptors: the rest
+of it keeps the others. And nobody is let in but a trusted network where load balancers announce connections.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from gateway.connections.device import Device
+from gateway.connections.services import Services
+from gateway.login.auth import Peer
+from gateway.net.deadlines import Deadlines
+from gateway.net.ends import Occupant
+from gateway.net.shard import Line, Shard
+from gateway.settings import GatewaySettings
+from gateway.transports.codec import Codec, Stack
+from gateway.transports.listening import DEFAULT_NAME, Listening, is_among, parse_listeners
+from gateway.transports.proxy import ProxyCodec
+from gateway.transports.tls import TlsCodec
+from gateway.transports.websocket import WebSocketCodec
+from penstock.errors import InvalidConfig
+from penstock.protocol.addresses import cannot_listen, join_address
+from penstock.service import descriptors
+from penstock.service.buckets import Bucket
+from penstock.service.certificates import Certificates
+from penstock.service.metrics import with_label
+
+ACCEPTS_PER_ROUND: Final = 32
+"""So many connections are accepted before the rounds of the shards have their turn: some 4 ms."""
+_OUT_OF_DESCRIPTORS_S: Final = 0.1
+_MADE_ROOM: Final = descriptors.SPARE // 2
+"""So many more sockets may be open for a moment, until those that made room for them are closed."""
+
+_log = logging.getLogger(__name__)
+
+
+class Ticket:
+    """What is kept until an arrival's time is over: ``arrival`` as long as it waits, ``None`` from then on."""
+
+    __slots__ = ("arrival",)
+
+    def __init__(self, arrival: PendingConnection) -> None:
+        self.arrival: PendingConnection | None = arrival
+
+
+class PendingConnection(Occupant):
+    """A connection before its first byte of MQTT; its line's occupant until then."""
+
+    __slots__ = ("_entrance", "address", "codec", "counted_as", "line", "ticket")
+
+    def __init__(self, entrance: Listener, line: Line, codec: Codec, address: str) -> None:
+        self._entrance = entrance
+        self.line = line
+        self.codec = codec
+        self.address = address
+        self.counted_as = address  # that of the client, once a load balancer's header has told it
+        self.ticket = Ticket(self)
+
+    def receive(self, chunk: bytes) -> None:
+        self._entrance.arrived(self, chunk)
+
+    def writable(self) -> None:
+        pass
+
+    def broken(self) -> None:
+        self._entrance.gone(self)
+
+    def drop(self, why: str = "") -> None:
+        """It has to make room."""
+        self._entrance.dropped(self)
+
+    def is_new(self) -> bool:
+        return True
+
+
+class Listener:
+    """One listening socket."""
+
+    def __init__(self, listening: Listening, settings: GatewaySettings, services: Services) -> None:
+        """Listens. Raises ``AddressInUse`` or ``InvalidConfig``."""
+        self.listening = listening
+        self._settings = settings
+        self._services = services
+        self._tally = services.connections.tallies.of(listening.name)
+        self._tally.is_lenient, self._tally.mount = listening.is_lenient, listening.mount
+        self._arriving: Deadlines[Ticket] = Deadlines()
+        self._waiting = 0
+        self._unnamed: dict[PendingConnection, None] = {}  # those of load balancers, counted as theirs so far
+        self._peer = Peer("", None, listening.name)
+        protocol = "http/1.1" if listening.is_web else "mqtt"
+        self.certificates = None if listening.files is None else Certificates(listening.files, protocol, listening.name)
+        self.socket = open_listener(listening, settings)
+        self.host, self.port = self.socket.getsockname()[:2]
+
+    def enter(self, connected: socket.socket, address: str, shard: Shard) -> None:
+        """Lets a connection in, or closes it."""
+        services, listening = self._services, self.listening
+        if not self._may_enter(address):
+            self._turn_away(connected)
+            return
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        notice_loss(connected, self._settings.tcp_keep_alive_s)
+        codec = self._codec()
+        line = shard.add(connected, codec)
+        if codec is None:
+            if address != self._peer.address:  # one for all that come from there one after the other
+                self._peer = Peer(address, None, listening.name)
+            line.occupant = Device(line, self._peer, services)
+            return
+        arrival = PendingConnection(self, line, codec, address)
+        line.occupant = arrival
+        self._waiting += 1
+        services.connections.half_opens.enter(address, arrival)
+        if listening.proxies:
+            self._unnamed[arrival] = None
+        else:
+            services.connections.crowd.enter(address)
+        self._arriving.add(services.rounds.now + self._settings.connect_wait_s, arrival.ticket)
+
+    async def rest(self, wait_s: float) -> None:
+        """Accepts nobody for so long: a handshake takes the time of dozens of messages, and nobody has said yet who is
+        there."""
+        self._tally.accepts_paced += 1
+        await trio.sleep(wait_s)
+
+    def refuse(self, connected: socket.socket) -> None:
+        """Closes a connection for which the process has no descriptor to spare."""
+        self._services.quotas.refuse("connections_max")
+        self._turn_away(connected)
+
+    def _turn_away(self, connected: socket.socket) -> None:
+        self._tally.refused += 1
+        connected.close()
+
+    def _may_enter(self, address: str) -> bool:
+        services, listening = self._services, self.listening
+        present = self._tally.connected + self._waiting
+        if listening.connections_max and present >= listening.connections_max:
+            services.quotas.refuse("connections_max")
+            return False
+        limit = self._limit()
+        if limit:
+            services.quotas.refuse(limit)
+            if not services.connections.half_opens.make_room(address) or self._limit():
+                return False
+        if listening.proxies:
+            return is_among(address, listening.proxies)
+        if not services.connections.crowd.has_room(address):
+            services.quotas.refuse("address_connections_max")
+            return False
+        return True
+
+    def _limit(self) -> str:
+        """The limit that leaves no room for one more, empty if there is room. Those that arrive are half open, but no
+        connections of the services yet."""
+        services, settings = self._services, self._settings
+        if len(services.connections) >= settings.connections_max:
+            return "connections_max"
+        return "half_open_max" if services.connections.half_open >= settings.half_open_max else ""
+
+    def _codec(self) -> Codec | None:
+        listening = self.listening
+        if listening.is_plain:
+            return None
+        codecs: list[Codec] = [ProxyCodec()] if listening.proxies else []
+        if self.certificates is not None:
+            codecs.append(TlsCodec(self.certificates.context, self._services.rounds.now_ms / 1000))
+        if listening.is_web:
+            codecs.append(WebSocketCodec(listening.path, listening.origins))
+        return codecs[0] if len(codecs) == 1 else Stack(codecs)
+
+    def _leave(self, arrival: PendingConnection) -> None:
+        arrival.ticket.arrival = None
+        self._waiting -= 1
+        self._services.connections.half_opens.leave(arrival.counted_as, arrival)
+        self._unnamed.pop(arrival, None)
+        if not self.listening.proxies:
+            self._services.connections.crowd.leave(arrival.address)
+
+    def arrived(self, arrival: PendingConnection, chunk: bytes) -> None:
+        """The first bytes of MQTT: now it is a device."""
+        self._leave(arrival)
+        services, codec, line = self._services, arrival.codec, arrival.line
+        address = codec.address or arrival.address
+        for limit in self._over(address):
+            services.quotas.refuse(limit)
+            self._tally.refused += 1
+            line.close()
+            return
+        device = Device(line, Peer(address, codec.certificate, self.listening.name, codec.page), services)
+        line.occupant = device
+        device.receive(chunk)
+
+    def _over(self, address: str) -> list[str]:
+        """Limits that have been reached since the connection was let in, or that its true address has reached."""
+        services = self._services
+        over = ["connections_max"] if len(services.connections) >= self._settings.connections_max else []
+        return over if services.connections.crowd.has_room(address) else [*over, "address_connections_max"]
+
+    def gone(self, arrival: PendingConnection) -> None:
+        """It ended before it said anything."""
+        self._leave(arrival)
+        if arrival.codec.over:
+            self._tally.handshakes_failed += 1
+            self._tell_failed(arrival, arrival.codec.over)
+
+    def dropped(self, arrival: PendingConnection) -> None:
+        """It was given up for one of another address."""
+        self._leave(arrival)
+        self._tally.refused += 1
+        arrival.line.close()
+
+    def tick(self, now: float) -> None:
+        """Gives up on who arrives too slowly, and looks after the certificates."""
+        half_opens = self._services.connections.half_opens
+        for newcomer in list(self._unnamed):
+            told = newcomer.codec.address
+            if told:
+                half_opens.leave(newcomer.counted_as, newcomer)
+                newcomer.counted_as = told
+                half_opens.enter(told, newcomer)
+                del self._unnamed[newcomer]
+        for ticket in self._arriving.take(now):
+            arrival = ticket.arrival
+            if arrival is not None:
+                self._leave(arrival)
+                self._services.quotas.refuse("connect_wait_s")
+                self._tally.handshakes_failed += 1
+                self._tell_failed(arrival, "it was not over within connect_wait_s")
+                arrival.line.close()
+        if self.certificates is not None:
+            self.certificates.refresh(self._services.rounds.now_ms / 1000)
+
+    def _tell_failed(self, arrival: PendingConnection, why: str) -> None:
+        address, services = arrival.codec.address or arrival.address, self._services
+        services.connections.journal.handshake_failed(address, self.listening.name, why, services.rounds.now)
+
+    def reload(self) -> None:
+        """Reads the certificates again, changed or not."""
+        if self.certificates is not None:
+            self.certificates.refresh(anyway=True)
+
+
+class Listeners:
+    """All entrances of a gateway. ``host``, ``port``: of the one that the settings of these names make."""
+
+    def __init__(self, settings: GatewaySettings, services: Services, shards: Sequence[Shard]) -> None:
+        """Raises ``AddressInUse`` or ``InvalidConfig``."""
+        self._shards = shards
+        self._half_opens = services.connections.half_opens
+        self._turn = 0
+        self._troubles: dict[Listener, str] = {}
+        self._entrances: list[Listener] = []
+        try:
+            for one in (
+                Listening(DEFAULT_NAME, "tcp", settings.host, settings.port),
+                *parse_listeners(settings.listeners),
+            ):
+                self._entrances.append(Listener(one, settings, services))
+        except BaseException:
+            self.close()
+            raise
+        self.host, self.port = self._entrances[0].host, self._entrances[0].port
+        self._connections_max = settings.connections_max
+        self._accepts_per_s_max = settings.accepts_per_s_max
+        self._sockets_max = descriptors.room_for_clients()
+        self._is_full = False
+
+    @property
+    def listeners(self) -> dict[str, str]:
+        """The further entrances: name -> ``host:port``."""
+        return {one.listening.name: join_address(one.host, one.port) for one in self._entrances[1:]}
+
+    async def run(self) -> None:
+        """Accepts until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for one in self._entrances:
+                nursery.start_soon(self._accept, one)
+
+    async def _accept(self, entrance: Listener) -> None:
+        """Accepts many at a time, as fast as it may; out of descriptors it waits rather than spins."""
+        pace = Bucket(self._accepts_per_s_max, trio.current_time()) if self._accepts_per_s_max else None
+        while True:
+            await trio.lowlevel.wait_readable(entrance.socket)
+            try:
+                for _ in range(ACCEPTS_PER_ROUND):
+                    connected, address = entrance.socket.accept()
+                    self._let_in(entrance, connected, address[0])
+                    self._troubles.pop(entrance, "")
+                    wait_s = pace.spend(1, trio.current_time()) if pace is not None else 0.0
+                    if wait_s:
+                        await entrance.rest(wait_s)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                self._troubles[entrance] = error.strerror or type(error).__name__
+                await trio.sleep(_OUT_OF_DESCRIPTORS_S)
+
+    def _let_in(self, entrance: Listener, connected: socket.socket, address: str) -> None:
+        present = sum(map(len, self._shards))
+        if present >= self._sockets_max:
+            self._say_full()
+            if present >= self._sockets_max + _MADE_ROOM or not self._half_opens.make_room(address):
+                entrance.refuse(connected)
+                return
+        entrance.enter(connected, address, self._shards[self._turn])
+        self._turn = (self._turn + 1) % len(self._shards)
+
+    def _say_full(self) -> None:
+        """Clients are sent away although ``connections_max`` would let them in. The log says it once, and again when
+        there has been room meanwhile."""
+        if not self._is_full:
+            self._is_full = True
+            _log.warning(
+                "clients are sent away: connections_max is %d, but this process may have %d files and sockets open and "
+                "lets %d clients in; raise the limit (LimitNOFILE= in systemd, ulimit -n)",
+                self._connections_max,
+                descriptors.limit(),
+                self._sockets_max,
+            )
+
+    def trouble(self) -> str:
+        """What keeps it from accepting, empty if nothing does."""
+        return next(iter(self._troubles.values()), "")
+
+    def tick(self, now: float) -> None:
+        """To be called about twice a second."""
+        if self._is_full and sum(map(len, self._shards)) < self._sockets_max - self._sockets_max // 8:
+            self._is_full = False
+        for one in self._entrances:
+            one.tick(now)
+
+    def reload(self) -> None:
+        """Reads all certificates again, changed or not."""
+        for one in self._entrances:
+            one.reload()
+
+    def certificates_end_at(self) -> dict[str, float]:
+        """When what they serve TLS with ends, in seconds since 1970, by metric name."""
+        found = {}
+        for one in self._entrances:
+            if one.certificates is not None:
+                for what, ends in (("certificate", one.certificates.ends_at), ("crl", one.certificates.list_ends_at)):
+                    if ends is not None:
+                        found[with_label(f"gateway_{what}_ends_at_s", "listener", one.listening.name)] = ends
+        return found
+
+    def close(self) -> None:
+        for one in self._entrances:
+            one.socket.close()
+
+
+def notice_loss(connected: socket.socket, silence_s: int) -> None:
+    """Has the system ask a silent peer whether it is still there, so that one that vanished is noticed although it
+    agreed on no keep-alive; it is given up after half as long again."""
+    if silence_s:
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, silence_s)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, silence_s // 8))
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+
+
+def open_listener(listening: Listening, settings: GatewaySettings) -> socket.socket:
+    """A listening socket. Raises ``AddressInUse`` or ``InvalidConfig``."""
+    host, port = listening.host, listening.port
+    who = "the gateway" if listening.name == DEFAULT_NAME else f"the gateway's listener {listening.name}"
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
+        )[0]
+    except socket.gaierror as error:
+        raise InvalidConfig(f"the host {host!r} is unknown: {error.strerror}") from None
+    except UnicodeError as error:
+        raise cannot_listen(host, port, error, who) from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if settings.share_port:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind(address)
+        listener.listen(settings.accept_backlog)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise cannot_listen(host, port, error, who) from None
+    return listener

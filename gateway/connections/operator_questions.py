@@ -1,0 +1,39 @@
+"""What operators are told of clients that are connected here, and what is done with one when they ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+from gateway.connections.connections import Connections
+from gateway.connections.guests import Guest
+from gateway.mqtt.reason_codes import ReasonCode, Told
+from gateway.net.rounds import Rounds
+from gateway.sessions.session import Session
+from gateway.sessions.watch import terms_of
+from penstock.protocol.requests.sessions import SessionQuestion, SessionTerms
+
+_DISCONNECTED: Final = Told(ReasonCode.ADMINISTRATIVE_ACTION, "an operator has disconnected the client")
+
+
+class OperatorQuestions:
+    """Answers of one gateway. ``sessions``: those that are here, by client."""
+
+    def __init__(self, sessions: Mapping[str, Session], connections: Connections, rounds: Rounds) -> None:
+        self._sessions = sessions
+        self._connections = connections
+        self._rounds = rounds
+
+    def answer(self, question: SessionQuestion) -> SessionTerms | None:
+        """How a client is connected, and what it is subscribed to; ``None`` where it is not here. It is disconnected if
+        that is asked for."""
+        session = self._sessions.get(question.client)
+        if session is None or session.device is None:
+            return None
+        device = session.device
+        connected_s = self._connections.connected_s(cast(Guest, device), self._rounds.now)
+        address, protocol = device.origin()
+        told = terms_of(session, question)._replace(address=address, protocol=protocol, connected_s=connected_s)
+        if question.disconnects:
+            device.fail(_DISCONNECTED)
+        return told

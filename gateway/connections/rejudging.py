@@ -1,0 +1,89 @@
+"""What connected clients have subscribed to, and whether they may have their client ids, judged anew when the access
+rules change: a few at a time.
+
+Each costs what the rules cost, and there may be very many: judged at one go, 40,000 by 200 rules held up everybody for
+longer than the home of sessions waits for a gateway. So each turn of a round's end judges some, and calls for the next
+while there are more. What clients publish is judged anew at once, for that costs nothing until they do; who comes, or
+subscribes, meanwhile is judged by the new rules as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Final, Protocol
+
+from gateway.delivery.downstream import Downstream
+from gateway.login.auth import Identity
+from gateway.mqtt.reason_codes import ReasonCode, Told
+from gateway.net.rounds import Stage
+from gateway.publishing.judging import Judge
+from gateway.sessions.lasting import Client
+from gateway.sessions.session import Session
+from gateway.sessions.subscriptions import Subscription
+from topicmap.names import plain_filter
+
+PER_TURN: Final = 16
+"""So many clients and subscriptions; a round's end has up to eight turns."""
+_ID_TAKEN: Final = Told(ReasonCode.NOT_AUTHORIZED, "the access rules no longer let this user use the client id")
+
+
+class Subscriber(Client, Protocol):
+    """A connection (``gateway.connections.device.Device``)."""
+
+    session: Session | None
+
+    def forget_routes(self) -> None:
+        """Whether it may publish to a name is to be asked again."""
+        ...
+
+
+class Rejudging(Stage):
+    """That of one gateway. ``may_stay``: whether a client may still use its id. ``wake`` calls for a
+    turn."""
+
+    def __init__(
+        self, judge: Judge, may_stay: Callable[[Identity], bool], downstream: Downstream, wake: Callable[[], None]
+    ) -> None:
+        self._judge = judge
+        self._may_stay = may_stay
+        self._downstream = downstream
+        self._wake = wake
+        self._left: Iterator[None] = iter(())
+        self._is_on = False
+
+    def begin(self, clients: Iterable[Subscriber]) -> None:
+        """The rules have changed for these. What was left to be judged by the old ones need not be."""
+        clients = list(clients)
+        for client in clients:
+            client.forget_routes()
+        self._left = self._each(clients)
+        self._is_on = True
+        self._wake()
+
+    def flush(self) -> None:
+        """Judges some."""
+        if self._is_on:
+            self._is_on = sum(1 for _ in islice(self._left, PER_TURN)) == PER_TURN
+            self._wake()  # for more, or for what follows from the subscriptions that have ended
+
+    def _each(self, clients: Iterable[Subscriber]) -> Iterator[None]:
+        for client in clients:
+            session, identity = client.session, client.identity
+            if session is None or identity is None:
+                continue
+            if session.device is client and not self._may_stay(identity):
+                client.fail(_ID_TAKEN)
+            if not session.subscriptions:
+                yield
+            for one in list(session.subscriptions.values()):
+                if session.device is client:  # it may have gone meanwhile
+                    self.judge(session, identity, one)
+                yield
+
+    def judge(self, session: Session, identity: Identity, subscription: Subscription) -> None:
+        """Ends a subscription that the rules do not allow, if it stands."""
+        stands = session.subscriptions.get(subscription.filter)
+        filter = plain_filter(subscription.filter)
+        if stands is not None and self._judge.unfit_subscription(identity, filter, stands.name):
+            self._downstream.unsubscribe(session, subscription.filter)

@@ -1,0 +1,53 @@
+"""Connections of users who are not in the password file any more end.
+
+Who has logged in by a file is a user as long as it says so: a device that was stolen, and is taken out, must not go on
+for as long as it keeps its connection. A password that has changed ends no connection: files are made anew with other
+salts, and a fleet is not to come down for that. Whoever showed a token or a certificate is no user of the file.
+
+A file that is being written may be read half, so it is looked at again some seconds after it has changed. Time comes
+with ``tick``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from gateway.login.auth import Identity
+from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
+
+SETTLED_S: Final = 5.0
+_REMOVED: Final = Told(ReasonCode.NOT_AUTHORIZED, "the user was removed")
+
+
+class Removable(Protocol):
+    """A connection (``gateway.connections.device.Device``)."""
+
+    identity: Identity | None
+
+    def fail(self, reason: Reason) -> None:
+        """Closes it for a reason."""
+        ...
+
+
+class Removals:
+    """Those of one gateway. ``count``: connections that ended so."""
+
+    def __init__(self, is_gone: Callable[[Identity], bool]) -> None:
+        self._is_gone = is_gone
+        self._due = math.inf
+        self.count = 0
+
+    def users_changed(self, now: float) -> None:
+        """There is another password file."""
+        self._due = now + SETTLED_S
+
+    def tick(self, clients: Iterable[Removable], now: float) -> None:
+        """Ends connections if it is time to look; to be called about twice a second."""
+        if now < self._due:
+            return
+        self._due = math.inf
+        for client in [one for one in clients if one.identity is not None and self._is_gone(one.identity)]:
+            self.count += 1
+            client.fail(_REMOVED)

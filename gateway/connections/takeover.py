@@ -1,0 +1,51 @@
+"""Takeovers by other gateways: a client whose session is here has connected elsewhere, or an operator ends its session.
+
+The session goes at once: its connection is told 0x8E and closed (MQTT-3.1.4-3). A client that is just on its way to it
+here is turned away when it is known; a will that waits here is handed over. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.connections.pending_connects import PendingConnects
+from gateway.connections.wills import Wills
+from gateway.limits.rates import Takeovers
+from gateway.mqtt.reason_codes import ReasonCode, Told
+from gateway.net.rounds import Rounds
+from gateway.sessions.session import Session
+from penstock.protocol.requests.sessions import SessionCall
+
+_CLOSED: Final = Told(ReasonCode.ADMINISTRATIVE_ACTION, "an operator has ended the session")
+
+
+class Takeover:
+    """Those from one gateway. ``sessions``: those that are here, by client. ``rate``: counts takeovers of a client."""
+
+    def __init__(
+        self,
+        sessions: Mapping[str, Session],
+        admissions: PendingConnects,
+        wills: Wills,
+        rate: Takeovers,
+        rounds: Rounds,
+    ) -> None:
+        self._sessions = sessions
+        self._admissions = admissions
+        self._wills = wills
+        self._rate = rate
+        self._rounds = rounds
+
+    def called(self, call: SessionCall) -> None:
+        """Another gateway has a client whose session is here."""
+        session = self._sessions.get(call.client)
+        if session is not None and session.epoch == call.epoch and session.device is not None:
+            self._rate.note(call.client, self._rounds.now)
+            if call.closes:
+                session.device.fail(_CLOSED, ends_session=True)
+            else:
+                session.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=call.clean)
+            return
+        self._admissions.forget(call.client)
+        self._wills.hand_over(call)

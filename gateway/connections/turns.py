@@ -1,0 +1,132 @@
+"""Who subscribes or unsubscribes has a turn: a number of filters in a round, and the others wait for the next.
+
+A filter costs as much as many messages. Without turns one client with a thousand filters in each of many packets, or
+thousands of clients with one each after a fault of the network, kept everybody waiting until all of them were seen to.
+Whoever waits is not read meanwhile, what it has sent stays bytes (``gateway/mqtt/reader.py``), and it goes on in the
+order in which it came. A packet with more filters than a round has room for goes on first in the next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from gateway.net.rounds import Rounds, Stage
+
+PER_ROUND: Final = 256
+"""Filters; all together take 3 to 4 ms."""
+PACKET_COST: Final = 3
+"""What a packet takes beside its filters, in filters."""
+
+
+class Task:
+    """A SUBSCRIBE or UNSUBSCRIBE that is carried out."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, filters: int) -> None:
+        """``left``: so many of its filters have not been looked at."""
+        self.left = filters
+
+    def go_on(self, most: int) -> None:
+        """Carries out so many more filters at most; with the last one it is done."""
+        raise NotImplementedError
+
+
+class Waiter(Protocol):
+    """A connection whose packet waits (``gateway.connections.device.Device``)."""
+
+    is_over: bool
+
+    def wait(self) -> None:
+        """Nothing more of it is carried out until ``go_on``."""
+        ...
+
+    def go_on(self, *, has_turn: bool = False) -> None:
+        """It has its turn for the packet that has waited, or that packet is done."""
+        ...
+
+    def drop(self) -> None:
+        """Closes without a word."""
+        ...
+
+
+class _Waiting(NamedTuple):
+    """``task``: what was begun, ``None`` if nothing was."""
+
+    device: Waiter
+    task: Task | None
+
+
+class Turns(Stage):
+    """Those of one gateway."""
+
+    def __init__(self, rounds: Rounds, failed: Callable[[Waiter], None]) -> None:
+        """``failed`` closes a connection for an error that nobody has foreseen, which is being handled."""
+        self._rounds = rounds
+        self._failed = failed
+        self._round = rounds.number
+        self._room = PER_ROUND
+        self._waiting: deque[_Waiting] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many connections wait for their turn."""
+        return len(self._waiting)
+
+    def has_room(self, device: Waiter) -> bool:
+        """Whether its next packet may begin. If not it waits."""
+        if not self._waiting and self._is_room():
+            return True
+        self._wait(_Waiting(device, None))
+        return False
+
+    def queue(self, device: Waiter) -> None:
+        """A connection that waits already, for something else, waits for its turn from now on."""
+        self._waiting.append(_Waiting(device, None))
+        self._rounds.again()
+
+    def begin(self, device: Waiter, task: Task) -> None:
+        """Carries out what it has its turn for, as far as this round's room goes; it waits if that is not to its
+        end."""
+        if not self._carry_out(task):
+            self._wait(_Waiting(device, task))
+
+    def _wait(self, waiting: _Waiting) -> None:
+        if waiting.task is None:
+            self._waiting.append(waiting)
+        else:
+            self._waiting.appendleft(waiting)
+        waiting.device.wait()
+        self._rounds.again()
+
+    def _is_room(self) -> bool:
+        if self._round != self._rounds.number:
+            self._round, self._room = self._rounds.number, PER_ROUND
+        return self._room > 0
+
+    def _carry_out(self, task: Task) -> bool:
+        """Whether that was to its end."""
+        share = min(task.left, max(self._room, 0))
+        self._room -= share + PACKET_COST
+        task.go_on(share)
+        return not task.left
+
+    def flush(self) -> None:
+        """Goes on with those that have waited longest."""
+        while self._waiting:
+            if not self._is_room():
+                self._rounds.again()
+                return
+            device, task = self._waiting.popleft()
+            if device.is_over:
+                continue
+            try:
+                if task is not None and not self._carry_out(task):
+                    self._waiting.appendleft(_Waiting(device, task))
+                    continue
+            except Exception:
+                self._failed(device)
+                continue
+            device.go_on(has_turn=task is None)

@@ -1,0 +1,1 @@
+"""From the queue of a filter to the sessions that want it: leases, live messages, history, retained messages."""

@@ -1,0 +1,160 @@
+"""Whose turn it is: what subscriptions are owed of the past is looked for little by little, each session in its turn.
+
+History and retained messages are looked for among very many, of which few may match. So little is under way from one
+broker at a time, measured by what there is to look at and not by the number of requests: whoever subscribes to a
+thousand filters over a million messages keeps nobody else waiting. A broker in this process answers at once; of it no
+more than that is asked within one round either, however often the round's end comes here. Sessions come in turn, and of
+each its requests in their order. Answers are noted, and who was answered goes on in ``take``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from gateway.brokers import Broker
+from gateway.net.rounds import Rounds
+from gateway.sessions.session import Cursor, Session
+from penstock.protocol.requests.request import Request, Result
+
+WORK_MAX: Final = 512
+"""So much may be under way from one broker when one more request goes out. One is a message that is read and judged;
+the rest is measured by what takes as long."""
+
+Held = TypeVar("Held")
+"""What a cursor is held for."""
+
+
+class _Asked(NamedTuple, Generic[Held]):
+    """A request that waits for its turn, or for its answer."""
+
+    cursor: Cursor
+    held: Held
+    request: Request
+    work: int
+    tell: Callable[[Result], None]
+
+
+class _Line(Generic[Held]):
+    """What waits for one broker. ``left``: so much more may be asked of it in this round."""
+
+    __slots__ = ("left", "under_way", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: dict[Session, deque[_Asked[Held]]] = {}
+        self.under_way = 0
+        self.left = WORK_MAX
+
+
+class LookupTurns(Generic[Held]):
+    """Those of one gateway, for one kind of what is owed."""
+
+    def __init__(
+        self,
+        current: Mapping[Cursor, Held],
+        go_on: Callable[[Cursor], None],
+        rounds: Rounds,
+        fail: Callable[[Cursor], None],
+    ) -> None:
+        """``current``: what each cursor is held for; of what is not there any more nothing is asked, and no answer is
+        told. ``go_on`` is told of cursors that may go on. ``fail`` is called, within the ``except``, where an answer
+        has brought an error that nobody has foreseen: it ends one client, and no round."""
+        self._current = current
+        self._go_on = go_on
+        self._fail = fail
+        self._rounds = rounds
+        self._round = rounds.number
+        self._lines: dict[Broker, _Line[Held]] = {}
+        self._ready: dict[Cursor, None] = {}
+        self._failed: dict[Cursor, None] = {}
+        self._is_due = False
+
+    def ask(self, cursor: Cursor, held: Held, request: Request, work: int, tell: Callable[[Result], None]) -> None:
+        """Has a request made of the cursor's broker when its turn comes. ``work``: what is to be looked at for it."""
+        line = self._lines.get(cursor.feed.broker)
+        if line is None:
+            line = self._lines[cursor.feed.broker] = _Line()
+        line.waiting.setdefault(cursor.session, deque()).append(_Asked(cursor, held, request, work, tell))
+        self._call()
+
+    def spent(self, cursor: Cursor, work: int) -> None:
+        """There was so much to look at of which nothing was known when it was asked for."""
+        self._lines[cursor.feed.broker].left -= work
+
+    def ready(self, cursor: Cursor) -> None:
+        """It may go on with what it was answered."""
+        self._ready[cursor] = None
+        self._call()
+
+    def failed(self, cursor: Cursor) -> None:
+        """It was not answered, and goes on with the next ``retry``."""
+        self._failed[cursor] = None
+
+    def retry(self) -> None:
+        """Asks again where a broker did not answer."""
+        failed, self._failed = self._failed, {}
+        for cursor in failed:
+            self.ready(cursor)
+
+    def take(self) -> None:
+        """Goes on with what was answered, and asks for more; to be called once per flush. What is answered at once may
+        ask for more in the same flush, as long as that has little to look at. Costs next to nothing while nothing is
+        due: every round comes here."""
+        if not self._is_due:
+            return
+        self._is_due = False
+        if self._round != self._rounds.number:
+            self._round = self._rounds.number
+            for line in self._lines.values():
+                line.left = WORK_MAX - line.under_way
+        while True:
+            ready, self._ready = self._ready, {}
+            for cursor in ready:
+                if cursor in self._current:
+                    self._go_on(cursor)
+            for broker, line in self._lines.items():
+                self._ask(broker, line)
+            if not self._ready:
+                return
+
+    def _ask(self, broker: Broker, line: _Line[Held]) -> None:
+        while line.left > 0 and (asked := self._next(line)) is not None:
+            line.left -= asked.work
+            line.under_way += asked.work
+            broker.submit(asked.request, partial(self._answered, line, asked))
+        if line.waiting and line.under_way < WORK_MAX:
+            self._is_due = True
+            self._rounds.again()
+
+    def _next(self, line: _Line[Held]) -> _Asked[Held] | None:
+        """The request whose turn it is; its session comes behind all others then."""
+        while line.waiting:
+            session = next(iter(line.waiting))
+            mine = line.waiting.pop(session)
+            while mine:
+                asked = mine.popleft()
+                if self._stands(asked):
+                    if mine:
+                        line.waiting[session] = mine
+                    return asked
+        return None
+
+    def _call(self) -> None:
+        """There is something to do in the next ``take``."""
+        self._is_due = True
+        self._rounds.wake()
+
+    def _stands(self, asked: _Asked[Held]) -> bool:
+        return self._current.get(asked.cursor) is asked.held
+
+    def _answered(self, line: _Line[Held], asked: _Asked[Held], result: Result) -> None:
+        line.under_way -= asked.work
+        if line.waiting:
+            self._call()
+        if self._stands(asked):
+            try:
+                asked.tell(result)
+            except Exception:
+                self._fail(asked.cursor)

@@ -1,1 +1,0 @@
-"""One connection: accepted, let in, served packet by packet, and let go."""

@@ -1,1 +1,0 @@
-"""What was stored before a subscription stands and is owed to it: retained messages, history, named positions."""
