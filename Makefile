@@ -31,13 +31,13 @@ $(VENV)/.system: $(BIN)/python
 	  >/dev/null 2>&1 || echo 'mosquitto-clients, xfsprogs, iproute2 and chromium could not be installed; their tests are skipped'; fi
 	@touch $@
 
-# MQTT.js is one of the clients, the codec is compared with npm's mqtt-packet, and pages of the console are checked by
+# MQTT.js is one of the clients, codecs are compared with npm's mqtt-packet and sparkplug-payload, and pages of the console are checked by
 # axe-core, where there is Node (with it come the files that tests/house/vendored.py copies); elsewhere those
 # tests are skipped.
 $(VENV)/.node: $(BIN)/python Makefile
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
-	  npm install --prefix .node --no-audit --no-fund --silent mqtt@5 mqtt-packet@9 axe-core@4 htmx.org@4.0.1 uplot@1.6.32 @picocss/pico@2.1.1 \
-	  || echo 'MQTT.js, mqtt-packet and axe-core could not be installed; their tests are skipped'; fi
+	  npm install --prefix .node --no-audit --no-fund --silent mqtt@5 mqtt-packet@9 sparkplug-payload@1 axe-core@4 htmx.org@4.0.1 uplot@1.6.32 @picocss/pico@2.1.1 \
+	  || echo 'MQTT.js, mqtt-packet, sparkplug-payload and axe-core could not be installed; their tests are skipped'; fi
 	@touch $@
 
 $(VENV)/.spark: $(VENV)/.core
@@ -95,7 +95,7 @@ test: $(VENV)/.test  ## install what the tests need and run all of them (under 1
 # generator, which wait much (that is why they have four workers, a file at a time); those of Spark; the simulation; and the
 # unit tests. A unit test runs once: with the hot modules compiled, which is the stricter run, if it is of a package that
 # has them and there is a C compiler; plain otherwise (`make check` runs all of them plain).
-SPARK_TESTS := tests/spark tests/penstock/telemetry/jobs
+SPARK_TESTS := tests/spark tests/penstock/telemetry/jobs tests/loadtest/spark
 PROCESSES := tests/endtoend tests/loadtest $(SPARK_TESTS)
 COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/protocol/test_message.py tests/penstock/protocol/test_wire.py tests/penstock/spark/test_shipping.py
 GENERATOR_TESTS := $(patsubst %,tests/loadtest/test_%.py,packets wires generator paced shared)
@@ -105,7 +105,7 @@ test-types: $(VENV)/.test $(VENV)/.spark
 	$(BIN)/lint-imports
 
 test-processes: $(VENV)/.test
-	@$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder tests/endtoend tests/loadtest $(if $(shell command -v cc),$(patsubst %,--ignore=%,$(GENERATOR_TESTS)))
+	@$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder tests/endtoend tests/loadtest --ignore=tests/loadtest/spark $(if $(shell command -v cc),$(patsubst %,--ignore=%,$(GENERATOR_TESTS)))
 
 test-spark: $(VENV)/.test
 	@$(PYTEST) $(SPARK_TESTS)
@@ -149,7 +149,7 @@ bench-store: $(VENV)/.test  ## the store by itself, with 100,000 queues and reco
 MODELS := tests/gateway/delivery/test_positions_model.py tests/gateway/sessions/test_session.py tests/gateway/delivery/test_share_feed.py \
   tests/broker/shares/test_leases.py tests/namesrv/test_registry.py tests/properties/test_topicmap.py tests/conformance/test_any_sequence.py
 
-soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets, 5 minutes of chaos, 100,000 sends through 30 kill -9, two simulated hours, 100,000 groups of copies, a million delayed messages (about 40 minutes)
+soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets, 5 minutes of chaos, 100,000 sends through 30 kill -9, two simulated hours, 100,000 groups of copies, a million delayed messages, 2,000 batches of Spark (about 46 minutes)
 	for run in $$(seq 20); do PENSTOCK_SEARCH=1 $(BIN)/pytest -q $(MODELS) || exit 1; done
 	PENSTOCK_FUZZ_PACKETS=1000000 PENSTOCK_FUZZ_SEQUENCES=2000 $(BIN)/pytest -q --timeout=0 tests/conformance/test_flood.py \
 	  tests/conformance/test_any_sequence.py tests/gateway/mqtt
@@ -159,6 +159,7 @@ soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a
 	PENSTOCK_SIMULATED_S=7200 $(BIN)/pytest -q --timeout=0 tests/simulation/test_messaging.py -k hour
 	$(BIN)/python -m loadtest soak
 	$(BIN)/python -m loadtest timers
+	$(BIN)/python -m loadtest spark --scenarios soak --count 2000 --batches 2000
 
 clean:  ## remove what make made; data folders stay
 	rm -rf $(VENV) .node .compiled .checked build/rocketmq .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

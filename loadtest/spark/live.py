@@ -31,30 +31,24 @@ def runs(job: Job, scenario: str) -> Iterator[Run]:
     from loadtest.spark.job import LIVE, SOAK, Run
 
     for source in ("penstock", *(["kafka"] if job.order.kafka and scenario == LIVE else [])):
-        run = Run(scenario, source, 1)
+        run, topic = Run(scenario, source, 1), f"{scenario}-{os.getpid()}"
         try:
-            with publishing(job, source) as publish, streaming(job, source) as rows:
+            with publishing(job, source, topic) as publish, streaming(job, source, topic) as rows:
                 (live if scenario != SOAK else soak)(job, run, publish, rows)
         except Exception as error:
             run.error = str(error).strip().splitlines()[0][:300] or type(error).__name__
         yield run
 
 
-def topic_of(job: Job) -> str:
-    return f"live-{os.getpid()}"
-
-
 @contextmanager
-def publishing(job: Job, source: str) -> Iterator[Publish]:
+def publishing(job: Job, source: str, topic: str) -> Iterator[Publish]:
     """``publish(bodies)``, which spreads them over the queues and returns when the server has them."""
     if source == "penstock":
         from penstock import Message
         from penstock.blocking import Producer
 
         with Producer(servers=job.order.servers) as producer:
-            yield lambda bodies: _drop(
-                producer.send_many([Message(topic_of(job), body, key=body.decode()) for body in bodies])
-            )
+            yield lambda bodies: _drop(producer.send_many([Message(topic, body, key=body.decode()) for body in bodies]))
         return
     java = job.spark._jvm
     settings = java.java.util.Properties()
@@ -65,9 +59,7 @@ def publishing(job: Job, source: str) -> Iterator[Publish]:
     record = java.org.apache.kafka.clients.producer.ProducerRecord
 
     def publish(bodies: Sequence[bytes]) -> None:
-        for sent in [
-            producer.send(record(topic_of(job), zlib.crc32(body) % QUEUES, None, bytearray(body))) for body in bodies
-        ]:
+        for sent in [producer.send(record(topic, zlib.crc32(body) % QUEUES, None, bytearray(body))) for body in bodies]:
             sent.get()
 
     try:
@@ -81,7 +73,7 @@ def _drop(receipts: Any) -> None:
 
 
 @contextmanager
-def streaming(job: Job, source: str) -> Iterator[Rows]:
+def streaming(job: Job, source: str, topic: str) -> Iterator[Rows]:
     """A stream of the topic with trigger 0: its rows, with the time of each."""
     came: Rows = queue.Queue()
 
@@ -93,7 +85,7 @@ def streaming(job: Job, source: str) -> Iterator[Rows]:
 
     kind = "kafka" if source == "kafka" else "penstock"
     servers = {"kafka.bootstrap.servers": job.order.kafka} if source == "kafka" else {"servers": job.order.servers}
-    reader = job.spark.readStream.format(kind).options(**servers, subscribe=topic_of(job), startingOffsets="earliest")
+    reader = job.spark.readStream.format(kind).options(**servers, subscribe=topic, startingOffsets="earliest")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
         writer = reader.load().writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
         query = writer.trigger(processingTime="0 seconds").start()

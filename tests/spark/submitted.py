@@ -1,4 +1,4 @@
-"""A job for ``spark-submit``: ``submitted.py SERVERS TOPIC FOLDER``. It reads a batch, then a stream, and in each kills
+"""A job for ``spark-submit``: ``submitted.py SERVERS TOPIC FOLDER``. It reads a batch, then a stream in which it kills
 one executor that has begun to read. It prints what it found as lines of JSON."""
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def executor() -> int:
     return int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def killing(name: str) -> Any:
-    """For ``mapInArrow``: says which executor has each row, and kills the first one that has read some."""
-    mark = f"{folder}/{name}"
+def asking(mark: str) -> Any:
+    """For ``mapInArrow``: says which executor has each row, and kills the first one that has read some, if a file
+    ``mark`` can be made, which says that it did."""
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -52,11 +52,10 @@ spark = session("submitted")
 print(json.dumps(["from", penstock.__file__, spark.conf.get("spark.master")]), flush=True)
 given = {"servers": servers, "subscribe": topic, "columns": "value", "batchRows": "50"}
 batch = spark.read.format("penstock").options(**given, partitionTargetRows="400").load()
-tell("spread", batch.mapInArrow(killing("."), READ).collect())
-tell("batch", batch.mapInArrow(killing("batch"), READ).collect())
+tell("batch", batch.mapInArrow(asking(folder), READ).collect())
 
 stream = spark.readStream.format("penstock").options(**given, startingOffsets="earliest", maxOffsetsPerTrigger="1000")
-writer = stream.load().mapInArrow(killing("stream"), READ).writeStream.format("parquet")
+writer = stream.load().mapInArrow(asking(f"{folder}/killed"), READ).writeStream.format("parquet")
 writer = writer.option("checkpointLocation", f"{folder}/progress").trigger(availableNow=True)
 query = writer.start(f"{folder}/rows")
 query.awaitTermination()

@@ -40,9 +40,9 @@ class Kept:
 
     def stop(self) -> None:
         """Forgets the tables, and goes on."""
-        for table in self._spark.catalog.listTables():
+        for table in self._spark.sql("SHOW TABLES").collect():
             if table.isTemporary:
-                self._spark.catalog.dropTempView(table.name)
+                self._spark.catalog.dropTempView(table.tableName)
 
 
 @pytest.fixture

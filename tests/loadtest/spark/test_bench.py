@@ -9,7 +9,7 @@ from loadtest import __main__ as command
 from loadtest.servers import Missing, Penstock
 from loadtest.spark import bench
 from loadtest.spark.bench import DEMANDS, Measured, Plan, measure, reached
-from loadtest.spark.job import COUNT, LIVE, WINDOWS, WRITE, Run
+from loadtest.spark.job import COUNT, LIVE, WRITE, Run
 from loadtest.spark.kafka import Kafka
 
 BY_PLACE = {(one.scenario, one.source, one.beside): one for one in DEMANDS}
@@ -42,25 +42,25 @@ def test_a_figure_is_a_field_a_rate_or_what_a_scenario_has_besides() -> None:
 
 @pytest.mark.endtoend
 @pytest.mark.slow
-def test_a_small_run_reads_all_that_was_stored_and_names_what_is_missing(
+def test_a_run_starts_the_servers_and_tells_what_is_missing_and_what_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("pyspark")
+    """With a Java that does not start; what the measured program does in one that starts is in test_job.py."""
     monkeypatch.setattr(bench, "OURS", (Penstock,))
     monkeypatch.setattr(bench, "Kafka", Absent)
-    plan = Plan(count=3000, rounds=1, scenarios=(COUNT, WINDOWS))
-    done = measure(plan, lambda word: None)
-    assert {(run.scenario, run.source): run.error for run in done.runs} == {
-        (COUNT, "penstock"): "",
-        (COUNT, "penstock value"): "",
-        (WINDOWS, "penstock"): "",
-        (WINDOWS, "penstock readings"): "",
-        (WINDOWS, "parquet"): "",
-    }
-    assert all(run.seconds > 0 and run.spark_s > 0 for run in done.runs)
+    java = tmp_path / "jvm" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text('#!/bin/sh\n[ "$1" = -version ] || exit 1\necho \'version "17"\' >&2\n')
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jvm"))
+    monkeypatch.delenv("SPARK_HOME", raising=False)  # of a session that runs in this process
+    done = measure(Plan(count=1000, rounds=1, scenarios=(COUNT,)), lambda word: None)
+    (run,) = done.runs
+    assert run.error.startswith("the program ended with status 1: penstock.errors.InvalidConfig: Java at "), run.error
+    assert done.server.startswith("penstock")
     assert done.missing == {"kafka": "kafka is not there"}
     monkeypatch.setattr(command.spark, "measure", lambda plan, tell: done)
     file = tmp_path / "runs.json"
-    assert command.main(["spark", "--scenarios", COUNT, "--json", str(file)]) == 0
-    assert len(json.loads(file.read_text())["runs"]) == len(done.runs)
+    assert command.main(["spark", "--scenarios", COUNT, "--json", str(file)]) == 1
+    assert len(json.loads(file.read_text())["runs"]) == 1
     assert "kafka takes no part: kafka is not there" in capsys.readouterr().out

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from loadtest.cores import Cores
-from loadtest.servers import HOST, NAMES, Penstock
+from loadtest.spark import first_row
 from loadtest.spark.messages import store
-from tests.patience import PATIENCE_S
+from tests.spark.test_history_in_spark import Kept
 
 
-@pytest.mark.endtoend
-@pytest.mark.slow
-def test_the_job_says_that_it_has_a_row_and_ends(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    server = Penstock(tmp_path, Cores())
-    try:
-        server.start()
-        servers = f"{HOST}:{server.ports[NAMES]}"
-        store(servers, "first", 10)
-        command = [sys.executable, "-m", "loadtest.spark.first_row", servers, "first"]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-        assert (ran.returncode, ran.stdout) == (0, "row\n"), ran.stderr[-2000:]
-    finally:
-        server.stop()
+@pytest.mark.spark
+def test_the_job_says_that_it_has_a_row_and_ends(
+    spark: Any, cluster: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store(cluster.servers, "first", 10)
+    monkeypatch.setattr(first_row, "session", lambda *_, **__: Kept(spark))
+    first_row.main(cluster.servers, "first")
+    assert capsys.readouterr().out == "row\n"

@@ -6,9 +6,13 @@ import pytest
 
 from penstock.clock import Clock
 from penstock.errors import Fenced, InvalidConfig, PenstockError, Unavailable
+from penstock.protocol.message import Message
 from penstock.protocol.requests.groups import CommitOffsets
+from penstock.protocol.requests.topics import CreateTopic, DescribeTopic
 from penstock.spark.group import EVERY_S, GroupPosition
 from penstock.spark.offsets import Extent, QueueKey
+from tests.broker.broker_rig import Rig, append
+from tests.broker.topics.test_changes import pass_time
 
 A, B = QueueKey("t", "broker-a", 0), QueueKey("t", "broker-b", 3)
 EXTENTS = {A: Extent("a:1", 0, 9), B: Extent("b:1", 0, 9)}
@@ -71,3 +75,22 @@ def test_a_broker_that_is_away_ends_no_query_but_a_refusal_from_the_start_does()
     brokers.error, brokers.now = Fenced("group g has members"), EVERY_S
     with pytest.raises(InvalidConfig, match="group 'g' takes no position of a query: group g has members"):
         brokers.position.reached({A: 1}, EXTENTS)
+
+
+def test_retention_waits_for_what_a_query_has_not_read() -> None:
+    """With a broker without a network, whose clock the test moves on."""
+    rig = Rig(default_queues=1)
+    rig.ask(CreateTopic("t", retention_s=600))
+    rig.ask(append(*[Message("t", b"x")] * 3))
+    position = GroupPosition("nightly", lambda address, request: rig.ask(request), rig.times)
+    extents = {A: Extent("a:1", 0, 3)}
+
+    def begin_after(seconds: float) -> int:
+        for _ in range(4):
+            pass_time(rig, seconds / 4)
+        return int(rig.ask(DescribeTopic("t")).bounds[0].min)
+
+    position.reached({A: 1}, extents)
+    assert begin_after(2000.0) == 1
+    position.reached({A: 3}, extents)
+    assert begin_after(100.0) == 3
