@@ -98,8 +98,11 @@ def run_job(job: Job, options: RunOptions, conf: Mapping[str, str], as_json: boo
 
 
 def conf_of(options: RunOptions) -> dict[str, str]:
-    """Settings of Spark for a run: its packages, and each ``name=value``. Raises ``InvalidConfig``."""
+    """Settings of Spark for a run: its packages, what its outputs need, and each ``name=value``. Raises
+    ``InvalidConfig``."""
     found = {"spark.jars.packages": ",".join(options.packages)} if options.packages else {}
+    if any(outputs.kind_of(one) == "delta" for one in options.out):
+        found |= outputs.DELTA
     for one in options.conf:
         name, equals, value = one.partition("=")
         if not equals:

@@ -7,8 +7,9 @@ repeated batch adds its rows again.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.errors import InvalidConfig
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 KINDS: Final = "a folder (Parquet), jdbc:ADDRESS#table, delta:FOLDER, iceberg:TABLE, topic:NAME or mqtt:TOPIC/{device}"
+DELTA: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+"""Settings of a session that writes tables of Delta Lake."""
 _KIND_NAMES: Final = ("jdbc", "delta", "iceberg", "topic", "mqtt")
 _TABLE: Final = re.compile(r"[A-Za-z_][\w.]*")
 _OWNER: Final = "_query"
@@ -144,12 +150,14 @@ class DeltaTable:
 
     def check(self, spark: SparkSession) -> None:
         """Raises ``InvalidConfig`` where Spark does not know Delta Lake."""
-        needs_format(spark, "delta", "io.delta:delta-spark_2.13:VERSION")
+        needs_format(spark, "delta", "io.delta:delta-spark_")
 
     def write(self, rows: DataFrame, batch: int) -> None:
-        """Adds the rows, once for each batch."""
-        given = {"txnAppId": f"penstock-{self._name}", "txnVersion": str(batch)}
-        rows.write.format("delta").options(**given).mode("append").save(self._folder)
+        """Adds the rows, once for each batch of a query."""
+        query = query_of(rows)
+        given = {"txnAppId": f"{query} {self._name}", "txnVersion": str(batch)} if query else {}
+        with fitting(rows.sparkSession, "delta"):
+            rows.write.format("delta").options(**given).mode("append").save(self._folder)
 
 
 class IcebergTable:
@@ -160,14 +168,15 @@ class IcebergTable:
 
     def check(self, spark: SparkSession) -> None:
         """Raises ``InvalidConfig`` where Spark does not know Iceberg."""
-        needs_format(spark, "iceberg", "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:VERSION")
+        needs_format(spark, "iceberg", "org.apache.iceberg:iceberg-spark-runtime-")
 
     def write(self, rows: DataFrame, batch: int) -> None:
         """Adds the rows."""
-        if rows.sparkSession.catalog.tableExists(self._table):
-            rows.writeTo(self._table).append()
-        else:
-            rows.writeTo(self._table).using("iceberg").create()
+        with fitting(rows.sparkSession, "iceberg"):
+            if rows.sparkSession.catalog.tableExists(self._table):
+                rows.writeTo(self._table).append()
+            else:
+                rows.writeTo(self._table).using("iceberg").create()
 
 
 class Messages:
@@ -211,15 +220,44 @@ def query_of(rows: Any) -> str:
 
 
 def needs_format(spark: Any, name: str, package: str) -> None:
-    """Raises ``InvalidConfig`` where Spark has no data source of this name."""
+    """Raises ``InvalidConfig`` where Spark has no data source of this name. ``package``: the begin of the name of its
+    package, whose end are the versions of Spark and Scala."""
     sources = java(spark).org.apache.spark.sql.execution.datasources.DataSource
     try:
         sources.lookupDataSource(name, spark._jsparkSession.sessionState().conf())
     except Exception as error:  # Java's, of no class of its own
         if "DATA_SOURCE_NOT_FOUND" not in str(error):
             raise
-        hint = f"give its jars: --package {package}"
+        hint = f"give its jars: --package {package}{release_of(spark)}_2.13:VERSION"
         raise InvalidConfig(f"Spark has no format {name!r} here", hint=hint) from None
+
+
+def release_of(spark: Any) -> str:
+    """Spark's version as packages name it: ``4.2``."""
+    return ".".join(str(spark.version).split(".")[:2])
+
+
+def is_linkage(thrown: Any) -> bool:
+    """Whether Java threw what it throws at jars that do not fit together."""
+    kind = thrown.getClass()
+    while kind is not None:
+        if kind.getName() == "java.lang.LinkageError":
+            return True
+        kind = kind.getSuperclass()
+    return False
+
+
+@contextlib.contextmanager
+def fitting(spark: Any, name: str) -> Iterator[None]:
+    """Raises ``InvalidConfig`` where the jars of a format turn out to be for another version of Spark."""
+    try:
+        yield
+    except Exception as error:  # Java's, of no class of its own
+        thrown = getattr(error, "java_exception", None)
+        if thrown is None or not is_linkage(thrown):
+            raise
+        told = f"the jars of {name} are for another version of Spark than {spark.version}"
+        raise InvalidConfig(told, hint="give those of this version, or install the pyspark that they are for") from None
 
 
 def java(spark: Any) -> Any:

@@ -123,7 +123,7 @@ def _reports(query: StreamingQuery) -> Sequence[Mapping[str, Any]]:
 
 def start(job: Job, options: RunOptions, spark: SparkSession, sink: _Sink, checkpoint: str) -> StreamingQuery:
     """Starts the job's query."""
-    rows = source(job, options, spark.readStream)
+    rows = source(job, spark.readStream, options.of_source())
     mode = job.mode if not sink.outputs or not job.is_final else "append"
     if job.fold is None:
         assert job.make is not None
@@ -135,10 +135,11 @@ def start(job: Job, options: RunOptions, spark: SparkSession, sink: _Sink, check
     return writer.trigger(**options.trigger()).start()
 
 
-def source(job: Job, options: RunOptions, reader: Any) -> DataFrame:
-    """The rows that a job reads; ``reader`` is a session's ``read`` or ``readStream``."""
+def source(job: Job, reader: Any, given: Mapping[str, str]) -> DataFrame:
+    """The rows that a job reads; ``reader`` is a session's ``read`` or ``readStream``, ``given`` the source's options
+    but for those of columns."""
     chosen = {"columns": ",".join(job.reads)} if job.reads else {"payload": "readings"}
-    rows: DataFrame = reader.format("penstock").options(**options.of_source(), **chosen).load()
+    rows: DataFrame = reader.format("penstock").options(**given, **chosen).load()
     return rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ from penstock.telemetry import running
 from penstock.telemetry.catalog import job_of
 from penstock.telemetry.outputs import Messages, Output, ParquetFolder
 from penstock.telemetry.running import RunOptions
+from tests.patience import PATIENCE_S
 from tests.penstock.telemetry.jobs.conftest import made_of
 from tests.penstock.telemetry.jobs.test_gaps import Model, in_order
 
@@ -42,40 +44,89 @@ def closing(device: str = "end") -> list[Row]:
     return [row | {"event_time": FAR + timedelta(seconds=at)} for at in range(3)]
 
 
-def test_each_job_gives_as_a_stream_what_it_gives_as_a_batch(spark: Any, cluster: Any, tmp_path: Path) -> None:
-    rows = sorted(made_of(11), key=lambda row: row["event_time"])
-    send(cluster.servers, "every", rows)
-    with Producer(servers=cluster.servers) as producer:
-        for device, body in (("s11d1", b'{"site": "Kiel"}'), ("s11d2", b'{"site": "Bonn"}'), ("s11d2", b"")):
-            producer.send(Message("registry", body, mqtt_topic=f"registry/{device}", retain=True))
+def as_batch(spark: Any, servers: str, topic: str, name: str, own: dict[str, Any]) -> list[Row]:
+    """What a job gives as a batch, as ``running`` hands it over."""
+    job = job_of(name)
+    source = running.source(job, spark.read, {"servers": servers, "subscribe": topic})
+    filled = running.filled(job, RunOptions(servers, topic, given=own), spark)
+    found = job.make(source, filled) if job.make else job.fold(source, None, filled).events  # type: ignore[misc]
+    rows: list[Row] = running.batch_of([running.told(row) for row in found.toArrow().to_pylist()], 0)["rows"]
+    return rows
+
+
+def as_stream(spark: Any, options: RunOptions, name: str) -> list[Row]:
+    """The rows that a job gives as a stream; of rows that change, the last ones."""
+    job, told = job_of(name), list[Any]()
+    done = running.run(job, options, spark, told.append)
+    assert done.lag == 0
+    shown = [row for one in told for row in one["rows"]]
+    assert json.loads(json.dumps(shown)) == shown
+    if job.mode == "update":
+        shown = list({tuple(row[key] for key in job.keys): row for row in shown}.values())
+    rows: list[Row] = running.batch_of(shown, 0)["rows"]
+    return rows
+
+
+def test_each_job_gives_as_a_stream_what_it_gives_as_a_batch(spark: Any, cluster: Any) -> None:
+    """All rows: the last readings are so late that the watermark passes all windows and sessions of the others."""
+    rows = [row for row in made_of(11)[:250] if not row["error"]]  # one with an error is as late as it is stored
+    send(cluster.servers, "every", [*sorted(rows, key=lambda row: row["event_time"]), *closing()])
     given: dict[str, Any] = {
         "aggregates": {},
+        "last": {},
         "alerts": {"rule": ("temp > 24",)},
-        "sessions": {"watermark": "1 second"},
-        "talkers": {},
-        "devices": {"registry": "topic:registry"},
+        "downsample": {},
+        "sessions": {},
     }
-    shown: list[Row] = []
     for name, own in given.items():
-        job, told = job_of(name), []
-        options = RunOptions(cluster.servers, "every", once=True, rows_per_batch=10_000, given=own)
-        done = running.run(job, options, spark, told.append)
-        assert (done.rows, done.lag) == (len(rows), 0)
-        source = spark.read.format("penstock").options(servers=cluster.servers, subscribe="every")
-        source = source.options(**({"columns": ",".join(job.reads)} if job.reads else {"payload": "readings"})).load()
-        filled = running.filled(job, options, spark)
-        batch = job.make(source, filled) if job.make else job.fold(source, None, filled).events  # type: ignore[misc]
-        expected = running.batch_of([running.told(row) for row in batch.toArrow().to_pylist()], 0)["rows"]
-        shown = running.batch_of([row for one in told for row in one["rows"]], 0)["rows"]
-        assert json.loads(json.dumps(shown)) == shown
-        if name in ("sessions", "talkers"):  # those that the watermark has passed
-            assert [row for row in shown if row not in expected] == []
-            assert bool(shown) == (name == "sessions")
-        else:
-            assert shown == expected
-            assert shown
-    sites = {row["device"]: (row["known"], row["site"]) for row in shown}
-    assert (sites["s11d1"], sites["s11d2"]) == ((True, "Kiel"), (False, None))
+        changes = job_of(name).mode == "update"  # such a job sees its rows in several batches
+        options = RunOptions(cluster.servers, "every", once=True, rows_per_batch=150 if changes else 10_000, given=own)
+        expected = as_batch(spark, cluster.servers, "every", name, own)
+        if not changes:
+            expected = [row for row in expected if row["device"] != "end"]
+        shown = as_stream(spark, options, name)
+        assert shown == expected, name
+        assert shown
+
+
+def test_windows_of_top_talkers_are_whole_in_a_stream_once_later_messages_have_come(spark: Any, cluster: Any) -> None:
+    """Their windows are of store time: messages come until the windows of the first ones are over."""
+    send(cluster.servers, "talking", made_of(15)[:200])
+    own = {"window": "1 second", "watermark": "1 millisecond", "top": 3}
+    options = RunOptions(cluster.servers, "talking", once=True, given=own)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        send(cluster.servers, "talking", closing())
+        shown = as_stream(spark, options, "talkers")
+        expected = as_batch(spark, cluster.servers, "talking", "talkers", own)
+        first = {row["window_start"] for row in expected if row["device"] != "end"}
+        if first <= {row["window_start"] for row in shown}:
+            break
+        assert time.monotonic() < deadline
+    last = max(row["window_start"] for row in shown)
+    assert shown == [row for row in expected if row["window_start"] <= last]
+    assert {row["rank"] for row in shown} == {1, 2, 3}
+
+
+def test_a_stream_joins_its_readings_with_a_registry_of_each_kind(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    start = {"metric": "temp", "error": None, "value": 1.0, "event_time": FAR}
+    send(cluster.servers, "joined", [start | {"device": name} for name in ("d1", "d2", "d3")])
+    known = spark.createDataFrame([("d1", "Kiel"), ("d2", "Bonn")], "device STRING, site STRING")
+    known.coalesce(1).write.option("header", "true").csv(str(tmp_path / "made"))
+    (file,) = (tmp_path / "made").glob("*.csv")
+    file.rename(tmp_path / "devices.csv")
+    known.write.parquet(str(tmp_path / "devices"))
+    spark._jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
+    database = "jdbc:derby:memory:registry;create=true"
+    known.write.format("jdbc").options(url=database, dbtable="devices").save()
+    with Producer(servers=cluster.servers) as producer:
+        for device, body in (("d1", b'{"site": "Kiel"}'), ("d2", b'{"site": "Bonn"}'), ("d3", b"{}"), ("d3", b"")):
+            producer.send(Message("registry", body, mqtt_topic=f"registry/{device}", retain=True))
+    for registry in (str(tmp_path / "devices.csv"), str(tmp_path / "devices"), f"{database}#devices", "topic:registry"):
+        options = RunOptions(cluster.servers, "joined", once=True, given={"registry": registry})
+        shown = as_stream(spark, options, "devices")
+        found = {row["device"]: (row["known"], row.get("site", row.get("SITE"))) for row in shown}
+        assert found == {"d1": (True, "Kiel"), "d2": (True, "Bonn"), "d3": (False, None)}, registry
 
 
 class FailsOnce:

@@ -94,8 +94,11 @@ def test_a_table_has_the_newest_row_of_each_key_however_often_a_batch_is_written
 def test_missing_jars_are_told_with_their_package(spark: Any) -> None:
     for text, told in (
         ("jdbc:nosuch://h/db", r"no driver for jdbc:nosuch \(--package GROUP:NAME:VERSION"),
-        ("delta:/data", r"no format 'delta' here \(give its jars: --package io.delta"),
-        ("iceberg:lake.gaps", r"no format 'iceberg' here \(give its jars: --package org.apache.iceberg"),
+        ("delta:/data", r"no format 'delta' here \(give its jars: --package io.delta:delta-spark_4\.\d_2.13:VERSION"),
+        (
+            "iceberg:lake.gaps",
+            r"no format 'iceberg' here \(give its jars: --package org.apache.iceberg:iceberg-spark-runtime-4\.\d_2.13",
+        ),
     ):
         with pytest.raises(InvalidConfig, match=told):
             output_of(text, "gaps", KEYS, "").check(spark)
