@@ -24,7 +24,7 @@ from broker.replica.events import Ask, Event, Message, Ready, Received, Role, Ro
 from broker.replica.leading import Leading
 from broker.replica.log_face import HardState
 from broker.replica.own_log import OwnLog
-from penstock.protocol.requests.replicas import AskVote, EpochAt, Members, TakeEntries, TakeLead, Taken, Vote
+from penstock.protocol.requests.replicas import AskVote, Members, TakeEntries, TakeLead, Taken, Vote
 from penstock.world import Rng
 
 
@@ -335,8 +335,7 @@ class Core:
         log, leading = self.log, self._leading
         if leading:
             assert event.end >= log.end, "a leader's log only grows"
-            is_first = log.end == leading.first and event.end > log.end
-            log.grow(event.end, [EpochAt(leading.epoch, leading.first)] if is_first else (), event.changes)
+            log.grow(event.end, event.epochs, event.changes)
             leading.look(now)
         elif event.end < log.end:
             log.cut(event.end)

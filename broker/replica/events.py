@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from broker.replica.log_face import HardState
-from penstock.protocol.requests.replicas import AskVote, MembersAt, TakeEntries, TakeLead, Taken, Vote
+from penstock.protocol.requests.replicas import AskVote, EpochAt, MembersAt, TakeEntries, TakeLead, Taken, Vote
 
 Message = AskVote | Vote | TakeEntries | Taken | TakeLead
 
@@ -41,10 +41,11 @@ class Durable(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The log ends there now: a leader has appended, with ``changes`` of the members in it, or a follower's disk had no
-    room for all that it was given."""
+    """The log ends there now: a leader has appended, and these epochs and changes of the members begin in it; or a
+    follower's disk had no room for all that it was given."""
 
     end: int
+    epochs: tuple[EpochAt, ...] = ()
     changes: tuple[MembersAt, ...] = ()
 
 

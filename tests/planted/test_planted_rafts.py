@@ -1,4 +1,4 @@
-"""Bugs of a group's core, numbered as in issue 46, each planted and caught: by a hard case, or by worlds of chance."""
+"""Bugs of groups, numbered as in issue 46, each planted and caught: by a hard case, or by worlds of chance."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from broker.replica.core import Core
 from broker.replica.events import Message, Received, ToPeer
 from broker.replica.leading import Leading
 from broker.replica.own_log import OwnLog
+from broker.replica.replica import Replica
+from broker.store.raw import BadPlace
 from penstock.protocol.requests.replicas import AskVote, EpochAt, Members, TakeEntries
+from tests.broker.replica import test_replica as whole
 from tests.simulation import test_rafts as cases
 from tests.simulation.rafts import Habits, Node, World
 from tests.simulation.seeds import must_see
 
 WORLDS = 400
+sound_commit = Replica._commit
 HARD = Habits(mix=0.3, crash=0.02, cut=0.02, move=0.02)
 CHANGING = Habits(spares=2, crash=0.01, change=0.3, move=0.02)
 
@@ -88,6 +92,10 @@ def move_the_lead_to_one_that_lacks_some(self: Leading) -> ToPeer | None:
     return ToPeer(self._moves_to, cores.TakeLead(self.epoch)) if self._moves_to else None
 
 
+def take_in_what_is_not_committed(self: Replica, point: int) -> None:
+    sound_commit(self, point if self.leads else self.log.end)
+
+
 def read(bug: Callable[..., Any]) -> property:
     """An attribute that always has this value, whatever it is set to."""
     return property(bug, lambda self, value: None)
@@ -99,7 +107,7 @@ def worlds(habits: Habits) -> Callable[[Any], None]:
 
 def case(test: Callable[[], None]) -> Callable[[Any], None]:
     def killer(_bug: Any) -> None:
-        with pytest.raises(AssertionError):
+        with pytest.raises((AssertionError, BadPlace)):
             test()
 
     return killer
@@ -125,6 +133,13 @@ PLANTS: list[tuple[str, object, str, Any, Callable[[Any], None]]] = [
         case(cases.test_the_longer_log_of_an_older_epoch_does_not_win),
     ),
     ("R7", cores, "parting", cut_to_where_a_stretch_begins, worlds(HARD)),
+    (
+        "R10",
+        Replica,
+        "_commit",
+        take_in_what_is_not_committed,
+        case(whole.test_a_fact_that_was_acknowledged_is_in_every_copy_whoever_died),
+    ),
     (
         "R15",
         Core,
@@ -170,6 +185,6 @@ def test_a_planted_bug_is_caught(
     killer(bug)
 
 
-def test_the_numbers_are_those_that_a_core_alone_can_show() -> None:
-    numbers = {1, 2, 3, 4, 5, 6, 7, 15, 16, 17, 18, 22, 25, 26, 27}
+def test_the_numbers_are_those_that_cores_and_their_logs_can_show() -> None:
+    numbers = {1, 2, 3, 4, 5, 6, 7, 10, 15, 16, 17, 18, 22, 25, 26, 27}
     assert {one[0] for one in PLANTS} == {f"R{number}" for number in numbers}

@@ -334,7 +334,8 @@ class World:
         self._number += 1
         size = self.rng.choice((10, 20, 30))
         node.disk.entries.append(Entry(end, end + size, node.leads, self.watermark(node), self._number, members))
-        self.step(node, Ended(end + size, (MembersAt(end, members),) if members else ()))
+        begun = (EpochAt(node.leads, end),) if core.log.epoch_at(end) < node.leads else ()
+        self.step(node, Ended(end + size, begun, (MembersAt(end, members),) if members else ()))
 
     def sync(self, node: Node) -> None:
         if node.core and node.disk.synced < len(node.disk.entries):

@@ -1,0 +1,149 @@
+"""One node of a group: carries out what its core wants on its log and its disk, and says what is to be sent.
+
+It blocks for the disk where a promise is saved and where a log is cut, never for the log's own sync: ``synced`` tells
+of those. When its leadership ends, the state of its broker may know what is taken back: the store is opened again. A
+copy that meets damage goes on behind what it can take in, and does not lead before it is ``repaired``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from broker.replica.core import Core
+from broker.replica.events import Ask, Durable, Ended, Event, Missing, Read, Ready, RoleKind, ToPeer
+from broker.replica.log_face import ReplicaLog, StateFile, Stretch
+from broker.store.raw import BadPlace, parts_of
+from penstock.errors import ProtocolError, StorageFull
+from penstock.protocol.requests.replicas import EpochAt, TakeEntries
+
+STRETCH_BYTES: Final = 1 << 20
+"""About so much of the log is in one message."""
+
+
+class Office(Protocol):
+    """The broker of a node, which leads the log or does not."""
+
+    def lead(self, epoch: int) -> None:
+        """The log is this broker's, in this epoch, whose record it writes first."""
+        ...
+
+    def committed(self, point: int) -> None:
+        """While it leads: everything before ``point`` is committed."""
+        ...
+
+    def step_down(self) -> ReplicaLog:
+        """It does not lead any more. Returns the log, opened again: what is not committed is in no state."""
+        ...
+
+
+class Replica:
+    """A node's core, joined to its log.
+
+    Args:
+        core: made from the state and the log as they were found.
+        office: the node's broker.
+        stretch_bytes: about how much of the log one message holds.
+
+    Attributes:
+        log: the node's; another one after each leadership.
+    """
+
+    def __init__(
+        self, core: Core, log: ReplicaLog, state: StateFile, office: Office, stretch_bytes: int = STRETCH_BYTES
+    ) -> None:
+        self.log = log
+        self._core = core
+        self._state = state
+        self._office = office
+        self._stretch_bytes = stretch_bytes
+        self._leads = 0
+        self._is_missing = False
+
+    @property
+    def leads(self) -> int:
+        """The epoch that this node leads, or 0."""
+        return self._leads
+
+    def refusal(self, now: float) -> str:
+        """Why nothing may be appended now; nothing where it may."""
+        return self._core.refusal(now)
+
+    def step(self, event: Event, now: float) -> list[ToPeer]:
+        """Takes in what has come, or that time has passed; returns what is to be sent. Raises ``StorageFailed``."""
+        sent: list[ToPeer] = []
+        events = [event]
+        while events:
+            self._core.step(events.pop(0), now)
+            events += self._carry_out(self._core.take_ready(), sent)
+        return sent
+
+    def appended(self, now: float) -> list[ToPeer]:
+        """The broker that leads has written to the log: it goes to the others while this disk syncs it."""
+        return self.step(self._grown(), now)
+
+    def synced(self, point: int, now: float) -> list[ToPeer]:
+        """This disk has everything before ``point``, where the log ended as its sync began."""
+        return self.step(Durable(point), now)
+
+    def repaired(self, now: float) -> list[ToPeer]:
+        """What this copy had of damage is repaired: it may lead again."""
+        self._is_missing = False
+        return self.step(Missing(False), now)
+
+    def _grown(self) -> Ended:
+        known = self._core.log.end
+        return Ended(self.log.end, tuple(EpochAt(*one) for one in self.log.epochs if one[1] >= known))
+
+    def _carry_out(self, ready: Ready, sent: list[ToPeer]) -> list[Event]:
+        """What there is to do, in its order; returns what the core is to know of it."""
+        events: list[Event] = []
+        sent += ready.send
+        if ready.save:
+            self._state.save(ready.save)
+        epoch = ready.role.epoch if ready.role.kind is RoleKind.LEADER else 0
+        if self._leads and epoch != self._leads:
+            self._leads = 0
+            self.log = self._office.step_down()
+            events.append(Durable(self.log.durable))
+        if ready.cut_at is not None and ready.cut_at < self.log.end:
+            self.log.cut(ready.cut_at)
+        if not all([self._write(entries) for entries in ready.take]):
+            events.append(Ended(self.log.end))
+        sent += ready.after_save
+        try:
+            self._commit(ready.committed)
+        except BadPlace:
+            if not self._is_missing:
+                self._is_missing = True
+                events.append(Missing(True))
+        if epoch and not self._leads:
+            self._leads = epoch
+            self.log.take_over()
+            self._office.lead(epoch)
+            events.append(self._grown())
+        events += [found for ask in ready.asks if (found := self._read(ask))]
+        return events
+
+    def _commit(self, point: int) -> None:
+        if self._leads:
+            self._office.committed(point)
+        elif point > self.log.committed:
+            self.log.commit(point)
+
+    def _write(self, entries: TakeEntries) -> bool:
+        """Whether the log goes on with these entries: not where there is no room, or where they are damaged."""
+        stretch = Stretch(entries.position, entries.before, bytes(entries.body))
+        try:
+            return self.log.receive(stretch, entries.epoch) == entries.end
+        except (StorageFull, ProtocolError):
+            return False
+
+    def _read(self, ask: Ask) -> Read | None:
+        """What a peer lacks; nothing where this copy is damaged there."""
+        try:
+            data = self.log.stretch(ask.position, self.log.end, self._stretch_bytes).data
+        except BadPlace:
+            return None
+        parts = list(parts_of(data, ask.position))
+        end = parts[-1].position + parts[-1].stop - parts[-1].start if parts and parts[-1].frames else ask.position
+        return Read(ask.peer, ask.position, end, data)
