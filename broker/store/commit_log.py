@@ -48,8 +48,11 @@ def witness_at(segments: Sequence[Segment], position: int) -> int:
 class CommitLog:
     """Appends to and reads from the segments. Opened by ``recovery``, which knows where the log ends."""
 
-    def __init__(self, disk: Disk, settings: StoreSettings, segments: list[Segment], end: int) -> None:
+    def __init__(
+        self, disk: Disk, settings: StoreSettings, segments: list[Segment], end: int, folder: str = FOLDER
+    ) -> None:
         self._disk = disk
+        self._folder = folder
         self._settings = settings
         self._segments = segments
         self._bases = [segment.base for segment in segments]
@@ -78,6 +81,11 @@ class CommitLog:
     def start(self) -> int:
         """The first position that is still there."""
         return self._bases[0]
+
+    @property
+    def segments(self) -> list[Segment]:
+        """All of them, in order."""
+        return self._segments
 
     @property
     def active(self) -> Segment:
@@ -266,7 +274,7 @@ class CommitLog:
                 gone = self._segments.pop()
                 self._bases.pop()
                 gone.file.close()
-                self._disk.remove(segment_path(gone.base))
+                self._disk.remove(segment_path(gone.base, self._folder))
             last = self.active
             last.cut(position)
         except OSError as error:
@@ -282,7 +290,7 @@ class CommitLog:
         self.fresh.forget_from(position)
 
     def _fresh_segment(self, base: int) -> Segment:
-        path = segment_path(base)
+        path = segment_path(base, self._folder)
         try:
             file = self._disk.open(path, create=True)
         except FileExistsError:
@@ -375,7 +383,7 @@ class CommitLog:
         if before.base == base:
             return
         try:
-            file = self._disk.open(segment_path(base), create=True)
+            file = self._disk.open(segment_path(base, self._folder), create=True)
             made = Segment(base, file, before.end - base)
             made.close_at_end()
             before.end_at(base - before.base)
@@ -400,7 +408,7 @@ class CommitLog:
         dropped: list[int] = []
         while self._bases[0] < base:
             segment = self._segments[0]
-            self._disk.remove(segment_path(segment.base))
+            self._disk.remove(segment_path(segment.base, self._folder))
             segment.file.close()
             dropped.append(segment.base)
             del self._segments[0], self._bases[0]

@@ -116,6 +116,10 @@ class Disk(Protocol):
         """The same, at once and without a sync: a crash of the machine may bring it back."""
         ...
 
+    def move(self, path: str, to: str) -> None:
+        """Gives a file another path, in place of what is there; durable on return."""
+        ...
+
     def set_aside(self, path: str) -> None:
         """Gives whatever is at a path, also a folder, a name that no file of ours has."""
         ...
@@ -314,6 +318,12 @@ class RealDisk:
             number += 1
         os.rename(self.root / path, aside)
         _log.error("%s stood in the way of a file or folder of the broker's own: it is %s now", self.root / path, aside)
+
+    def move(self, path: str, to: str) -> None:
+        self._check()
+        os.replace(self.root / path, self.root / to)
+        self._sync_folder((self.root / to).parent)
+        self._sync_folder((self.root / path).parent)
 
     def remove(self, path: str) -> None:
         self.discard(path)

@@ -23,9 +23,9 @@ SUFFIX: Final = ".log"
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def segment_path(base: int) -> str:
+def segment_path(base: int, folder: str = FOLDER) -> str:
     """Path of the segment that begins at position ``base``."""
-    return f"{FOLDER}/{base:020d}{SUFFIX}"
+    return f"{folder}/{base:020d}{SUFFIX}"
 
 
 def storage_error(error: OSError) -> StorageFull | StorageFailed:

@@ -9,6 +9,7 @@ import pytest
 
 from broker.replica.follower_log import FollowerLog
 from broker.replica.repair import Repair
+from broker.replica.resync import CLOSE_BYTES, Resync
 from broker.store import recovery, writing
 from broker.store.commit_log import CommitLog
 from broker.store.message_store import MessageStore
@@ -18,6 +19,7 @@ from tests.broker.lineage import test_owner as owner_tests
 from tests.broker.replica import test_follower_log as log_tests
 from tests.broker.replica import test_hard_state as state_tests
 from tests.broker.replica import test_repair as repair_tests
+from tests.broker.replica import test_resync as resync_tests
 from tests.broker.replica.pair import LARGER, SMALLER
 from tests.broker.store import test_following as following_tests
 
@@ -54,6 +56,10 @@ def retention_by_this_nodes_clock(self: MessageStore, now_ms: int, age_ms: int |
     removal = self.removal_due(now_ms)
     if removal is not None:
         self.remove_before(removal.end)
+
+
+def whole_without_its_keyframe(self: Resync, committed: int) -> bool:
+    return self.end >= committed - CLOSE_BYTES
 
 
 def uncommitted_bytes_for_a_repair(self: Repair, stretch: Any, epoch: int) -> list[Part]:
@@ -101,6 +107,13 @@ PLANTS: list[tuple[str, object, str, Any, Callable[[], None]]] = [
         "tick",
         retention_by_this_nodes_clock,
         owner_tests.test_the_stores_of_one_log_remove_the_same_by_its_records,
+    ),
+    (
+        "R20",
+        Resync,
+        "is_whole",
+        whole_without_its_keyframe,
+        resync_tests.test_it_is_whole_only_with_its_first_keyframe_and_what_is_committed,
     ),
     (
         "R21",

@@ -355,6 +355,12 @@ class SimDisk:
         finally:
             self.draft_bytes -= taken
 
+    def move(self, path: str, to: str) -> None:
+        self.call("move")
+        self._files[to] = self._files.pop(path)
+        self._names_are_durable(to.rpartition("/")[0])
+        self._names_are_durable(path.rpartition("/")[0])
+
     def remove(self, path: str) -> None:
         self.discard(path)
         self._names_are_durable(path.rpartition("/")[0])  # it is the folder that is synced

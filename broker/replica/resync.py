@@ -1,0 +1,186 @@
+"""A whole copy of the log for a node that is new, or farther behind than its leader's log begins.
+
+Segments come in stretches from the leader's first position on into ``replica/incoming``, while the node's own log stays
+as it is. When they reach what is committed and can be read from their beginning alone, a manifest says so; from then on
+they are the log, and what a crash interrupts there the next start finishes (``finish_resync``). A crash before costs
+little: what has come is gone over, and the copy goes on behind its last good frame.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgpack
+
+from broker.replica.log_face import Stretch
+from broker.replica.repair import Wanted
+from broker.store import label, recovery, segment, state
+from broker.store.commit_log import CommitLog
+from broker.store.disk import Disk
+from broker.store.frames import crc32c
+from broker.store.raw import epochs_of, parts_of
+from broker.store.recovery import DERIVED
+from broker.store.scan import Scan
+from broker.store.segment import SUFFIX, Segment, segment_path
+from broker.store.settings import StoreSettings
+from penstock.errors import ProtocolError, StorageFailed
+
+FOLDER: Final = "replica/incoming"
+MANIFEST: Final = "replica/manifest"
+ASK_BYTES: Final = 1 << 20
+CLOSE_BYTES: Final = 64 << 20
+"""A copy that is no farther behind goes on as a follower's log does."""
+SYNC_BYTES: Final = 64 << 20
+"""So much is brought to the medium at a time."""
+_CRC_BYTES: Final = 4
+
+
+class Resync:
+    """A copy that is coming in. The node's own log may be open meanwhile, until ``finish``.
+
+    Attributes:
+        end: everything before it has come.
+    """
+
+    def __init__(self, disk: Disk, settings: StoreSettings, start: int, now: float, bytes_s: float = 0.0) -> None:
+        """``disk``: the node's, locked. ``start``: first position of the leader's log. ``bytes_s``: at most so much is
+        asked for in a second; 0: no limit. Raises ``OSError``."""
+        self._disk = disk
+        self._settings = settings
+        self._start = start
+        self._bytes_s = bytes_s
+        self._free_at = now
+        self._before = 0
+        disk.make_folder("replica")
+        disk.make_folder(FOLDER)
+        segments = self._found()
+        scan = Scan(segments, start)
+        for _, frames in scan.runs():
+            if scan.damage:
+                break
+            self._before = epochs_of(frames)[1]
+        end = min([scan.frames_end, *[first for first, _ in scan.damage]])
+        self._log = CommitLog(disk, settings, segments, max(end, segments[-1].base), folder=FOLDER)
+        self._log.begin_at(max(end, segments[-1].base), start)
+        self._log.committed = start
+        self._log.cut(end)
+
+    def _found(self) -> list[Segment]:
+        """What has come already; all of it goes where the leader's log begins elsewhere by now."""
+        disk, first = self._disk, self._start
+        bases = state.stored_positions(disk, FOLDER, SUFFIX)
+        if bases[:1] != [first]:
+            for base in bases:
+                disk.remove(segment_path(base, FOLDER))
+            bases = []
+        if not bases:
+            return [Segment(first, disk.open(segment_path(first, FOLDER), create=True), self._settings.segment_bytes)]
+        ends = [*bases[1:], bases[-1] + self._settings.segment_bytes]
+        return [
+            Segment(base, disk.open(segment_path(base, FOLDER)), end - base)
+            for base, end in zip(bases, ends, strict=True)
+        ]
+
+    @property
+    def end(self) -> int:
+        return self._log.end
+
+    def wanted(self, committed: int, now: float) -> Wanted | None:
+        """What to ask the leader for next, if the rate allows it now."""
+        return Wanted(self.end, committed, ASK_BYTES) if self.end < committed and now >= self._free_at else None
+
+    def take(self, stretch: Stretch, now: float) -> None:
+        """Writes what has come. Raises ``ProtocolError`` where it does not fit, ``StorageFull``, ``StorageFailed``."""
+        parts, log = list(parts_of(stretch.data, stretch.position)), self._log
+        last = stretch.before
+        if stretch.position != self.end or not parts or parts[-1].stop != len(stretch.data):
+            raise ProtocolError(f"what was sent of the log at position {stretch.position} is damaged, or does not fit")
+        if self.end > self._start and last != self._before:
+            raise ProtocolError(f"what was sent of the log at position {stretch.position} is of another epoch")
+        for part in parts:
+            if part.frames:
+                lowest, highest = epochs_of(part.frames)
+                if not last <= lowest <= highest:
+                    raise ProtocolError(f"epochs go back in the log at position {part.position}")
+                last = highest
+                log.receive(stretch.data[part.start : part.stop])
+            else:
+                log.receive_blank(stretch.data[part.start : part.stop])
+        self._before = last
+        if self._bytes_s:
+            self._free_at = max(now, self._free_at) + len(stretch.data) / self._bytes_s
+        if log.end - log.durable >= SYNC_BYTES:
+            self._sync()
+
+    def _sync(self) -> None:
+        point = self._log.sync_point()
+        self._log.sync()
+        self._log.mark_durable(point)
+
+    def is_whole(self, committed: int) -> bool:
+        """Whether what has come can be the log: it reaches what is committed, but for what a follower soon has, and can
+        be read from its beginning alone."""
+        if self.end < committed - CLOSE_BYTES or self.end <= self._start:
+            return False
+        return not self._start or recovery.keyframe_at(self._log.segments, self._start) is not None
+
+    def finish(self) -> None:
+        """What has come becomes the log. The node's own is closed by now, its folder locked. Raises
+        ``StorageFailed``."""
+        self._sync()
+        bases = list(self._log.bases)
+        self._log.close()
+        try:
+            _write_manifest(self._disk, bases)
+            finish_resync(self._disk)
+        except OSError as error:
+            raise StorageFailed(f"the copy of the log cannot be put in place: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Gives up for now; what has come stays."""
+        self._log.close()
+
+
+def _write_manifest(disk: Disk, bases: list[int]) -> None:
+    body = msgpack.packb(bases)
+    data = crc32c(body).to_bytes(_CRC_BYTES, "big") + body
+    for _ in disk.replace(MANIFEST, [bytes(len(data))], lambda: data):
+        pass
+    disk.sync_names("replica")
+
+
+def _read_manifest(disk: Disk) -> list[int] | None:
+    """First positions of the segments that are to be the log; ``None`` where none are. One that is damaged was never
+    whole: it is on the medium before anything is moved."""
+    try:
+        data = disk.read(MANIFEST)
+    except FileNotFoundError:
+        return None
+    body = data[_CRC_BYTES:]
+    if int.from_bytes(data[:_CRC_BYTES], "big") != crc32c(body):
+        return None
+    return [int(base) for base in msgpack.unpackb(body)]
+
+
+def finish_resync(disk: Disk) -> bool:
+    """Puts a copy that has come as a whole in the place of the log, or goes on with that; before a store is opened.
+    Whether there was one. Raises ``OSError``."""
+    bases = _read_manifest(disk)
+    if not bases:
+        return False
+    for folder in DERIVED:
+        disk.make_folder(folder)
+        for name in disk.names(folder):
+            disk.remove(f"{folder}/{name}")
+    disk.make_folder(segment.FOLDER)
+    disk.remove(label.PATH)
+    for base in state.stored_positions(disk, segment.FOLDER, SUFFIX):
+        if base not in bases:
+            disk.remove(segment_path(base))
+    come = state.stored_positions(disk, FOLDER, SUFFIX)
+    for base in bases:
+        if base in come:
+            disk.move(segment_path(base, FOLDER), segment_path(base))
+    label.write(disk, bases[0])
+    disk.remove(MANIFEST)
+    return True
