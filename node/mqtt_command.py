@@ -27,6 +27,9 @@ MQTT_ADDRESS: Final = "127.0.0.1:1883"
 READ_BYTES_MAX: Final = 256 * 1024
 _AGAIN: Final = BackOff(first_s=0.5, cap_s=10.0)
 
+_LETTERS: Final = {"help_option_names": ["--help"]}
+"""``-h`` is the host, as in mosquitto's tools."""
+
 _Command = Callable[..., Any]
 
 
@@ -44,7 +47,7 @@ def _connection_options(command: _Command) -> _Command:
             help="Where devices connect.",
         ),
         click.option("-p", "--port", type=click.IntRange(1, 65535), help="The port alone, as mosquitto_pub takes it."),
-        click.option("--host", metavar="HOST", help="The host alone."),
+        click.option("-h", "--host", metavar="HOST", help="The host alone."),
     ):
         command = option(command)
 
@@ -68,27 +71,46 @@ def mqtt() -> None:
     """Publish and subscribe as a device does."""
 
 
-@mqtt.command()
-@click.argument("name")
+@mqtt.command(context_settings=_LETTERS)
+@click.argument("name", required=False)
 @click.argument("bodies", nargs=-1, metavar="[BODY]...")
+@click.option("-t", "--topic", help="NAME, as mosquitto_pub takes it.")
+@click.option("-m", "--message", help="BODY, as mosquitto_pub takes it.")
 @click.option("-q", "--qos", type=click.IntRange(0, 2), default=1, help="Quality of service.")
 @click.option("-r", "--retain", is_flag=True, help="Also keep it as the name's retained message.")
-@click.option("--lines", is_flag=True, help="Each line of standard input is a message.")
+@click.option("-l", "--lines", is_flag=True, help="Each line of standard input is a message.")
 @_connection_options
 @json_option
 def pub(
-    name: str, bodies: tuple[str, ...], qos: int, retain: bool, lines: bool, gateway: str, as_json: bool, **who: Any
+    name: str | None,
+    bodies: tuple[str, ...],
+    topic: str | None,
+    message: str | None,
+    qos: int,
+    retain: bool,
+    lines: bool,
+    gateway: str,
+    as_json: bool,
+    **who: Any,
 ) -> None:
     """Publish to the MQTT topic NAME.
 
-    Without a BODY all of standard input is one message.
+    Without a BODY all of standard input is one message. mosquitto_pub's letters mean what they mean there.
 
     \b
     Examples:
       penstock mqtt pub plant/d7/temperature 22.5
       penstock mqtt pub plant/d7/state on --retain
       sensor-log | penstock mqtt pub plant/d7/log --lines
+      penstock mqtt pub -h 127.0.0.1 -p 1883 -t plant/d7/state -m on -q 1
     """
+    if (name is None) == (topic is None):
+        raise click.UsageError("give the topic once: NAME or -t")
+    if message is not None and bodies:
+        raise click.UsageError("give the message once: BODY or -m")
+    name = name if topic is None else topic
+    assert name is not None
+    bodies = bodies if message is None else (message,)
     if lines and bodies:
         raise click.UsageError("--lines reads standard input; give no BODY")
     _refuse(name, check_name)
@@ -130,25 +152,38 @@ def _refuse(text: str, check: Callable[[str], object]) -> None:
         raise InvalidTopic(f"{text!r}: {error}") from None
 
 
-@mqtt.command()
-@click.argument("filters", nargs=-1, required=True, metavar="FILTER...")
+@mqtt.command(context_settings=_LETTERS)
+@click.argument("filters", nargs=-1, metavar="FILTER...")
+@click.option("-t", "--topic", "topics", multiple=True, help="A FILTER, as mosquitto_sub takes it. Repeatable.")
 @click.option("-q", "--qos", type=click.IntRange(0, 2), default=1, help="Highest quality of service.")
-@click.option("-n", "--count", type=click.IntRange(1), help="End after so many messages.")
+@click.option("-n", "-C", "--count", type=click.IntRange(1), help="End after so many messages.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the topic before the body.")
 @_connection_options
 @json_option
 def sub(
-    filters: tuple[str, ...], qos: int, count: int | None, verbose: bool, gateway: str, as_json: bool, **who: Any
+    filters: tuple[str, ...],
+    topics: tuple[str, ...],
+    qos: int,
+    count: int | None,
+    verbose: bool,
+    gateway: str,
+    as_json: bool,
+    **who: Any,
 ) -> None:
     """Print what is published to topics that match FILTER, until Ctrl-C.
 
-    Where the gateway goes away it connects again; what is published meanwhile does not come.
+    Where the gateway goes away it connects again; what is published meanwhile does not come. mosquitto_sub's letters
+    mean what they mean there.
 
     \b
     Examples:
       penstock mqtt sub 'plant/#' -v
       penstock mqtt sub plant/+/temperature -n 10 --json
+      penstock mqtt sub -h 127.0.0.1 -p 1883 -t 'plant/#' -v
     """
+    filters += topics
+    if not filters:
+        raise click.UsageError("give a FILTER, or several")
     for one in filters:
         _refuse(one, legal_filter)
 

@@ -59,6 +59,31 @@ def test_host_and_port_may_be_said_apart_as_mosquittos_tools_take_them(address: 
     assert told.exit_code == 0
 
 
+@pytest.mark.endtoend
+def test_mosquittos_letters_mean_what_they_mean_there(address: str) -> None:
+    host, port = split_address(address)
+    at = ["-h", host, "-p", str(port), "-i", "me"]
+    sent = CliRunner().invoke(root, ["mqtt", "pub", *at, "-t", "plant/state", "-m", "on", "-q", "1", "-r"])
+    assert sent.exit_code == 0
+    got = CliRunner().invoke(root, ["mqtt", "sub", *at, "-t", "plant/state", "-t", "other", "-C", "1", "-v"])
+    assert got.stdout == "plant/state on\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["pub", "a", "-t", "b", "-m", "x"], "give the topic once"),
+        (["pub", "-m", "x"], "give the topic once"),
+        (["pub", "a", "x", "-m", "y"], "give the message once"),
+        (["sub"], "give a FILTER"),
+    ],
+)
+def test_what_is_said_twice_or_not_at_all_is_refused(arguments: list[str], said: str) -> None:
+    refused = CliRunner().invoke(root, ["mqtt", *arguments])
+    assert refused.exit_code == 2
+    assert said in refused.stderr
+
+
 def test_lines_come_from_standard_input_alone(mqtt: Mqtt) -> None:
     refused = mqtt("pub", "plant/log", "--lines", "file.txt")
     assert refused.exit_code == 2
