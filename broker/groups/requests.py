@@ -52,8 +52,11 @@ from penstock.protocol.requests.groups import (
 )
 from penstock.protocol.requests.request import Done, Result
 from penstock.protocol.selectors.compiling import selector_of
+from penstock.service.metrics import with_label
 from topicmap.queues import retry_topic, share_queue
 
+LABELLED_MAX: Final = 200
+"""Maximum number of groups that have a figure of their own."""
 WAIT_S_MAX: Final = 60.0
 SESSION_S_MAX: Final = 3600.0
 ATTEMPT_ROWS_MAX: Final = 1_001
@@ -382,6 +385,15 @@ class GroupRequests:
             for queue in member.queues:
                 read.setdefault(queue, UNCOMMITTED)
         return read
+
+    def figures(self) -> dict[str, float]:
+        """The lag of each of the first groups by name, and how many have no figure."""
+        names = {*self.groups.names, *self._offsets.groups, *self._shares.popping}
+        shown = heapq.nsmallest(LABELLED_MAX, names)
+        found: dict[str, float] = {with_label("penstock_unlabelled", "kind", "groups"): len(names) - len(shown)}
+        for one in shown:
+            found[with_label("rocketmq_consumer_lag_messages", "consumer_group", one)] = self._row(one).lag
+        return found
 
     @handles(DescribeGroup)
     def describe(self, request: DescribeGroup, now: float, now_ms: int) -> Outcome:

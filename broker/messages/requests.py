@@ -28,7 +28,7 @@ from broker.store.message_store import MessageStore
 from broker.store.queue_index import LIGHT
 from broker.topics.requests import TopicRequests
 from penstock.errors import Fenced, InvalidRequest, PenstockError, StorageFull, TooLarge
-from penstock.protocol.message import ENTRY, tag_hash
+from penstock.protocol.message import BORN_AT, ENTRY, FRAME_HEAD_BYTES, STORED_AT, tag_hash
 from penstock.protocol.requests.given import GivenPull, GivenPulled, GivenRuns
 from penstock.protocol.requests.messages import (
     Append,
@@ -286,7 +286,7 @@ class MessageRequests:
             pulled = self._store.read(request.queue, request.offset, count_max, bytes_max, tags)
         else:
             pulled = self._choosing.read(request.queue, request.offset, wanted, count_max, bytes_max, tags)
-        self._figures.pulled(pulled.count, len(pulled.body))
+        self._count(pulled)
         if self._trace.is_on:
             self._trace.pulled(request.queue, request.offset, pulled, request.reader)
         return pulled
@@ -315,11 +315,23 @@ class MessageRequests:
             for run in found.runs:
                 size += len(run.bodies) * (_ROW_BYTES + run.step)
             self._figures.pulled(found.count, size)
+            if found.runs:
+                self._figures.delivered(found.runs[-1].stored_ms, found.runs[-1].born_ms)
         elif found is not None:
-            self._figures.pulled(found.count, len(found.body))
+            self._count(found)
         if found is not None and self._trace.is_on:
             self._trace.pulled(queue, offset, found, "")
         return found
+
+    def _count(self, pulled: Pulled) -> None:
+        """A pull was answered: of all latencies that of its last message is observed, at the cost of one per pull."""
+        body, count = pulled.body, pulled.count
+        self._figures.pulled(count, len(body))
+        if count:
+            size = ENTRY.unpack_from(body, (count - 1) * ENTRY.size)[2]
+            at = len(body) - size + FRAME_HEAD_BYTES
+            stored_ms = int.from_bytes(body[at + STORED_AT : at + STORED_AT + 8], "big")
+            self._figures.delivered(stored_ms, int.from_bytes(body[at + BORN_AT : at + BORN_AT + 8], "big"))
 
     @handles(QueryBounds)
     def bounds(self, request: QueryBounds, now: float, now_ms: int) -> Outcome:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from broker.figures import Figures
 from broker.kernel.outcomes import AfterQuorum, AfterSync, Now
 from broker.net.parked import ParkedRequests
 from broker.service import BrokerService
@@ -18,8 +19,8 @@ from penstock.errors import PenstockError, Unavailable
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.request import Request, Result
 
-_Answer = tuple[int, int, Result, OnResult]
-"""Log position that it waits for, number among all answers, what it says, and to whom."""
+_Answer = tuple[int, int, Result, OnResult, float]
+"""Log position that it waits for, number among all answers, what it says, to whom, and when it was asked."""
 
 
 class Dispatch:
@@ -32,8 +33,10 @@ class Dispatch:
         clock: StoreClock,
         on_unsynced: Callable[[bool, bool], None],
         parked: ParkedRequests | None = None,
+        figures: Figures | None = None,
     ) -> None:
-        """``parked``: where requests are parked; the service looks at it."""
+        """``parked``: where requests are parked; the service looks at it. ``figures``: those of the process."""
+        self._figures = Figures() if figures is None else figures
         self._service: BrokerService | None = service
         self._clock = clock
         self._on_unsynced = on_unsynced
@@ -80,13 +83,13 @@ class Dispatch:
                 on_result(outcome.result)
             else:
                 self._answers += 1
-                self._after_sync.append((outcome.point, self._answers, outcome.result, on_result))
+                self._after_sync.append((outcome.point, self._answers, outcome.result, on_result, self._now))
         elif isinstance(outcome, AfterQuorum):
             if outcome.point <= service.committed:
                 on_result(outcome.result)
             else:
                 self._answers += 1
-                self._after_quorum.append((outcome.point, self._answers, outcome.result, on_result))
+                self._after_quorum.append((outcome.point, self._answers, outcome.result, on_result, self._now))
         else:
             self._parked.park(outcome, on_result, session)
 
@@ -100,15 +103,17 @@ class Dispatch:
         """This disk has the log up to ``durable``, and it is committed up to ``committed``: answers what waited for
         that, in the order in which it was asked, and wakes the readers."""
         synced, agreed = self._after_sync, self._after_quorum
+        now = self._clock.monotonic() if synced or agreed else 0.0
         while True:
             is_synced = bool(synced) and synced[0][0] <= durable
             is_agreed = bool(agreed) and agreed[0][0] <= committed
             if is_synced and not (is_agreed and agreed[0][1] < synced[0][1]):
-                _, _, result, on_result = synced.popleft()
+                _, _, result, on_result, asked = synced.popleft()
             elif is_agreed:
-                _, _, result, on_result = agreed.popleft()
+                _, _, result, on_result, asked = agreed.popleft()
             else:
                 break
+            self._figures.answered(now - asked)
             on_result(result)
         self._wake()
 

@@ -96,7 +96,7 @@ class Flusher:
     def _done(self, point: int, took_s: float, lead: Lead) -> None:
         self._takes_s += (min(took_s, _LONG * self._quick_s) - self._takes_s) / _LATELY
         self._store.mark_durable(point)
-        lead.synced()
+        lead.synced(took_s)
         self.commit(lead)
         self._store.tidy()
 

@@ -62,7 +62,7 @@ class Lead:
         self._on_unsynced = on_unsynced
         self._on_routes_changed = on_routes_changed
         self._read_clock = read_clock
-        self._figures = Figures()
+        self._figures = Figures(clock.wall_ms)
         self._held: set[int] = set()
         self._writer, self._alone = -1, 0  # the session that has changed something last, and how often in a row
         self.service: BrokerService | None = None
@@ -108,13 +108,13 @@ class Lead:
         )
         for session in sorted(self._held):
             parked.hold(session)
-        return Dispatch(self.service, clock, self._on_unsynced, parked)
+        return Dispatch(self.service, clock, self._on_unsynced, parked, self._figures)
 
     # ------------------------------------------------------------ what the flusher and time bring
 
-    def synced(self) -> None:
-        """The log was synced once more."""
-        self._figures.synced()
+    def synced(self, took_s: float) -> None:
+        """The log was synced once more, in so many seconds."""
+        self._figures.synced(took_s)
 
     def tick(self) -> None:
         """Time has passed. Raises as ``Dispatch.tick``."""

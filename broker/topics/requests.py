@@ -35,9 +35,12 @@ from penstock.protocol.requests.topics import (
     TopicInfo,
     TopicList,
 )
+from penstock.service.metrics import with_label
 from topicmap.names import InvalidName
 from topicmap.queues import check_topic, is_own_topic, is_system, topic_queue
 
+LABELLED_MAX: Final = 200
+"""Maximum number of topics that have a figure of their own."""
 COUNTED_MAX: Final = 500
 """Maximum number of topics that one request counts."""
 RETENTION_S_MAX: Final = 10 * 366 * 86_400
@@ -196,6 +199,15 @@ class TopicRequests:
         names = heapq.nsmallest(max(1, min(request.count_max, COUNTED_MAX)), later)
         after = names[-1] if len(names) < len(later) else ""
         return Now(TopicCounts(tuple([self._count_of(self.get(name)) for name in names]), after))
+
+    def figures(self) -> dict[str, float]:
+        """How many messages were stored in each of the first topics by name, and how many have no figure."""
+        names = [one.topic for one in self._topics if one.topic not in GATEWAYS_TOPICS]
+        shown = heapq.nsmallest(LABELLED_MAX, names)
+        found: dict[str, float] = {with_label("penstock_unlabelled", "kind", "topics"): len(names) - len(shown)}
+        for one in shown:
+            found[with_label("penstock_topic_messages_total", "topic", one)] = self._count_of(self.get(one)).stored
+        return found
 
     def _count_of(self, topic: TopicInfo) -> TopicCount:
         bounds = [self._store.bounds(topic_queue(topic.topic, number)) for number in range(topic.queues)]

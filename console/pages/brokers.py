@@ -81,9 +81,9 @@ async def broker(visit: Visit) -> Response:
     figures, limits, others = found[name], [], []
     for figure, value in sorted(figures.items()):
         limit = label_of(figure, "penstock_limit_used", "limit")
-        if limit is None:
+        if limit is None and "_bucket{" not in figure:
             others.append((figure, value))
-        else:
+        elif limit is not None:
             limits.append((limit, f"{value:.0%}"))
     options = (("rw", "read and write"), ("r", "read only"), ("w", "write only"), ("none", "do nothing"))
     allow = visit.action(

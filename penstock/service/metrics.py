@@ -1,16 +1,17 @@
 """Figures as text that Prometheus and its relatives read: the 0.0.4 text format and OpenMetrics 1.0.
 
 Pure. A figure's name may carry labels, ``name{label="value"}``; a family is what stands before the brace. A name that
-ends in ``_total`` is a counter, any other a gauge; other characters than ``A-Z a-z 0-9 _ :`` in a family become ``_``,
-so that one odd name never spoils the page. Families come sorted, each once, as both formats demand, and with what they
-mean where that is known (``penstock/service/meanings.py``).
+ends in ``_total`` is a counter, ``_bucket`` with ``_sum`` and ``_count`` a histogram, any other a gauge; other
+characters than ``A-Z a-z 0-9 _ :`` in a family become ``_``, so that one odd name never spoils the page. Families come
+sorted, each once, as both formats demand, and with what they mean where that is known
+(``penstock/service/meanings.py``). Why this is our own: decision 95.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from penstock.service.meanings import meaning_of
@@ -19,27 +20,49 @@ PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 _ODD: Final = re.compile(r"[^A-Za-z0-9_:]")
-_COUNTER: Final = "_total"
+_BUCKET: Final = "_bucket"
+PART_SERIES: Final = 2_000
+"""Maximum number of series in one part."""
 
 
 def expose(figures: Mapping[str, float], *, openmetrics: bool = False) -> str:
     """The page of all figures, by name."""
+    return "".join(expose_in_parts(figures, openmetrics=openmetrics))
+
+
+def expose_in_parts(figures: Mapping[str, float], *, openmetrics: bool = False) -> Iterator[str]:
+    """The same a part at a time, each of which takes a few milliseconds at most: between them others may have the
+    loop. Parts may be empty."""
     families: dict[str, list[tuple[str, float]]] = {}
-    for name, value in figures.items():
+    for number, (name, value) in enumerate(figures.items()):
         family, brace, labels = name.partition("{")
         families.setdefault(_legal(family), []).append((brace + labels, value))
-    lines: list[str] = []
+        if number % PART_SERIES == 0:
+            yield ""
     for family in sorted(families):
-        counter = family.endswith(_COUNTER)
-        titled = family.removesuffix(_COUNTER) if openmetrics and counter else family
-        meaning = meaning_of(family)
-        if meaning:
-            lines.append(f"# HELP {titled} {meaning}")
-        lines.append(f"# TYPE {titled} {'counter' if counter else 'gauge'}")
-        lines += [f"{family}{labels} {_number(value)}" for labels, value in sorted(families[family])]
+        rows = families[family]
+        yield _heading(family, families, openmetrics)
+        if not family.endswith(_BUCKET):  # whose order is that of their bounds
+            rows.sort()
+        for start in range(0, len(rows), PART_SERIES):
+            some = rows[start : start + PART_SERIES]
+            yield "".join([f"{family}{labels} {_number(value)}\n" for labels, value in some])
     if openmetrics:
-        lines.append("# EOF")
-    return "".join([line + "\n" for line in lines])
+        yield "# EOF\n"
+
+
+def _heading(family: str, families: Collection[str], openmetrics: bool) -> str:
+    """What stands before the samples of a family; nothing before the further ones of a histogram."""
+    base, _, part = family.rpartition("_")
+    kind, titled = "gauge", family
+    if part in ("bucket", "count", "sum") and base + _BUCKET in families:
+        if part != "bucket":
+            return ""
+        kind, titled = "histogram", base
+    elif part == "total":
+        kind, titled = "counter", base if openmetrics else family
+    meaning = meaning_of(base if kind == "histogram" else family)
+    return (f"# HELP {titled} {meaning}\n" if meaning else "") + f"# TYPE {titled} {kind}\n"
 
 
 def with_label(family: str, label: str, value: str) -> str:

@@ -113,7 +113,11 @@ class StatusPages:
             return _Page(503, _TEXT, f"the figures cannot be read: {_reason(error)}\n")
         openmetrics = _takes(accept, b"application/openmetrics-text")
         kind = metrics.OPENMETRICS if openmetrics else metrics.PROMETHEUS
-        return _Page(200, kind, metrics.expose(figures, openmetrics=openmetrics))
+        parts: list[str] = []
+        for part in metrics.expose_in_parts(figures, openmetrics=openmetrics):
+            parts.append(part)
+            await trio.lowlevel.checkpoint()
+        return _Page(200, kind, "".join(parts))
 
     async def _look_for_troubles(self, found: list[str]) -> None:
         with trio.move_on_after(ANSWER_S), contextlib.suppress(PenstockError):

@@ -63,11 +63,12 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
     rig.ask(append(Message("t", b"1"), Message("t", b"2", mqtt_topic="a", retain=True)))
     rig.ask(Append(1, False, append(Message("t", b"1")).body[:-1] + b"?"))
     rig.ask(Pull("t:0", 0))
-    rig.lead.synced()
+    rig.lead.synced(0.002)
     rig.submit(Pull("t:0", 2, wait_s=60.0))
     answer = rig.ask(ReadFigures())
     figures = dict(zip(answer.names, answer.values, strict=True))
-    elsewhere = ("rocketmq_throughput", "penstock_limit_used")
+    latencies = ("penstock_sync_", "penstock_stored_", "penstock_delivery_", "penstock_end_to_end_")
+    elsewhere = ("rocketmq_throughput", "penstock_limit_used", *latencies)
     assert {name: figures[name] for name in figures if not name.startswith(elsewhere)} == {
         "rocketmq_messages_in_total": 2,
         "rocketmq_messages_out_total": 2,
@@ -111,7 +112,11 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
         "penstock_damaged_frames_total": 0,
         "penstock_disk_full": 0,
         "penstock_index_unwritable": 0,
+        'penstock_topic_messages_total{topic="t"}': 2,
+        'penstock_unlabelled{kind="topics"}': 0,
+        'penstock_unlabelled{kind="groups"}': 0,
     }
+    assert [figures[f"penstock_{name}_seconds_count"] for name in ("delivery", "end_to_end")] == [1, 1], "one pull"
     assert figures["rocketmq_throughput_in_total"] > 0
     assert figures["rocketmq_throughput_out_total"] > 0
 

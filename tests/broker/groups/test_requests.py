@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.groups import requests as group_requests
 from broker.kernel.fold import fact_record
 from broker.lineage import identity
 from broker.lineage.identity import Identity
@@ -197,7 +198,7 @@ def test_groups_are_listed_with_members_or_with_offsets() -> None:
     assert isinstance(rig.ask(DescribeGroup("nobody")), GroupNotFound)
 
 
-def test_a_page_of_groups_says_how_much_each_has_read_and_has_to_read() -> None:
+def test_a_page_of_groups_says_how_much_each_has_read_and_has_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = made(messages=6)
     for name in ("c", "a", "b"):
         rig.ask(CommitOffsets(name, "", 0, (QueueOffset("t:0", 1), QueueOffset("t:1", 2))))
@@ -207,6 +208,11 @@ def test_a_page_of_groups_says_how_much_each_has_read_and_has_to_read() -> None:
     last = rig.ask(ListGroups(first.after, 3))
     assert (last.groups, last.after) == ((GroupRow("d", 1, 2, 0, 6),), "")
     assert [one.group for one in rig.ask(ListGroups(contains="b")).groups] == ["b"]
+    monkeypatch.setattr(group_requests, "LABELLED_MAX", 1)
+    figures = rig.service.themes.figures()
+    lags = {name: value for name, value in figures.items() if name.startswith("rocketmq_consumer_lag_messages")}
+    assert lags == {'rocketmq_consumer_lag_messages{consumer_group="a"}': 3}
+    assert figures['penstock_unlabelled{kind="groups"}'] == 3
 
 
 def test_a_group_that_read_a_light_queue_is_described_after_that_queue_is_gone() -> None:

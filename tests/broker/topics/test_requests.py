@@ -7,6 +7,7 @@ from broker.sessions.fold import holder
 from broker.settings import BrokerSettings
 from broker.store import label
 from broker.topics import fold
+from broker.topics import requests as topic_requests
 from penstock.errors import (
     Busy,
     Fenced,
@@ -177,6 +178,19 @@ def test_topics_are_counted_a_page_at_a_time() -> None:
     last = rig.ask(CountTopics(first.after, 2))
     assert (last.topics, last.after) == ((TopicCount("c", 3, 3),), "")
     assert rig.ask(CountTopics(contains="b")).topics == (TopicCount("b", 3, 0),)
+
+
+def test_so_many_topics_have_a_figure_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_requests, "LABELLED_MAX", 2)
+    rig = Rig(default_queues=2)
+    for topic in ("c", "a", "b", GATEWAYS_TOPICS[0]):
+        rig.ask(append(*[Message(topic, b"x")] * 3))
+    figures = rig.service.topics.figures()
+    assert figures == {
+        'penstock_topic_messages_total{topic="a"}': 3,
+        'penstock_topic_messages_total{topic="b"}': 3,
+        'penstock_unlabelled{kind="topics"}': 1,
+    }
 
 
 def test_a_deleted_topic_is_as_one_that_never_was() -> None:

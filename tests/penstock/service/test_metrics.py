@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 
-from penstock.service.metrics import expose, label_of, with_label
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_prometheus
+
+from penstock.service.histogram import Histogram
+from penstock.service.metrics import PART_SERIES, expose, expose_in_parts, label_of, with_label
 
 FIGURES = {
     "rocketmq_messages_in_total": 12.0,
@@ -59,3 +64,31 @@ def test_a_label_is_read_back_as_it_was_given() -> None:
     assert label_of("silent_s", "silent_s", "gateway") is None
     assert label_of('silent_s{listener="a"}', "silent_s", "gateway") is None
     assert expose({with_label("f", "l", 'a\n"b"'): 1}).splitlines()[1] == 'f{l="a \\"b\\""} 1'
+
+
+@pytest.mark.parametrize("openmetrics", [False, True])
+def test_the_parsers_of_prometheus_read_what_was_meant(openmetrics: bool) -> None:
+    histogram = Histogram()
+    histogram.observe(0.3)
+    odd = with_label("odd", "topic", 'a "b" \\ c')
+    text = expose(FIGURES | {odd: 7.0} | histogram.figures("x_seconds"), openmetrics=openmetrics)
+    families = {one.name: one for one in (read_openmetrics if openmetrics else read_prometheus)(text)}
+    assert {name: one.type for name, one in families.items()} == {
+        "appends": "counter",
+        "connections": "gauge",
+        "odd": "gauge",
+        "rocketmq_messages_in": "counter",
+        "x_seconds": "histogram",
+    }
+    assert families["odd"].samples[0].labels == {"topic": 'a "b" \\ c'}
+    buckets = [one for one in families["x_seconds"].samples if one.name == "x_seconds_bucket"]
+    assert [one.value for one in buckets if one.labels["le"] in ("0.25", "0.5", "+Inf")] == [0, 1, 1]
+
+
+def test_a_page_of_100_000_series_comes_in_parts_of_a_few() -> None:
+    figures = {with_label("many", "topic", f"topic-{number:06}"): float(number) for number in range(100_000)}
+    parts = list(expose_in_parts(figures))
+    assert max(part.count("\n") for part in parts) == PART_SERIES
+    assert len(parts) >= 2 * 100_000 / PART_SERIES, "reading them has pauses, too"
+    assert "".join(parts) == expose(figures)
+    assert parts[-1].endswith('many{topic="topic-099999"} 99999\n')
