@@ -176,8 +176,7 @@ class Incoming(Sender):
     def _decline(self, packet: Publish, reason: Reason) -> None:
         """The message is not taken. MQTT 5 says why; before that it is acknowledged and forgotten, or the
         connection closes where the name is at fault (MQTT-3.3.5-2 of 3.1.1)."""
-        self._services.upstream.dropped += 1
-        self._services.upstream.unauthorized += code_of(reason) == ReasonCode.NOT_AUTHORIZED
+        self._services.upstream.drop(1, unauthorized=code_of(reason) == ReasonCode.NOT_AUTHORIZED)
         if not self.is_v5 and code_of(reason) != ReasonCode.NOT_AUTHORIZED:
             self.fail(reason)
         elif packet.qos:
@@ -225,7 +224,7 @@ class Incoming(Sender):
 
     def refused(self, first: int, mark: bytes, code: int, why: str = "") -> None:
         """A broker has refused one record of this device, for good."""
-        self._services.upstream.dropped += 1
+        self._services.upstream.drop(1)
         if not mark:
             return
         assert self.session is not None

@@ -94,8 +94,9 @@ class Listener:
         self.listening = listening
         self._settings = settings
         self._services = services
-        self._tally = services.connections.tallies.of(listening.name)
-        self._tally.is_lenient, self._tally.mount = listening.is_lenient, listening.mount
+        self._tally = services.connections.tallies.open(
+            listening.name, is_lenient=listening.is_lenient, mount=listening.mount
+        )
         self._arriving: Deadlines[Ticket] = Deadlines()
         self._waiting = 0
         self._unnamed: dict[PendingConnection, None] = {}  # those of load balancers, counted as theirs so far
@@ -134,7 +135,7 @@ class Listener:
     async def rest(self, wait_s: float) -> None:
         """Accepts nobody for so long: a handshake takes the time of dozens of messages, and nobody has said yet who is
         there."""
-        self._tally.accepts_paced += 1
+        self._tally.rests()
         await trio.sleep(wait_s)
 
     def refuse(self, connected: socket.socket) -> None:
@@ -143,7 +144,7 @@ class Listener:
         self._turn_away(connected)
 
     def _turn_away(self, connected: socket.socket) -> None:
-        self._tally.refused += 1
+        self._tally.turned_away()
         connected.close()
 
     def _may_enter(self, address: str) -> bool:
@@ -198,7 +199,7 @@ class Listener:
         address = codec.address or arrival.address
         for limit in self._over(address):
             services.quotas.refuse(limit)
-            self._tally.refused += 1
+            self._tally.turned_away()
             line.close()
             return
         device = Device(line, Peer(address, codec.certificate, self.listening.name, codec.page), services)
@@ -215,13 +216,13 @@ class Listener:
         """It ended before it said anything."""
         self._leave(arrival)
         if arrival.codec.over:
-            self._tally.handshakes_failed += 1
+            self._tally.handshake_failed()
             self._tell_failed(arrival, arrival.codec.over)
 
     def dropped(self, arrival: PendingConnection) -> None:
         """It was given up for one of another address."""
         self._leave(arrival)
-        self._tally.refused += 1
+        self._tally.turned_away()
         arrival.line.close()
 
     def tick(self, now: float) -> None:
@@ -239,7 +240,7 @@ class Listener:
             if arrival is not None:
                 self._leave(arrival)
                 self._services.quotas.refuse("connect_wait_s")
-                self._tally.handshakes_failed += 1
+                self._tally.handshake_failed()
                 self._tell_failed(arrival, "it was not over within connect_wait_s")
                 arrival.line.close()
         if self.certificates is not None:

@@ -38,6 +38,22 @@ class PendingConnect:
         self.due = math.inf
         self.is_sure = True
 
+    def ask_anew(self, device: Client) -> None:
+        """Another connection takes the place of the first one."""
+        self.device, self.is_sure = device, True
+
+    def doubt(self) -> None:
+        """What it is given may be another gateway's by now."""
+        self.is_sure = False
+
+    def note_due(self, due: float) -> None:
+        """The will of the past is due then."""
+        self.due = due
+
+    def settle(self, past: OpenedSession, will: bytes) -> None:
+        """A session was given to it: what there was, and the will that it has at its home now."""
+        self.past, self.will = past, will
+
     def seen_through(self, found: OpenedSession) -> OpenedSession:
         """What was found, without what a connection has left there that was never admitted."""
         past = self.past
@@ -66,13 +82,13 @@ class PendingConnects:
         if admission is None:
             self._of[client_id] = PendingConnect(device)
         else:
-            admission.device, admission.is_sure = device, True  # it asks anew
+            admission.ask_anew(device)
 
     def doubt(self) -> None:
         """Sessions of this gateway may have been given to others without a word: whoever is on its way to one here is
         to ask for it again."""
         for admission in self._of.values():
-            admission.is_sure = False
+            admission.doubt()
 
     def is_sure(self, client_id: str) -> bool:
         """Whether what a client on its way is given here can be relied upon."""
@@ -92,7 +108,7 @@ class PendingConnects:
         found = admission.seen_through(given)
         old = decode_will(found.will)
         if found is given and old is not None:
-            admission.due = min(due, self._wills.moment(old, found.expiry_s, found.absence_s))
+            admission.note_due(min(due, self._wills.moment(old, found.expiry_s, found.absence_s)))
         is_left = not is_published and found.state != RELEASED
         passed_s = found.absence_s if due == math.inf else 0.0  # of one that waited here its client is just in time
         if old is not None and is_left and (found.ended or old.delay_s <= passed_s):
@@ -100,7 +116,7 @@ class PendingConnects:
             old = None
         waits = found.present and old is not None and is_left
         past = replace(found, state=GONE if waits else RELEASED, will=found.will if waits else b"")
-        admission.past, admission.will = past, b"" if will == NO_WILL else will
+        admission.settle(past, b"" if will == NO_WILL else will)
         return past
 
     def give_back(self, client_id: str, device: Client, past: OpenedSession, expiry_s: int) -> None:

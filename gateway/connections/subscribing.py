@@ -197,7 +197,7 @@ class Subscribing(Task):
 
     def _opened(self, at: int, qos: int, error: PenstockError | None) -> None:
         if isinstance(error, Busy):  # a limit of the broker's
-            self._services.downstream.refused += 1
+            self._services.downstream.count_refused()
             self._why = error.message
             self._codes[at] = ReasonCode.QUOTA_EXCEEDED
         else:

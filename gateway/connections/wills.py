@@ -72,6 +72,10 @@ class Executor(Publisher):
         self.is_v5 = False  # it waits for room in the log
         self.is_over = False
 
+    def end(self) -> None:
+        """The will is settled, or another's."""
+        self.is_over = True
+
     def stored(self, first: int, marks: list[bytes], size: int, exact: bool) -> None:
         self.answered(size)
         if not self.is_over:
@@ -141,10 +145,9 @@ class Wills:
         ours. Gives what is to be called if it proves to have been another's before, whose the will is then."""
         executor = Executor(self, client, will, last_word, held)
         if not self._may_leave(client, will):
-            self._upstream.dropped += 1
-            self._upstream.unauthorized += 1
+            self._upstream.drop(1, unauthorized=True)
             last_word()
-            executor.is_over = True
+            executor.end()
         elif self._kept_bytes + executor.size <= KEPT_BYTES_MAX:
             self._kept_bytes += executor.size
             if last_word is not _nothing:
@@ -153,14 +156,14 @@ class Wills:
         else:
             self._upstream.publish_will(client, will, None)
             last_word()
-            executor.is_over = True
+            executor.end()
         self._rounds.wake()
         return partial(self._lost, executor)
 
     def _lost(self, executor: Executor) -> None:
         """The session was another's already, and so is its will."""
         if not executor.is_over:
-            executor.is_over = True
+            executor.end()
             self._kept_bytes -= executor.size
             if self._storing.get(executor.client) is executor:
                 del self._storing[executor.client]
@@ -171,9 +174,9 @@ class Wills:
 
     def settled(self, executor: Executor, dropped: int = 0) -> None:
         """A will is stored, or given up."""
-        executor.is_over = True
+        executor.end()
         self._kept_bytes -= executor.size
-        self._upstream.dropped += dropped
+        self._upstream.drop(dropped)
         if self._storing.get(executor.client) is executor:
             del self._storing[executor.client]
             executor.last_word()

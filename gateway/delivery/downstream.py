@@ -102,6 +102,10 @@ class Downstream(Stage):
         """How many light queues this gateway holds open, at all brokers together."""
         return len(self._leases)
 
+    def count_refused(self) -> None:
+        """A broker had no room for a subscription."""
+        self.refused += 1
+
     # ------------------------------------------------------------ subscriptions
 
     def subscribe(

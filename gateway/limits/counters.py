@@ -39,7 +39,7 @@ class ListenerCounters:
         "refused",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_lenient: bool = False, mount: str = "") -> None:
         self.connected = 0
         self.connects = 0
         self.refused = 0
@@ -51,9 +51,30 @@ class ListenerCounters:
         self.packets_out = 0
         self.publications_in = 0
         self.publications_out = 0
-        self.is_lenient = False
-        self.mount = ""
+        self.is_lenient = is_lenient
+        self.mount = mount
         self.over_receive_max = 0
+
+    def entered(self) -> None:
+        """One connection more."""
+        self.connects += 1
+        self.connected += 1
+
+    def left(self) -> None:
+        """One connection less."""
+        self.connected -= 1
+
+    def turned_away(self) -> None:
+        """A connection was not let in."""
+        self.refused += 1
+
+    def handshake_failed(self) -> None:
+        """A connection has gone before a byte of MQTT."""
+        self.handshakes_failed += 1
+
+    def rests(self) -> None:
+        """The listener waits before it accepts more."""
+        self.accepts_paced += 1
 
     def room_beyond(self) -> int:
         """How many messages more than the Receive Maximum a client may have open; asked when it has reached that."""
@@ -87,6 +108,11 @@ class Counters:
         self._by_listener: dict[str, ListenerCounters] = {}
         self.most_connected = 0
 
+    def open(self, listener: str, *, is_lenient: bool, mount: str) -> ListenerCounters:
+        """Those of a listener that opens."""
+        tally = self._by_listener[listener] = ListenerCounters(is_lenient=is_lenient, mount=mount)
+        return tally
+
     def of(self, listener: str) -> ListenerCounters:
         """The tally of a listener, made when it is first asked for."""
         tally = self._by_listener.get(listener)
@@ -96,13 +122,12 @@ class Counters:
 
     def entered(self, tally: ListenerCounters, connected: int) -> None:
         """One connection more; so many there are now at all listeners."""
-        tally.connects += 1
-        tally.connected += 1
+        tally.entered()
         self.most_connected = max(self.most_connected, connected)
 
     def left(self, tally: ListenerCounters) -> None:
         """One connection less."""
-        tally.connected -= 1
+        tally.left()
 
     def sums(self) -> dict[str, int]:
         """All listeners together, by metric."""

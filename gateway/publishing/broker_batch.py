@@ -231,6 +231,25 @@ class TopicLanes:
         self.is_used = False
         self.reserve: list[BrokerBatch] = []
 
+    def lead_to(self, lanes: list[BrokerBatch]) -> None:
+        """The topic has these brokers."""
+        self.lanes, self.reserve = lanes, []
+
+    def forget(self) -> None:
+        """A broker does not have the topic: it is to be looked up anew."""
+        self.lanes, self.reserve = [], []
+
+    def sweep(self) -> None:
+        """Its brokers are to be looked up anew if nothing was published there since this was last called."""
+        if not self.is_used and self.lanes:
+            self.lanes, self.reserve = [], self.lanes
+        self.is_used = False
+
+    def take_waiting(self) -> dict[ClientQueue, None]:
+        """The queues that have waited for its brokers, which do so no more."""
+        waiting, self.waiting = self.waiting, {}
+        return waiting
+
 
 class NameRoute:
     """The constant parts of a client's publications under one name. ``raw_name``: as it says it, without ``mount``."""

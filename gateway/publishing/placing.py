@@ -61,7 +61,7 @@ class Placing:
         """A broker does not have this topic."""
         topic = self._topics.get(name)
         if topic is not None:
-            topic.lanes, topic.reserve = [], []
+            topic.forget()
 
     def sweep(self, now: float) -> None:
         """Forgets the brokers of topics that were not used for a while."""
@@ -69,9 +69,7 @@ class Placing:
             return
         self._swept_at = now
         for topic in self._topics.values():
-            if not topic.is_used and topic.lanes:
-                topic.lanes, topic.reserve = [], topic.lanes
-            topic.is_used = False
+            topic.sweep()
 
     def is_behind(self, client_id: str) -> bool:
         """Whether something of a client waits, so that what it publishes next waits behind it."""
@@ -114,12 +112,11 @@ class Placing:
         if isinstance(found, PenstockError) and not (topic.reserve and found.code in _AWAY):
             self._not_found(topic, found)
             return
-        waiting, topic.waiting = topic.waiting, {}
+        waiting = topic.take_waiting()
         if isinstance(found, PenstockError):  # no name server answers: the brokers may
-            topic.lanes = topic.reserve
+            topic.lead_to(topic.reserve)
         else:
-            topic.lanes = [self._lane_of(broker) for broker in found]
-        topic.reserve = []
+            topic.lead_to([self._lane_of(broker) for broker in found])
         self._go_on(list(waiting))
 
     def _go_on(self, queues: list[ClientQueue]) -> None:
@@ -146,7 +143,7 @@ class Placing:
 
     def _not_found(self, topic: TopicLanes, error: PenstockError) -> None:
         """What may pass is waited for: what is to be acknowledged stays, the rest is given up."""
-        waiting, topic.waiting = topic.waiting, {}
+        waiting = topic.take_waiting()
         refused: list[Unplaced] = []
         for queue in waiting:
             left: deque[tuple[NameRoute, Unplaced]] = deque()

@@ -63,7 +63,7 @@ class Upstream(Stage):
         self._map = topic_map
         self._append_bytes_max = append_bytes_max
         self._lanes: list[BrokerBatch] = []  # one per broker, of which there are few
-        self._placing = Placing(brokers, self._lane, self._add, self.flush, self._gave_up)
+        self._placing = Placing(brokers, self._lane, self._add, self.flush, self.drop)
         self.rounds = rounds
         self.life = life  # what this gateway appends in
         self.is_refused = False  # a broker has: it is over
@@ -379,8 +379,10 @@ class Upstream(Stage):
         self._lanes.append(BrokerBatch(broker))
         return self._lanes[-1]
 
-    def _gave_up(self, count: int) -> None:
+    def drop(self, count: int, *, unauthorized: bool = False) -> None:
+        """Counts publications that are not stored, for good. ``unauthorized``: the access rules have refused one."""
         self.dropped += count
+        self.unauthorized += unauthorized
 
 
 class Appending(Batch):
