@@ -12,6 +12,7 @@ from broker.net.lead import Lead
 from broker.replica.core import Core
 from broker.replica.events import Lost, Received, Tick, Timing, ToPeer
 from broker.replica.follower_log import FollowerLog
+from broker.replica.hard_state import HardStateFile
 from broker.replica.log_face import HardState
 from broker.replica.own_log import OwnLog
 from broker.replica.replica import Replica
@@ -24,38 +25,30 @@ TIMING = Timing(election_s=0.8, heartbeat_s=0.2, stall_s=1.5)
 GROUP = Members(tuple(Member(name, name) for name in "abc"))
 
 
-class Slot:
-    """A node's hard state: what is saved survives."""
-
-    def __init__(self, name: str) -> None:
-        self.state = HardState("cluster", name, name)
-
-    def load(self) -> HardState:
-        return self.state
-
-    def save(self, state: HardState) -> None:
-        self.state = state
-
-
 class Copy(Node):
     """A node with its core; its broker is there while it leads."""
 
     def __init__(self, name: str, seed: int, world: World, **settings: Any) -> None:
         super().__init__(name, seed, **settings)
         self.world = world
-        self.slot = Slot(name)
         self.rng = random.Random(f"{seed}/{name}")
         self.rig: Leading | None = None
-        self.is_alive = True
+        self.is_alive = False
         self.begin()
 
     def begin(self) -> None:
-        """A process begins with what the disk has."""
+        """A process begins with what the disk has; what is damaged there comes from other copies first."""
+        Group.mend(cast(Group, self.world), self)
+        if not self.repair.is_sound:
+            return
+        self.is_alive = True
         log = self.log
         epochs = [EpochAt(*one) for one in log.epochs] if log.end else []
         own = OwnLog(log.end, log.durable, log.committed, epochs, [MembersAt(-1, GROUP)])
-        self.core = Core(self.slot.load(), own, TIMING, self.rng, self.world.clock.now)
-        self.replica = Replica(self.core, log, self.slot, self, stretch_bytes=3_000)
+        file = HardStateFile(self.disk)
+        state = file.load() or HardState("cluster", self.name, self.name)
+        self.core = Core(state, own, TIMING, self.rng, self.world.clock.now)
+        self.replica = Replica(self.core, log, file, self, stretch_bytes=3_000)
 
     def lead(self, epoch: int) -> None:
         self.rig = Leading(self, self.world.clock, epoch, cast(Group, self.world))
@@ -74,10 +67,10 @@ class Copy(Node):
         super().step_down()
         return self.log
 
-    def die(self) -> None:
-        """The process dies; what a power loss tears of a copy is repaired from another one, which is not tried here."""
+    def die(self, *, power: bool) -> None:
+        """The process dies, and with ``power`` the machine."""
         self.is_alive, self.rig = False, None
-        self.crash(power=False)  # what the disk has then, opened at once and used when it begins again
+        self.crash(power=power)  # what the disk has then, opened at once and used when it begins again
 
     def sync(self) -> None:
         """What the broker has appended goes to the others and to the disk, and the core hears of it."""
@@ -102,7 +95,9 @@ class World:
         self.led: list[tuple[int, str]] = []
         self.bag: list[tuple[Copy, ToPeer]] = []
         self.drop = self.rng.choice([0.0, 0.05, 0.2])
-        self.nodes = [Copy(name, seed + at, self) for at, name in enumerate("abc")]
+        self.nodes: list[Copy] = []
+        for at, name in enumerate("abc"):
+            self.nodes.append(Copy(name, seed + at, self))
         self.by_name = {node.name: node for node in self.nodes}
         self.cut_off: set[str] = set()
 
@@ -153,8 +148,8 @@ class World:
     def level(self) -> None:
         """All is well for a while: every copy comes to have everything."""
         self.drop = 0.0
-        self.mend()
         for _ in range(400):
+            self.revive()
             leader = self.elect()
             end = leader.log.end
             if all(node.log.applied == node.log.committed == node.log.end == end for node in self.nodes):
@@ -162,12 +157,11 @@ class World:
             self.tick()
         raise AssertionError("they do not become level")
 
-    def mend(self) -> None:
+    def revive(self) -> None:
         """All nodes live, and all lines are whole."""
         self.cut_off = set()
         for node in self.nodes:
             if not node.is_alive:
-                node.is_alive = True
                 node.begin()
 
     def check(self) -> None:
