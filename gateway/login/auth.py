@@ -80,6 +80,8 @@ OnIdentity = Callable[[Identity | Reason], None]
 
 
 class Authenticator(Protocol):
+    """Check of what clients show to prove who they are."""
+
     def connect(self, shown: Credentials, done: OnIdentity) -> None:
         """Finds out who this is. ``done`` is called once, at once or later, in the event loop's thread."""
         ...

@@ -28,6 +28,8 @@ EVENTS_MAX: Final = 1024
 
 
 class Poller(Protocol):
+    """The wait of a shard for sockets that are ready."""
+
     async def wait(self) -> None:
         """Returns when ``poll`` would return something or ``wake`` was called. A checkpoint."""
         ...

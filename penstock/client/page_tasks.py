@@ -64,12 +64,16 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicsPage:
+    """A page of topics. ``after``: the last name where more follow, else empty."""
+
     rows: tuple[TopicRow, ...]
     after: str
 
 
 @dataclass(frozen=True, slots=True)
 class GroupsOnPage:
+    """A page of groups. ``after``: the last name where more follow, else empty."""
+
     rows: tuple[GroupState, ...]
     after: str
 

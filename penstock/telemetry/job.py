@@ -172,6 +172,7 @@ def _shower(on_batch: OnBatch) -> Callable[[DataFrame, int], None]:
 
 
 def wait_for(queries: list[StreamingQuery], stopped: Callable[[], bool]) -> None:
+    """Waits until all queries have ended or the stop is asked for. Raises what ended a query."""
     from pyspark.errors import StreamingQueryException
 
     try:

@@ -48,6 +48,8 @@ class OpenFilters(Request):
 
 @value
 class CloseFilters(Request):
+    """An owner's end of its hold on filters; a filter that nothing holds closes."""
+
     code: ClassVar[int] = 61
     reply: ClassVar[type[Reply]] = Done
     owner: str

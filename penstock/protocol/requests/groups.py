@@ -119,6 +119,8 @@ class WatchGroup(Request):
 
 @value
 class LeaveGroup(Request):
+    """A member's end: its queues go to the others at once."""
+
     code: ClassVar[int] = 72
     reply: ClassVar[type[Reply]] = Done
     group: str
@@ -140,6 +142,8 @@ class CommitOffsets(Request):
 
 @value
 class GroupOffsets(Reply):
+    """Committed positions of queues, -1 for none."""
+
     offsets: tuple[QueueOffset, ...]
 
 
@@ -203,6 +207,8 @@ class GroupDetail(Reply):
 
 @value
 class DescribeGroup(Request):
+    """A question for a group's members, offsets and lags."""
+
     code: ClassVar[int] = 76
     reply: ClassVar[type[Reply]] = GroupDetail
     is_repeatable: ClassVar[bool] = True

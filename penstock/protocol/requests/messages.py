@@ -151,6 +151,8 @@ class TopicRead(NamedTuple):
 
 @value
 class TopicsRead(Reply):
+    """Topics that were read without a group."""
+
     topics: tuple[TopicRead, ...]
 
 
@@ -204,6 +206,8 @@ class QueryBounds(Request):
 
 @value
 class OffsetReply(Reply):
+    """An offset in a queue."""
+
     offset: int
 
 

@@ -58,6 +58,8 @@ class WentBack(NamedTuple):
 
 @value
 class SentAllBack(Reply):
+    """Outcomes of a ``SendAllBack``, in its order."""
+
     rows: tuple[WentBack, ...]
 
 

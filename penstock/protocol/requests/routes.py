@@ -85,6 +85,8 @@ class BrokerHeartbeat(Request):
 
 @value
 class UnregisterBroker(Request):
+    """A broker's clean stop: the name server forgets it at once."""
+
     code: ClassVar[int] = 12
     reply: ClassVar[type[Reply]] = Done
     broker: str

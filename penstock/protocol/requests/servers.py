@@ -58,6 +58,8 @@ class BrokerFigures(Reply):
 
 @value
 class ReadFigures(Request):
+    """A question for a broker's counters and gauges."""
+
     code: ClassVar[int] = 90
     reply: ClassVar[type[Reply]] = BrokerFigures
     is_repeatable: ClassVar[bool] = True

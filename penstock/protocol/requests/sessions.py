@@ -216,6 +216,8 @@ class WatchSessions(Request):
 
 @value
 class Exchanges(Reply):
+    """Packet ids of open QoS 2 exchanges."""
+
     ids: tuple[int, ...]
 
 
@@ -268,6 +270,8 @@ class ListSessionFilters(Request):
 
 @value
 class EndedSessions(Reply):
+    """Incarnations of sessions that are over."""
+
     incarnations: tuple[int, ...]
 
 

@@ -129,6 +129,8 @@ class BrokerAllows(Reply):
 
 @value
 class QueryAllowed(Request):
+    """A question for what a broker allows."""
+
     code: ClassVar[int] = 37
     reply: ClassVar[type[Reply]] = BrokerAllows
     is_repeatable: ClassVar[bool] = True
@@ -190,6 +192,8 @@ class CountTopics(Request):
 
 @value
 class TopicList(Reply):
+    """Configurations of topics."""
+
     topics: tuple[TopicInfo, ...]
 
 

@@ -46,6 +46,8 @@ class Operand:
 
 
 class PropertyOperand(Operand):
+    """Value of a property of the message."""
+
     def __init__(self, name: bytes) -> None:
         self.first = name + b"\x01"
         self.later = b"\x02" + self.first
@@ -55,6 +57,8 @@ class PropertyOperand(Operand):
 
 
 class FieldOperand(Operand):
+    """Value of a field of the message."""
+
     def __init__(self, path: tuple[str, ...]) -> None:
         self._path = path
 
@@ -63,6 +67,8 @@ class FieldOperand(Operand):
 
 
 class ConstantOperand(Operand):
+    """Value that is the same for all messages."""
+
     def __init__(self, value: object) -> None:
         self._value = value
 
@@ -120,6 +126,8 @@ class Known(Condition):
 
 
 class Truth(Condition):
+    """Condition that is a value: whether it is TRUE."""
+
     def __init__(self, operand: Operand) -> None:
         self._operand = operand
 
@@ -131,6 +139,8 @@ class Truth(Condition):
 
 
 class Not(Condition):
+    """Negation; unknown stays unknown."""
+
     def __init__(self, term: Condition) -> None:
         self._term = term
 
@@ -140,6 +150,8 @@ class Not(Condition):
 
 
 class And(Condition):
+    """Conjunction in three-valued logic."""
+
     def __init__(self, terms: list[Condition]) -> None:
         self._terms = terms
 
@@ -155,6 +167,8 @@ class And(Condition):
 
 
 class Or(Condition):
+    """Disjunction in three-valued logic."""
+
     def __init__(self, terms: list[Condition]) -> None:
         self._terms = terms
 
@@ -279,6 +293,8 @@ class DoubleComparison(Condition):
 
 
 class IsNull(Condition):
+    """Test for a missing value."""
+
     def __init__(self, operand: Operand, negated: bool) -> None:
         self._operand = operand
         self._negated = negated

@@ -50,21 +50,29 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Not:
+    """Negation."""
+
     term: Condition
 
 
 @dataclass(frozen=True, slots=True)
 class And:
+    """Conjunction."""
+
     terms: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
+    """Disjunction."""
+
     terms: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
+    """Two values and the order to test."""
+
     left: Value
     order: Order
     right: Value
@@ -72,6 +80,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
+    """``IS NULL`` or ``IS NOT NULL``."""
+
     value: Value
     negated: bool
 
@@ -87,6 +97,8 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class TextSearch:
+    """``CONTAINS``, ``STARTSWITH`` or ``ENDSWITH``."""
+
     value: Value
     search: Search
     text: str

@@ -1,0 +1,121 @@
+"""What remains of older habits may only become less: imports, names, riddles, docstrings; and rooms have pages.
+
+Each list or number here is what there is today. A change that mends one lowers it; nothing raises it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from test_house import PACKAGES, ROOT, modules, relative
+
+IMPORTS_MAX = 28
+"""Modules of ours that one module may import."""
+MANY_IMPORTS = {"broker/service.py": 38, "gateway/build.py": 42}
+"""Compositions: they name every part that they put together."""
+
+
+@cache
+def trees() -> tuple[tuple[str, ast.Module], ...]:
+    """Every module, parsed."""
+    return tuple((str(path.relative_to(ROOT)), ast.parse(path.read_text())) for path in modules())
+
+
+def ours(tree: ast.Module) -> set[str]:
+    """Modules of ours that a module imports."""
+    nodes = list(ast.walk(tree))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    return {name for name in names if name.partition(".")[0] in PACKAGES}
+
+
+def test_no_module_imports_more_of_ours_than_a_reader_can_hold() -> None:
+    many = {path: len(ours(tree)) for path, tree in trees()}
+    assert {path: count for path, count in many.items() if count > MANY_IMPORTS.get(path, IMPORTS_MAX)} == {}
+
+
+SAME_NAMES = {
+    *("Answer", "Attempts", "Batch", "BrokerState", "Bucket", "Change", "Cluster", "DeadLetters", "Deadlines"),
+    *("Due", "Exchange", "Exchanges", "Figures", "Flow", "Fold", "Half", "Holder", "Holders"),
+    *("Identity", "Incoming", "Kind", "Lease", "Line", "Member", "Numbers", "Origin", "Output"),
+    *("Owed", "Patience", "Peer", "Piece", "Place", "Reading", "Refusals", "Removals", "Retained"),
+    *("Row", "Rule", "Search", "Sending", "Session", "Source", "Stage", "Stretch", "Subscription"),
+    *("Task", "Telling", "Terms", "Users", "Waiting", "Written"),
+}
+"""Class names that stand for different things in two packages."""
+
+
+def test_no_further_class_name_means_two_things() -> None:
+    packages: dict[str, set[str]] = {}
+    for path, tree in trees():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                packages.setdefault(node.name, set()).add(path.partition("/")[0])
+    assert {name for name, found in packages.items() if len(found) > 1} - SAME_NAMES == set()
+
+
+RIDDLES = {
+    r"\bnobody\b": 253,
+    r"\bsomebody\b": 85,
+    r"\bwhoever\b": 117,
+    r"\bso (?:many|much|long)\b": 247,
+    r"\b(?:is|are) told\b": 155,
+    r"\bwho (?:comes|goes|has|wants|waits|is|was|asks)\b": 92,
+    r"\bwhat (?:was|is) (?:owed|stored|said|asked)\b": 70,
+}
+"""Idioms that hide who does what, and how often they still stand in sources and pages (docs/decisions included)."""
+
+
+def texts() -> list[Path]:
+    """Sources and pages."""
+    return [*modules(), *sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("riddle", RIDDLES)
+def test_riddles_become_fewer(riddle: str) -> None:
+    found = Counter({str(one.relative_to(ROOT)): len(re.findall(riddle, one.read_text(), re.I)) for one in texts()})
+    assert found.total() <= RIDDLES[riddle], f"say who does what; most are in {found.most_common(5)}"
+
+
+UNDOCUMENTED_MAX = 0
+"""Public classes and functions without a docstring."""
+NO_NOUNS = {
+    *("What", "Where", "Who", "Whoever", "Whose", "How", "When", "Why", "Which", "Whether", "That", "Those", "These"),
+    *("Of", "As", "At", "Until", "No", "Some", "Something", "Somebody", "Everything", "Any", "There", "Told", "Even"),
+}
+NO_NOUN_FIRST_MAX = 216
+"""Public classes whose docstring begins with such a word, not with the thing that they are."""
+
+
+def public(kinds: tuple[type[ast.AST], ...]) -> Iterator[tuple[str, str]]:
+    """Name and docstring of what modules define for others."""
+    for path, tree in trees():
+        for node in tree.body:
+            if isinstance(node, kinds) and not getattr(node, "name", "_").startswith("_"):
+                yield f"{path}:{getattr(node, 'name', '')}", ast.get_docstring(node) or ""  # type: ignore[arg-type]
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    silent = [name for name, text in public((ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) if not text]
+    assert len(silent) <= UNDOCUMENTED_MAX, silent
+
+
+def test_docstrings_of_classes_begin_with_the_thing() -> None:
+    riddling = [name for name, text in public((ast.ClassDef,)) if text and text.split()[0].strip(",.:") in NO_NOUNS]
+    assert len(riddling) <= NO_NOUN_FIRST_MAX, riddling
+
+
+@pytest.mark.parametrize("service", ["broker", "gateway"])
+def test_the_rooms_in_architecture_are_the_folders(service: str) -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    table = re.search(rf"^\| where in `{service}/` \|.*?\n\n", page, re.MULTILINE | re.DOTALL)
+    assert table
+    named = set(re.findall(r"(\w+)/", " ".join(re.findall(r"^\|([^|]*)\|", table[0], re.MULTILINE)[1:])))
+    folders = {path.parent for path in modules() if path.parent.parent == ROOT / service}
+    assert {f"{service}/{name}" for name in named} == set(relative(sorted(folders)))
