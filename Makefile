@@ -156,7 +156,7 @@ soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a
 	PENSTOCK_CHAOS_S=300 $(BIN)/pytest -q tests/endtoend/test_chaos.py
 	PENSTOCK_SENDS=100000 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_idempotent_producer.py
 	PENSTOCK_SEEDS=100000 $(BIN)/pytest -q --timeout=0 tests/simulation/test_rafts.py -k worlds
-	PENSTOCK_SIMULATED_S=7200 $(BIN)/pytest -q --timeout=0 tests/simulation/test_messaging.py -k hour
+	PENSTOCK_SIMULATED_S=7200 $(BIN)/pytest -q --timeout=0 tests/simulation/test_messaging.py -k long
 	$(BIN)/python -m loadtest soak
 	$(BIN)/python -m loadtest timers
 	$(BIN)/python -m loadtest spark --scenarios soak --count 2000 --batches 2000

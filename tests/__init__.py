@@ -1,1 +1,1 @@
-"""Tests of Penstock. A package of its own, so that none that an installed library calls ``tests`` stands in its place."""
+"""Tests of Penstock. A package of its own: an installed library has a top-level package of this name too."""

@@ -15,11 +15,11 @@ from tests.endtoend.lines import Device
 pytestmark = pytest.mark.endtoend
 
 
-@pytest.fixture(params=[(), ("--processes",)], ids=["one process", "processes"])
-def started(request: pytest.FixtureRequest, system: Callable[..., System], tmp_path: Path) -> System:
+@pytest.fixture
+def started(system: Callable[..., System], tmp_path: Path) -> System:
     config = tmp_path / "penstock.toml"
     config.write_text("[broker]\nsegment_bytes = 65536\nreserve_step_bytes = 16384\nchunk_bytes = 16384\n")
-    return system("--config", str(config), *request.param).start()
+    return system("--config", str(config)).start()
 
 
 def connected(system: System, client_id: str) -> Device:

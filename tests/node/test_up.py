@@ -57,7 +57,7 @@ def test_a_signal_drains_the_running_system_and_another_stops_it(tmp_path: Path,
 
 
 @pytest.mark.endtoend
-@pytest.mark.parametrize("options", [(), ("--processes",)])
+@pytest.mark.parametrize("options", [("--processes",)])
 def test_further_listeners_stand_in_the_ready_line_and_answer(tmp_path: Path, options: tuple[str, ...]) -> None:
     ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
     listening = ["--listen", "ws 127.0.0.1:0", "--listen", "tcp 127.0.0.1:0 name=also"]
@@ -145,7 +145,7 @@ def children_of(parent: int) -> list[int]:
 
 
 @pytest.mark.endtoend
-@pytest.mark.parametrize("options", [(), ("--processes",)])
+@pytest.mark.parametrize("options", [("--processes",)])
 def test_a_status_port_in_use_is_one_clear_error_and_nothing_is_left(tmp_path: Path, options: tuple[str, ...]) -> None:
     ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv")]
     command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", *ports, *options]
@@ -176,7 +176,7 @@ def with_few_descriptors(folder: Path, *options: str) -> Iterator[tuple[subproce
 
 
 @pytest.mark.endtoend
-@pytest.mark.parametrize("options", [(), ("--processes",)])
+@pytest.mark.parametrize("options", [("--processes",)])
 def test_a_crowd_that_takes_all_descriptors_leaves_the_status_pages_theirs(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
@@ -225,7 +225,7 @@ def test_a_crowd_of_native_clients_on_top_of_one_of_devices_leaves_the_status_pa
 
 
 @pytest.mark.endtoend
-@pytest.mark.parametrize("options", [(), ("--processes",)])
+@pytest.mark.parametrize("options", [("--processes",)])
 def test_a_wrong_setting_of_a_service_is_one_line_and_nothing_is_left(tmp_path: Path, options: tuple[str, ...]) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text('[gateway]\npasword_file = "x"\n')

@@ -36,11 +36,13 @@ SEEN_BY = {
     "forget_the_time_over_a_restart": 10,
     "forget_to_wake_waiting_requests_and_their_deadlines": 39,
     "give_a_session_before_that_is_durable": 19,
+    "know_what_was_given_back_in_memory_only": 17,
     "leave_filters_of_ended_sessions_to_whoever_ended_them": 21,
     "leave_what_is_on_its_way_in_the_queue_that_goes": 65,
     "let_late_messages_of_earlier_owners_in": 123,
     "save_for_whoever_asks": 19,
     "send_qos_2_before_the_session_is_durable": 65,
+    "set_a_timer_anew_each_time_it_is_asked_for": 4,
     "store_what_a_life_that_is_over_has_left": 123,
     "take_the_sync_point_after_the_sync": 57,
 }
