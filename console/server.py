@@ -18,7 +18,9 @@ from console.logins import Attempts, Logins, PasswordFile, Users
 from console.settings import ConsoleSettings
 from console.visits import House
 from console.watch import Watch
+from penstock.client.credentials import Credentials, service_credentials
 from penstock.errors import AddressInUse, InvalidConfig
+from penstock.service.cluster_secret import read_secret
 from penstock.service.status import open_socket
 from penstock.world import World
 
@@ -56,10 +58,11 @@ async def run(
     world: World,
     *,
     is_port_wish: bool = False,
+    key: bytes | None = None,
     task_status: trio.TaskStatus[RunningConsole] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serves the console until cancelled. With ``is_port_wish`` any free port will do where another process has the one
-    of the settings.
+    of the settings. ``key``: the cluster's, in place of the one in ``cluster_secret_file``.
 
     Raises:
         AddressInUse: the port is taken.
@@ -85,7 +88,7 @@ async def run(
     config.include_server_header = False
     if settings.certificate:
         config.certfile, config.keyfile = settings.certificate, settings.key or settings.certificate
-    async with open_cluster(settings.namesrv) as cluster, trio.open_nursery() as nursery:
+    async with open_cluster(settings.namesrv, _credentials(settings, key)) as cluster, trio.open_nursery() as nursery:
         watch = Watch(cluster.reads, world.clock)
         nursery.start_soon(watch.run)
         logins = Logins(world.clock, settings.login_s)
@@ -93,6 +96,14 @@ async def run(
         app = cast(Any, application(house, settings.hosts))  # ASGI, as starlette's types have it
         await nursery.start(serve, app, config)
         task_status.started(RunningConsole(host, port, bool(settings.certificate), watch))
+
+
+def _credentials(settings: ConsoleSettings, key: bytes | None) -> Credentials | None:
+    """As what the console comes to brokers and name servers: with the key of the cluster, or what the environment
+    says."""
+    if settings.cluster_secret_file and key is None:
+        key = read_secret(Path(settings.cluster_secret_file))
+    return None if key is None else service_credentials(key, "console", settings.peers_tls_ca)
 
 
 def _users_of(settings: ConsoleSettings, world: World) -> Users | None:

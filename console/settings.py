@@ -21,6 +21,9 @@ class ConsoleSettings:
         hosts: names that a Host header may have beside ``localhost``, loopback addresses and the address that the
             connection came to; ``*`` for any.
         namesrv: name servers of the cluster that it shows.
+        cluster_secret_file: the key by which brokers and name servers know their console; empty where they ask for
+            none.
+        peers_tls_ca: the authority of the certificates of brokers and name servers, where these speak TLS.
         password_file: the users that may log in, as ``penstock user`` writes it; empty: everyone who reaches the port
             is an administrator.
         admins: users of that file who may change things; the others may look.
@@ -36,6 +39,8 @@ class ConsoleSettings:
     port: int = 8090
     hosts: tuple[str, ...] = ()
     namesrv: tuple[str, ...] = ("127.0.0.1:9876",)
+    cluster_secret_file: str = ""
+    peers_tls_ca: str = ""
     password_file: str = ""
     admins: tuple[str, ...] = ()
     certificate: str = ""

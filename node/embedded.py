@@ -82,7 +82,9 @@ async def run(
                     seen = ""
                     if node.console_port >= 0:
                         settings = service_settings(configuration, "console", namesrv=(names_at,))
-                        shown = await top.start(partial(console.server.run, settings, world, is_port_wish=True))
+                        shown = await top.start(
+                            partial(console.server.run, settings, world, is_port_wish=True, key=secret)
+                        )
                         seen = shown.url
                     where = (mqtt_at, store_at, names_at, http, node.data, front.listeners, seen)
                     addresses = Addresses(*where)

@@ -208,7 +208,7 @@ async def run(
                         top.start_soon(_pass_on, signals, gateways)
                     seen = ""
                     if node.console_port >= 0:
-                        settings = service_settings(configuration, "console", namesrv=(names,))
+                        settings = service_settings(configuration, "console", namesrv=(names,), **secret)
                         shown = await top.start(partial(console.server.run, settings, world, is_port_wish=True))
                         seen = shown.url
                     parts.doing = ""

@@ -47,7 +47,7 @@ DECIDED: Final[Mapping[str, Sequence[str]]] = {
     "namesrv": ("cluster_secret_file", "status_host", "status_port", "status_hosts"),
     "broker": ("cluster_secret_file", "data", "namesrv", "status_host", "status_port", "status_hosts"),
     "gateway": ("cluster_secret_file", "namesrv", "share_port", "status_host", "status_port", "status_hosts"),
-    "console": ("namesrv", "status_host", "status_port", "status_hosts"),
+    "console": ("cluster_secret_file", "namesrv", "status_host", "status_port", "status_hosts"),
 }
 """Settings of the services that the node decides: where its own parts are, and what they share."""
 
@@ -277,7 +277,7 @@ def place(configuration: Configuration, service: str, environ: Mapping[str, str]
     own, node, port = configuration.services[service], configuration.node, PORTS[service]
     given: dict[str, Any] = {}
     if not _says(configuration, service, "host", environ):
-        given["host"] = node.host
+        given["host"] = node.pages_host if service == "console" and "certificate" not in own else node.host
     is_in_file = "port" in own and f"PENSTOCK_{port.upper()}" not in environ
     if port in configuration.flags or not (is_in_file or _variable(service, "port") in environ):
         given["port"] = max(0, getattr(node, port))

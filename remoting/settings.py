@@ -18,6 +18,8 @@ class RemotingSettings:
         namesrv_port: where clients ask for routes; 0 takes any free one.
         advertise: ``host:port`` that clients are told to come to; empty: where it listens.
         insecure: allows addresses beyond loopback, where these ports ask for no login.
+        cluster_secret_file: the key by which broker and name server know this front; empty where they ask for none.
+        peers_tls_ca: the authority of their certificates, where they speak TLS.
         broker: ``host:port`` of its broker's native port.
         namesrv: ``host:port`` of the name server.
         status_host: address of the status pages.
@@ -30,6 +32,8 @@ class RemotingSettings:
     namesrv_port: int = 9877
     advertise: str = ""
     insecure: bool = False
+    cluster_secret_file: str = ""
+    peers_tls_ca: str = ""
     broker: str = "127.0.0.1:10911"
     namesrv: str = "127.0.0.1:9876"
     status_host: str = "127.0.0.1"

@@ -13,6 +13,7 @@ from penstock.client import config_tasks, group_tasks, message_tasks, page_tasks
 from penstock.client.administration import AllNameServers, Ask, Question, Steps, Task
 from penstock.client.arguments import OnlyBlocking, check_wait
 from penstock.client.completeness import check_whole
+from penstock.client.credentials import Tls, credentials_of
 from penstock.client.retry import TIMEOUT_S
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.protocol.addresses import SERVERS
@@ -39,9 +40,18 @@ class Admin(OnlyBlocking):
         timeout_s: how long a server may take for one answer.
     """
 
-    def __init__(self, servers: str | Sequence[str] = SERVERS, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        servers: str | Sequence[str] = SERVERS,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        user: str = "",
+        password: str = "",
+        token: str = "",
+        tls: Tls = None,
+    ) -> None:
         check_wait("timeout_s", timeout_s)
-        self._routes = Routes(servers, timeout_s)
+        self._routes = Routes(servers, timeout_s, credentials_of(user, password, token, tls))
         self._open = False
 
     def __enter__(self) -> Admin:

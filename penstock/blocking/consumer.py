@@ -33,6 +33,7 @@ from penstock.client.arguments import (
     time_ms,
 )
 from penstock.client.attempts import ATTEMPTS_MAX, attempts_of, check_nack
+from penstock.client.credentials import Tls, credentials_of
 from penstock.client.handover import Callback, HandOver
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost, lost_queues, named
 from penstock.client.jobs import FLOW, STOP_S
@@ -77,6 +78,10 @@ class Consumer(OnlyBlocking):
         batch_max: int = 500,
         prefetch_bytes: int = 4 * 1024 * 1024,
         timeout_s: float = TIMEOUT_S,
+        user: str = "",
+        password: str = "",
+        token: str = "",
+        tls: Tls = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
         broadcast: bool = False,
@@ -90,7 +95,8 @@ class Consumer(OnlyBlocking):
         self._rng = rng
         check_wait("timeout_s", timeout_s)
         self._repeating = Repeating(timeout_s, self._clock, self._rng, _log)
-        self._routes = Routes(servers, timeout_s)
+        credentials = credentials_of(user, password, token, tls)
+        self._routes = Routes(servers, timeout_s, credentials)
         self._exchange = Exchange()
         limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags), reader=group)
         self._pulls = Pulls(self._exchange, limits, self._clock, self._rng)

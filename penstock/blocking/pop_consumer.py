@@ -21,6 +21,7 @@ from penstock.blocking.repeating import Repeating
 from penstock.blocking.routes import Routes
 from penstock.client.arguments import OnlyBlocking, Start, check_count, check_plain_handler, check_wait
 from penstock.client.attempts import ATTEMPTS_MAX, check_nack
+from penstock.client.credentials import Tls, credentials_of
 from penstock.client.holdings import LEAVE_S, REFRESH_S
 from penstock.client.jobs import FLOW, STOP_S
 from penstock.client.leasing import Popping, ranges_of
@@ -62,6 +63,10 @@ class PopConsumer(OnlyBlocking):
         retry_delays_s: Iterable[float] | None = None,
         batch_max: int = 500,
         timeout_s: float = TIMEOUT_S,
+        user: str = "",
+        password: str = "",
+        token: str = "",
+        tls: Tls = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
@@ -75,7 +80,8 @@ class PopConsumer(OnlyBlocking):
         self.group = group
         self.topics = self._taker.subscription.topics
         self._repeating = Repeating(timeout_s, self._clock, self._rng, _log)
-        self._routes = Routes(servers, timeout_s)
+        credentials = credentials_of(user, password, token, tls)
+        self._routes = Routes(servers, timeout_s, credentials)
         self._exchange = Exchange()
         self._pulls = Pulls(self._exchange, self._taker, self._clock, self._rng)
         self._brokers: dict[str, BlockingLink] = {}  # by name; the current link, for a broker may move

@@ -19,6 +19,7 @@ from penstock.blocking.routes import Routes
 from penstock.blocking.transaction import Transaction, Transactions
 from penstock.client import preparation, sending, ways
 from penstock.client.arguments import OnlyBlocking, check_flag, check_wait, topic_map_of
+from penstock.client.credentials import Tls, credentials_of
 from penstock.client.delays import Delay, Due, due_of
 from penstock.client.devices import DeviceFields, device_message
 from penstock.client.faults import Faults, attempt_s
@@ -69,6 +70,10 @@ class Producer(OnlyBlocking):
         failover: bool = True,
         compression: Compression = "",
         topic_map: TopicMap | None = None,
+        user: str = "",
+        password: str = "",
+        token: str = "",
+        tls: Tls = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
@@ -79,7 +84,8 @@ class Producer(OnlyBlocking):
         self.timeout_s = timeout_s
         self.group = group
         self._transactions = Transactions(group, self._ask_broker)
-        self._routes = Routes(servers, timeout_s)
+        credentials = credentials_of(user, password, token, tls)
+        self._routes = Routes(servers, timeout_s, credentials)
         self._clock = clock or RealClock()
         is_open = self._transactions.is_open
         self._checks = None if check is None else Checks(group, check, is_open, self._routes, self._clock)
@@ -89,7 +95,7 @@ class Producer(OnlyBlocking):
             random_bits, topics, is_idempotent=idempotent, compression=compression
         )
         self._failover = failover
-        self._requests = Requests(servers, timeout_s, self._clock, self._rng)
+        self._requests = Requests(servers, timeout_s, self._clock, self._rng, credentials)
         self._back_off = BackOff()
         self._known: dict[str, tuple[float, tuple[BrokerRoute, ...]]] = {}
         self._faults = Faults()

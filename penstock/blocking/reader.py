@@ -25,6 +25,7 @@ from penstock.client.arguments import (
 )
 from penstock.client.chosen_queues import ChosenQueues, Queues, later_start
 from penstock.client.completeness import brokers_to_read
+from penstock.client.credentials import Tls, credentials_of
 from penstock.client.holdings import REFRESH_S
 from penstock.client.positions import UNSET, Batch, Position, PullLimits, chosen_tags, not_read
 from penstock.client.retry import TIMEOUT_S
@@ -61,6 +62,10 @@ class Reader(OnlyBlocking):
         prefetch_bytes: int = 4 * 1024 * 1024,
         timeout_s: float = TIMEOUT_S,
         allow_incomplete: bool = False,
+        user: str = "",
+        password: str = "",
+        token: str = "",
+        tls: Tls = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
@@ -73,7 +78,8 @@ class Reader(OnlyBlocking):
         self._start = beginning_of(start)
         self._until_end = until_end
         self._allow_incomplete = allow_incomplete
-        self._routes = Routes(servers, timeout_s)
+        credentials = credentials_of(user, password, token, tls)
+        self._routes = Routes(servers, timeout_s, credentials)
         limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags), check_filter(filter))
         self._clock = clock or RealClock()
         self._pulls = Pulls(Exchange(), limits, self._clock, rng or new_rng())

@@ -11,6 +11,7 @@ from functools import partial
 
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.routes import Routes
+from penstock.client.credentials import Credentials
 from penstock.client.replies import KEEP_S, LEASE_S, POLL_S, Place, Waiting, named, opened_at, replies_in
 from penstock.client.retry import BackOff
 from penstock.errors import PenstockError, TimedOut
@@ -38,8 +39,10 @@ class _Source:
 class Requests:
     """The requests of a producer that wait, one at a time."""
 
-    def __init__(self, servers: str | Sequence[str], timeout_s: float, clock: Clock, rng: Rng) -> None:
-        self._routes = Routes(servers, timeout_s)
+    def __init__(
+        self, servers: str | Sequence[str], timeout_s: float, clock: Clock, rng: Rng, credentials: Credentials
+    ) -> None:
+        self._routes = Routes(servers, timeout_s, credentials)
         self._clock = clock
         self._rng = rng
         self._name, self._owner = named(rng)

@@ -17,6 +17,7 @@ from penstock.client.addressing import check_servers
 from penstock.client.administration import AllNameServers, Ask, Question, Steps, Task
 from penstock.client.arguments import OnlyAsync, check_flag, check_seconds
 from penstock.client.completeness import check_whole
+from penstock.client.credentials import Tls, credentials_of
 from penstock.client.discovery import Discovery
 from penstock.client.retry import TIMEOUT_S
 from penstock.client.task_scope import TaskScope
@@ -48,6 +49,9 @@ class Admin(OnlyAsync):
         servers: name servers, ``"host:port,host:port"`` or a list.
         timeout_s: seconds for each answer of a broker.
         allow_incomplete: leave out brokers that are away; without it they are an error.
+        user, password: of the cluster's users; or ``token``, a JSON Web Token. The password is not sent. Left out: what
+            the environment says (``PENSTOCK_USER`` and others).
+        tls: true, the path of the authority's certificate, or an ``ssl.SSLContext``; left out as above.
         links: connections other than TCP, for programs that embed the servers.
     """
 
@@ -57,6 +61,10 @@ class Admin(OnlyAsync):
         *,
         timeout_s: float = TIMEOUT_S,
         allow_incomplete: bool = False,
+        user: str = "",
+        password: str = "",
+        token: str = "",
+        tls: Tls = None,
         links: Links | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
@@ -68,6 +76,7 @@ class Admin(OnlyAsync):
         self._servers = servers
         self._timeout_s = timeout_s
         self._links = links
+        self._credentials = credentials_of(user, password, token, tls)
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
         self._tasks: TaskScope | None = None
@@ -76,7 +85,7 @@ class Admin(OnlyAsync):
     async def __aenter__(self) -> Admin:
         self._tasks = TaskScope()
         await self._tasks.open()
-        links = self._links or WireLinks(self._tasks, clock=self._clock, rng=self._rng)
+        links = self._links or WireLinks(self._tasks, clock=self._clock, rng=self._rng, credentials=self._credentials)
         self._discovery = Discovery(self._servers, links, clock=self._clock)
         return self
 

@@ -37,6 +37,7 @@ from penstock.client.attempts import (
     attempts_of,
     check_nack,
 )
+from penstock.client.credentials import Tls, credentials_of
 from penstock.client.discovery import Discovery
 from penstock.client.handling import Handling, Work
 from penstock.client.handover import Callback, HandOver
@@ -99,6 +100,9 @@ class Consumer(OnlyAsync):
         batch_max: maximum number of messages per batch.
         prefetch_bytes: maximum bytes read ahead, over all queues.
         timeout_s: seconds after which entering the block, a commit or a seek fails.
+        user, password: of the cluster's users; or ``token``, a JSON Web Token. The password is not sent. Left out: what
+            the environment says (``PENSTOCK_USER`` and others).
+        tls: true, the path of the authority's certificate, or an ``ssl.SSLContext``; left out as above.
         links: connections other than TCP, for programs that embed the servers.
         broadcast: this client reads all queues, like every other client of the group, and has its own positions.
         client: with ``broadcast``, a permanent name, under which the client continues at its last commit. Clients that
@@ -132,6 +136,10 @@ class Consumer(OnlyAsync):
         batch_max: int = 500,
         prefetch_bytes: int = 4 * 1024 * 1024,
         timeout_s: float = TIMEOUT_S,
+        user: str = "",
+        password: str = "",
+        token: str = "",
+        tls: Tls = None,
         links: Links | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
@@ -144,6 +152,7 @@ class Consumer(OnlyAsync):
         self.topics = self._subscription.topics
         self._servers = servers
         self._links = links
+        self._credentials = credentials_of(user, password, token, tls)
         self._clock = clock or RealClock()
         self._rng = rng
         self._limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags), reader=group)
@@ -168,7 +177,9 @@ class Consumer(OnlyAsync):
         await self._wires.open()
         await self._tasks.open()
         try:
-            links = self._links or WireLinks(self._wires, clock=self._clock, rng=self._rng)
+            links = self._links or WireLinks(
+                self._wires, clock=self._clock, rng=self._rng, credentials=self._credentials
+            )
             discovery = Discovery(self._servers, links, clock=self._clock, fresh_s=REFRESH_S / 2)
             self._opened = (discovery, Intake(self._tasks, self._limits, self._rng))
             await self._repeating.run(self._find)

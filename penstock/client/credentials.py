@@ -40,6 +40,9 @@ ITERATIONS_MAX: Final = 1_000_000
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("", "0", "false", "no", "off")
 
+Tls = bool | str | ssl.SSLContext | None
+"""Whether a client speaks TLS, and by whose authority."""
+
 Steps = Generator[Login, LoginStep, None]
 """A login: yields what to send and is sent what comes back. Raises ``NotAuthorized``."""
 
@@ -87,7 +90,7 @@ def credentials_of(
     user: str = "",
     password: str = "",
     token: str = "",
-    tls: bool | str | ssl.SSLContext | None = None,
+    tls: Tls = None,
     environ: Mapping[str, str] | None = None,
 ) -> Credentials:
     """What a program says, or else the environment. Raises ``InvalidRequest`` for arguments that do not fit each other,
@@ -168,7 +171,7 @@ def _secret(environ: Mapping[str, str], name: str) -> str:
         raise InvalidConfig(f"{variable}: cannot read {path}: {reason}") from None
 
 
-def _context(tls: bool | str | ssl.SSLContext | None, environ: Mapping[str, str]) -> ssl.SSLContext | None:
+def _context(tls: Tls, environ: Mapping[str, str]) -> ssl.SSLContext | None:
     """The context of TLS, if that is spoken."""
     if isinstance(tls, ssl.SSLContext):
         return tls

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from penstock.client.credentials import NO_CREDENTIALS, Credentials
-from penstock.client.wire_link import WireLinks
+from penstock.client.wire_link import WireLinks as WireLinks
 from penstock.world import Clock, Rng
 
 

@@ -17,6 +17,7 @@ import anyio.lowlevel
 
 from penstock.client import sending, ways
 from penstock.client.arguments import check_seconds
+from penstock.client.credentials import Credentials
 from penstock.client.discovery import Discovery
 from penstock.client.faults import Faults, attempt_s
 from penstock.client.lanes import Lanes, Round
@@ -49,6 +50,7 @@ class Outbox:
         timeout_s: float,
         pending_max: int,
         links: Links | None,
+        credentials: Credentials,
         clock: Clock,
         rng: Rng,
         number: Callable[[Outgoing], None],
@@ -61,6 +63,7 @@ class Outbox:
         self.timeout_s = timeout_s
         self._servers = servers
         self._links = links
+        self._credentials = credentials
         self._clock = clock
         self._rng = rng
         self._back_off = BackOff()
@@ -81,7 +84,7 @@ class Outbox:
         """Makes sends possible; the tasks that live until it is closed, and what knows the brokers."""
         self._tasks = TaskScope()
         await self._tasks.open()
-        links = self._links or WireLinks(self._tasks, clock=self._clock, rng=self._rng)
+        links = self._links or WireLinks(self._tasks, clock=self._clock, rng=self._rng, credentials=self._credentials)
         self._discovery = Discovery(self._servers, links, clock=self._clock)
         self._lanes = Lanes(self._discovery, self._faults, self._clock)
         self._tasks.start_soon(self._lanes.watch)

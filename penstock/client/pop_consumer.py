@@ -18,6 +18,7 @@ import anyio
 from penstock.client.addressing import check_servers
 from penstock.client.arguments import OnlyAsync, Start, check_count, check_handler, check_seconds
 from penstock.client.attempts import ATTEMPTS_MAX, check_nack
+from penstock.client.credentials import Tls, credentials_of
 from penstock.client.discovery import Discovery
 from penstock.client.handling import Handling, Work
 from penstock.client.holdings import LEAVE_S, REFRESH_S
@@ -61,6 +62,9 @@ class PopConsumer(OnlyAsync):
             broker's setting if left out.
         batch_max: maximum number of messages per batch.
         timeout_s: seconds after which entering the block or a call fails.
+        user, password: of the cluster's users; or ``token``, a JSON Web Token. The password is not sent. Left out: what
+            the environment says (``PENSTOCK_USER`` and others).
+        tls: true, the path of the authority's certificate, or an ``ssl.SSLContext``; left out as above.
         links: connections other than TCP, for programs that embed the servers.
 
     Raises:
@@ -82,6 +86,10 @@ class PopConsumer(OnlyAsync):
         retry_delays_s: Iterable[float] | None = None,
         batch_max: int = 500,
         timeout_s: float = TIMEOUT_S,
+        user: str = "",
+        password: str = "",
+        token: str = "",
+        tls: Tls = None,
         links: Links | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
@@ -97,6 +105,7 @@ class PopConsumer(OnlyAsync):
         self._repeating = Repeating(timeout_s, self._clock, self._rng, _log)
         self._servers = servers
         self._links = links
+        self._credentials = credentials_of(user, password, token, tls)
         self._back_off = BackOff()
         self._wires, self._tasks = TaskScope(), TaskScope()
         self._brokers: dict[str, Link] = {}  # by name; the current link, for a broker may move
@@ -111,7 +120,9 @@ class PopConsumer(OnlyAsync):
         await self._wires.open()
         await self._tasks.open()
         try:
-            links = self._links or WireLinks(self._wires, clock=self._clock, rng=self._rng)
+            links = self._links or WireLinks(
+                self._wires, clock=self._clock, rng=self._rng, credentials=self._credentials
+            )
             self._discovery = Discovery(self._servers, links, clock=self._clock, fresh_s=REFRESH_S / 2)
             await self._repeating.run(self._find)
             self._tasks.start_soon(self._keep_finding)

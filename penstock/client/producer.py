@@ -16,6 +16,7 @@ from penstock.client import preparation, sending, ways
 from penstock.client.addressing import check_servers
 from penstock.client.arguments import OnlyAsync, check_count, check_flag, check_seconds, topic_map_of
 from penstock.client.checking import Checker
+from penstock.client.credentials import Tls, credentials_of
 from penstock.client.delays import Delay, due_of
 from penstock.client.devices import DeviceFields, device_message
 from penstock.client.halves import CHECK_S, Half, Listener, check_group
@@ -62,6 +63,9 @@ class Producer(OnlyAsync):
         compression: ``"zstd"``, ``"lz4"`` or ``"zlib"``: compresses bodies of more than 4 KiB if that makes them
             smaller, except for messages that have an MQTT name or are retained.
         topic_map: chooses the topic of messages that have an ``mqtt_topic`` and no topic; must equal the gateways' map.
+        user, password: of the cluster's users; or ``token``, a JSON Web Token. The password is not sent. Left out: what
+            the environment says (``PENSTOCK_USER`` and others).
+        tls: true, the path of the authority's certificate, or an ``ssl.SSLContext``; left out as above.
         links: connections other than TCP, for programs that embed the servers.
 
     Raises:
@@ -81,6 +85,10 @@ class Producer(OnlyAsync):
         failover: bool = True,
         compression: Compression = "",
         topic_map: TopicMap | None = None,
+        user: str = "",
+        password: str = "",
+        token: str = "",
+        tls: Tls = None,
         links: Links | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
@@ -102,7 +110,10 @@ class Producer(OnlyAsync):
             random_bits, topics, is_idempotent=idempotent, compression=compression
         )
         number = self._preparation.number
-        self._outbox = Outbox(servers, timeout_s, pending_max, links, self._clock, self._rng, number, failover)
+        credentials = credentials_of(user, password, token, tls)
+        self._outbox = Outbox(
+            servers, timeout_s, pending_max, links, credentials, self._clock, self._rng, number, failover
+        )
         self._transactions = Transactions(group, self._outbox)
         self._requests = Requests(self._outbox, self._clock, self._rng)
 

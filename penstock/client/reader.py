@@ -27,6 +27,7 @@ from penstock.client.arguments import (
 )
 from penstock.client.chosen_queues import ChosenQueues, Queues, later_start
 from penstock.client.completeness import brokers_to_read
+from penstock.client.credentials import Tls, credentials_of
 from penstock.client.discovery import Discovery
 from penstock.client.holdings import REFRESH_S
 from penstock.client.positions import UNSET, PullLimits, chosen_tags, not_read
@@ -75,6 +76,10 @@ class Reader(OnlyAsync):
         prefetch_bytes: int = 4 * 1024 * 1024,
         timeout_s: float = TIMEOUT_S,
         allow_incomplete: bool = False,
+        user: str = "",
+        password: str = "",
+        token: str = "",
+        tls: Tls = None,
         links: Links | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
@@ -93,6 +98,7 @@ class Reader(OnlyAsync):
         self._limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags), check_filter(filter))
         self._timeout_s = timeout_s
         self._links = links
+        self._credentials = credentials_of(user, password, token, tls)
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
         self._tasks = TaskScope()
@@ -105,7 +111,9 @@ class Reader(OnlyAsync):
         """Finds the queues. Raises ``NoRoute``, ``BrokerAway``, ``QueueNotFound``, ``Unavailable``, ``TimedOut``."""
         await self._tasks.open()
         try:
-            links = self._links or WireLinks(self._tasks, clock=self._clock, rng=self._rng)
+            links = self._links or WireLinks(
+                self._tasks, clock=self._clock, rng=self._rng, credentials=self._credentials
+            )
             intake = Intake(self._tasks, self._limits, self._rng, ends=self._until_end)
             self._discovery = Discovery(self._servers, links, clock=self._clock, fresh_s=0.0)
             self._opened_ms = self._clock.wall_ms()

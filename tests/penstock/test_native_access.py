@@ -18,7 +18,8 @@ import scramp
 import trio
 import trustme
 
-from penstock import Admin, Consumer, Producer
+from console.cluster import open_cluster
+from penstock import Admin, Consumer, Message, PopConsumer, Producer, Reader, blocking
 from penstock.blocking.link import BlockingLink
 from penstock.client.credentials import NO_CREDENTIALS, Credentials, credentials_of, service_credentials
 from penstock.client.wire_link import WireLinks, call
@@ -65,6 +66,35 @@ async def test_users_may_do_what_the_rules_say_and_hear_what_would_mend_a_refusa
         nursery.cancel_scope.cancel()
 
 
+async def test_each_client_takes_a_login_as_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with servers(tmp_path, access_files(tmp_path)) as at:
+        billing = {"servers": at.namesrv, "user": "billing", "password": "pencil"}
+        with trio.fail_after(PATIENCE_S):
+            async with Producer(**billing) as producer:
+                await producer.send("orders-1", b"one")
+            for client in (
+                Consumer("billing-1", "orders-1", start="earliest", **billing),
+                PopConsumer("billing-2", "orders-1", start="earliest", **billing),
+                Reader("orders-1", start="earliest", **billing),
+            ):
+                async with client:
+                    await anext(aiter(client))
+            async with Admin(at.namesrv, user="auditor", password="ledger") as admin:
+                assert [one.topic for one in await admin.topics()] == ["orders-1"]
+
+            def with_blocking_clients() -> None:
+                with blocking.Producer(**billing) as producer:
+                    producer.send("orders-1", b"two")
+                with blocking.Admin(at.namesrv, user="auditor", password="ledger") as admin:
+                    assert [one.topic for one in admin.topics()] == ["orders-1"]
+                monkeypatch.setenv("PENSTOCK_USER", "billing")
+                monkeypatch.setenv("PENSTOCK_PASSWORD", "pencil")
+                with blocking.Producer(servers=at.namesrv) as producer:
+                    producer.send("orders-1", b"three")
+
+            await trio.to_thread.run_sync(with_blocking_clients)
+
+
 async def test_services_with_the_key_may_act_for_devices_and_nobody_else_may(tmp_path: Path) -> None:
     opened = OpenSession("gateway-1", "d1", True, 0, b"")
     async with servers(tmp_path, access_files(tmp_path)) as at, trio.open_nursery() as nursery:
@@ -85,6 +115,16 @@ async def test_services_with_the_key_may_act_for_devices_and_nobody_else_may(tmp
         nursery.cancel_scope.cancel()
 
 
+async def test_the_console_comes_with_the_key_of_the_cluster(tmp_path: Path) -> None:
+    async with servers(tmp_path, access_files(tmp_path)) as at:
+        async with open_cluster([at.namesrv], service_credentials(KEY, "console")) as cluster:
+            await cluster.publish(Message("orders-1", b"one"))
+            assert [one.topic for one in await cluster.reads.topics()] == ["orders-1"]
+        async with open_cluster([at.namesrv], NO_CREDENTIALS) as cluster:
+            with pytest.raises(NotAuthorized):
+                await cluster.reads.topics()
+
+
 async def test_a_token_is_a_login_and_its_end_ends_the_connection(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(SECRET)
     given = access_files(tmp_path, jwt_key_file=str(tmp_path / "key"))
@@ -102,7 +142,7 @@ async def test_a_token_is_a_login_and_its_end_ends_the_connection(tmp_path: Path
         nursery.cancel_scope.cancel()
 
 
-def blocking(address: str, credentials: Credentials) -> BlockingLink:
+def blocking_link(address: str, credentials: Credentials) -> BlockingLink:
     return BlockingLink(address, PATIENCE_S, credentials=credentials)
 
 
@@ -110,11 +150,11 @@ async def test_the_blocking_client_logs_in_too(tmp_path: Path) -> None:
     async with servers(tmp_path, access_files(tmp_path)) as at:
 
         def look() -> None:
-            with blocking(at.namesrv, credentials_of("auditor", "ledger", environ={})) as link:
+            with blocking_link(at.namesrv, credentials_of("auditor", "ledger", environ={})) as link:
                 link.call(QueryRoute(""))
             with (
                 pytest.raises(NotAuthorized, match="did not accept this login"),
-                blocking(at.namesrv, credentials_of("auditor", "pencil", environ={})) as link,
+                blocking_link(at.namesrv, credentials_of("auditor", "pencil", environ={})) as link,
             ):
                 link.call(QueryRoute(""))
 

@@ -59,9 +59,13 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "on_lost": (5, "x"),
     "after_s": ("5", -1, NAN, True, 41 * 86_400.0),
     "reason": (None, 5, b"x"),
+    "user": (None, 5, b"x", "without a password"),
+    "password": (None, 5, b"x", "without a user"),
+    "token": (None, 5, b"x"),
+    "tls": (5, 1.5, [], "/no/such/file"),
 }
-NOT_CHECKED = {"links", "clock", "rng"}
-"""What only programs that embed the servers pass."""
+NOT_CHECKED = {"links", "clock", "rng", "credentials"}
+"""What only programs that embed the servers pass, and other modules of the clients."""
 ENTRANCES: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (penstock.Producer, {}),
     (penstock.Consumer, {"group": "g", "topics": "t"}),
