@@ -76,6 +76,11 @@ class FollowerLog:
     # ------------------------------------------------------------ what there is
 
     @property
+    def start(self) -> int:
+        """The first position that is still there."""
+        return self._log.start
+
+    @property
     def end(self) -> int:
         """Position after the last frame."""
         return self._log.end

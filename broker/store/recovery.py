@@ -65,7 +65,7 @@ def open_store(
     ``now_ms``: store time of what is written into an empty log; elsewhere the log's last one counts, because nobody
     knows yet how right the clock is (``broker/store_clock.py``).
 
-    Raises ``DataFolderLocked``, ``DataFolderUnusable``, ``StorageFailed``.
+    Raises ``DataFolderLocked``, ``DataFolderUnusable``, ``StorageFailed``; for a copy ``StateLost``.
     """
     disk.lock(segment.FOLDER)
     try:
@@ -76,6 +76,10 @@ def open_store(
     except BaseException:
         disk.unlock()
         raise
+
+
+class StateLost(Exception):
+    """A copy of a log that begins late has no state to begin with: it needs the whole log from another copy."""
 
 
 class Opening(NamedTuple):
@@ -104,6 +108,8 @@ def _open_locked(
         limit: int | None = None
         while True:
             start = starting_point(disk, segments, checkpoints, limit)
+            if start.is_lost and how.committed is not None:
+                raise StateLost
             _remove_later(disk, start)
             try:
                 store, log = _restore(disk, settings, folds, segments, start, how)
@@ -373,11 +379,13 @@ def _end_log(disk: Disk, log: CommitLog, segments: list[Segment], start: int, sc
 
 
 class StartingPoint(NamedTuple):
-    """Where the replay begins: the state there, and the chunks of everything before."""
+    """Where the replay begins: the state there, and the chunks of everything before. ``is_lost``: what stands there in
+    place of the state is that before the first record."""
 
     position: int
     state: state.State
     chunks: list[Sealed]
+    is_lost: bool = False
 
 
 def starting_point(
@@ -397,7 +405,7 @@ def starting_point(
         if snapshot is not None:
             return _from_here(base, snapshot, chunks)
     _log.error("no state for the log's first position %d: topics and offsets from before it are unknown", start)
-    return _from_here(start, state.decode_state(b""), [])
+    return StartingPoint(start, state.decode_state(b""), [], is_lost=True)
 
 
 def _from_here(position: int, snapshot: state.State, chunks: list[Sealed]) -> StartingPoint:

@@ -1,5 +1,5 @@
-"""Any history of a group, fed in any pieces, with crashes, cuts and new leaders in between: copies stay equal, byte for
-byte, and so do the states at equal positions."""
+"""Any history of a group, fed in any pieces, with crashes, cuts, rot, retention, whole copies and new leaders in between:
+copies stay equal, byte for byte, and so do the states at equal positions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from tests.broker.replica.copies import Group
 from tests.properties.request_mix import Mix
 
-STEPS = 150
+STEPS = 250
 
 
 def play(seed: int, steps: int = STEPS) -> Group:
     """A group behind a mix of requests and hardships."""
     rng = random.Random(seed)
-    group = Group(seed)
+    group = Group(seed, retention_bytes=rng.choice([0, 10_000]))
+    group.reach = rng.choice([0.2, 0.7])
     rotten = rng.choice(group.nodes)
     mix = Mix(group.leader, rng)
     for _ in range(steps):
@@ -39,7 +40,7 @@ def play(seed: int, steps: int = STEPS) -> Group:
     return group
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 30))
 def test_copies_are_equal_whatever_happened(seed: int) -> None:
     group = play(seed)

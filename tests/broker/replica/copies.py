@@ -15,11 +15,12 @@ from broker.replica.follower_log import FollowerLog, Mismatch
 from broker.replica.hard_state import may_vote
 from broker.replica.log_face import Begun, HardState
 from broker.replica.repair import Repair
+from broker.replica.resync import Resync
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import LIGHT
 from broker.store.raw import BadPlace
-from broker.store.recovery import open_store
+from broker.store.recovery import StateLost, open_store
 from broker.store.segment import segment_path
 from broker.store_clock import compare, read_times
 from broker.timer_clock import TimerClock
@@ -125,12 +126,12 @@ class Group:
         self.rng = random.Random(seed)
         self.clock = HandClock()
         self.nodes = [
-            Node("a", seed, **more),
+            Node("a", seed, **{"chunk_bytes": 1 << 11, **more, "segment_bytes": 1 << 14}),
             Node("b", seed + 1, **{"chunk_bytes": 1 << 12, **more, "segment_bytes": 1 << 14}),
             Node("c", seed + 2, **{"reserve_step_bytes": 1 << 12, **more, "segment_bytes": 1 << 15}),
         ]
         self.epoch = 0
-        self.committed = 0
+        self.committed = self.resyncs = 0
         self.reach = 0.7
         self.leading: Leading | None = None
         self.elect(self.nodes[0])
@@ -159,12 +160,22 @@ class Group:
     def depose(self) -> None:
         if self.leading is not None:
             node, self.leading = self.leading.node, None
-            node.step_down()
+            try:
+                node.step_down()
+            except StateLost:
+                self.bring_back(node)
 
     def crash(self, node: Node, *, power: bool) -> None:
         if self.leading is not None and self.leading.node is node:
             self.leading = None
-        node.crash(power=power)
+        try:
+            node.crash(power=power)
+        except StateLost:
+            self.bring_back(node)
+
+    def bring_back(self, node: Node) -> None:
+        """A node has lost the state with which its log begins."""
+        self.resync(node, max([one for one in self.nodes if one is not node], key=lambda one: one.log.committed))
 
     @property
     def followers(self) -> list[Node]:
@@ -209,6 +220,10 @@ class Group:
         committed."""
         rng, log = self.rng, self.leader.node.log
         at = (node.matched or log.end) if rng.random() < 0.9 else node.log.committed
+        if at < log.start:
+            self.resync(node, self.leader.node)
+            node.matched = node.log.end
+            at = node.log.end
         for _ in range(rounds):
             try:
                 stretch = log.stretch(at, log.end, rng.choice([1, 300, 5_000, 1 << 20]))
@@ -229,6 +244,21 @@ class Group:
         self.mend(node)
         with contextlib.suppress(BadPlace):
             node.log.commit(min(self.leader.store.committed, node.matched))
+
+    def resync(self, node: Node, source: Node) -> None:
+        """This node needs what others have removed: it gets a whole copy."""
+        resync = Resync(node.disk, node.settings.store(), source.log.start, 0.0)
+        while wanted := resync.wanted(source.log.committed, 0.0):
+            try:
+                resync.take(source.log.stretch(wanted.position, wanted.until, self.rng.choice([500, 1 << 20])), 0.0)
+            except BadPlace as bad:
+                source.repair.note(bad.position)
+                self.mend(source)
+        assert resync.is_whole(source.log.committed)
+        node.store.abandon()
+        resync.finish()
+        node.open(source.log.committed)
+        self.resyncs += 1
 
     def rot(self, node: Node) -> None:
         """A byte of one copy rots; all others have it."""

@@ -10,6 +10,8 @@ import pytest
 
 from broker.lineage.owner import LogOwner
 from broker.replica.resync import Resync, finish_resync
+from broker.store.recovery import StateLost
+from broker.store.segment import segment_path
 from broker.store.settings import StoreSettings
 from penstock.errors import ProtocolError
 from tests.broker.replica.pair import LARGER, Copy, follow
@@ -139,3 +141,18 @@ def test_a_copy_of_a_log_that_begins_elsewhere_by_now_begins_anew() -> None:
     other = Resync(disk, SMALL, 8192, 0.0)
     assert other.end == 8192
     assert disk.paths("replica/incoming") == [f"replica/incoming/{8192:020d}.log"]
+
+
+def test_a_copy_that_begins_late_and_has_lost_its_state_is_not_opened() -> None:
+    leader, disk = old_leader(), SimDisk()
+    resync = Resync(disk, SMALL, leader.store.start, 0.0)
+    fetch(resync, leader, random.Random(4), 1 << 20)
+    resync.finish()
+    for at in range(0, 8192, 100):
+        disk.flip(segment_path(leader.store.start), at)
+    with pytest.raises(StateLost):
+        Copy(disk, committed=leader.log.committed)
+    again = Resync(disk, SMALL, leader.store.start, 0.0)
+    fetch(again, leader, random.Random(4), 1 << 20)
+    again.finish()
+    assert Copy(disk, committed=leader.log.committed).bytes() == leader.bytes()
