@@ -1,5 +1,5 @@
-"""Any history of a group, fed in any pieces, with crashes, cuts, rot, retention, whole copies and new leaders in between:
-copies stay equal, byte for byte, and so do the states at equal positions."""
+"""Any history of a group, in any pieces, with crashes, cuts, rot, retention, whole copies, new leaders: the bytes of
+all copies are equal, and so are the states at equal positions."""
 
 from __future__ import annotations
 
