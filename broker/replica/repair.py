@@ -73,7 +73,7 @@ class Repair:
             self._scrubbed = log.start
             return
         try:
-            data = read_stretch(log, at, bytes_max, until)
+            data = read_stretch(log, at, bytes_max, until, from_disk=True)
         except BadPlace as bad:
             self.note(bad.position)
             self._scrubbed = log.segment_end(bad.position)  # what stands behind it is looked at when it is repaired
@@ -148,6 +148,8 @@ class Repair:
     def _is_good(self, position: int) -> bool:
         """Whether this copy has a good frame there, or nothing that is committed."""
         try:
-            return position >= self._log.committed or bool(read_stretch(self._log, position, 1, self._log.end))
+            return position >= self._log.committed or bool(
+                read_stretch(self._log, position, 1, self._log.end, from_disk=True)
+            )
         except BadPlace:
             return False

@@ -117,12 +117,12 @@ def epochs_of(frames: Sequence[bytes]) -> tuple[int, int]:
     return (int.from_bytes(numbers[0], "big"), int.from_bytes(numbers[-1], "big")) if is_sorted else (1, 0)
 
 
-def read_stretch(log: CommitLog, position: int, bytes_max: int, until: int) -> bytes:
+def read_stretch(log: CommitLog, position: int, bytes_max: int, until: int, *, from_disk: bool = False) -> bytes:
     """The stretch from ``position`` on, up to about ``bytes_max`` bytes but at least a frame, and not beyond ``until``;
-    empty where there is none. What was appended just now comes as it was written, the rest is read and checked. Raises
-    ``BadPlace``."""
+    empty where there is none. What was appended just now comes as it was written unless it is wanted ``from_disk``, the
+    rest is read and checked. Raises ``BadPlace``."""
     until = min(until, log.end)
-    if 0 < until - position <= bytes_max:
+    if 0 < until - position <= bytes_max and not from_disk:
         fresh = log.fresh.between(position, until)
         if fresh is not None:
             return fresh

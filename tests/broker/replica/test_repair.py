@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from broker.store.segment import segment_path
 from penstock.errors import ProtocolError, Unavailable
 from penstock.protocol.message import FRAME_HEAD_BYTES
 from tests.broker.replica.pair import Copy, follow
-from tests.broker.store.store_rig import bodies, segment_paths
+from tests.broker.store.store_rig import SMALL, bodies, segment_paths
 from tests.simulation.disk import PowerCut
 
 
@@ -54,6 +55,20 @@ def test_a_flipped_byte_is_found_by_scrubbing_and_written_again(at: int) -> None
     assert repair.is_sound
     assert follower.bytes() == sound == leader.bytes()
     assert bodies(follower.store) == bodies(leader.store)
+
+
+def test_what_is_still_in_memory_is_gone_over_on_the_disk() -> None:
+    leader, follower = Copy().lead(), Copy(settings=replace(SMALL, fresh_bytes=1 << 20))
+    leader.put(5)
+    leader.commit()
+    follow(leader, follower)
+    follower.sync()
+    follower.log.commit(leader.log.end)
+    follower.disk.flip(segment_path(0), 300)
+    repair = Repair(follower.store)
+    repair.scrub()
+    repair.scrub()
+    assert not repair.is_sound
 
 
 def test_a_read_that_meets_rot_serves_nothing_and_comes_again() -> None:
