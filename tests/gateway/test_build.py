@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from inspect import getmembers
 
 from rig import Gateway, HandClock
 
@@ -25,7 +26,7 @@ def test_a_gateway_without_a_name_has_one_by_chance_and_each_has_an_epoch_of_its
 
 def test_every_stage_that_is_made_has_its_turn_in_a_round() -> None:
     parts = Gateway().parts
-    made = [getattr(holder, name) for holder in (parts, parts.services) for name in type(holder).__slots__]
+    made = [one for holder in (parts, parts.services) for _, one in getmembers(holder)]
     stages = {id(one) for one in made if isinstance(one, Stage)}
     assert len(stages) > 5
     assert stages <= {id(one) for one in parts.rounds._stages}
