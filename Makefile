@@ -149,10 +149,11 @@ bench-store: $(VENV)/.test  ## the store by itself, with 100,000 queues and reco
 MODELS := tests/gateway/delivery/test_positions_model.py tests/gateway/sessions/test_session.py tests/gateway/delivery/test_share_feed.py \
   tests/broker/shares/test_leases.py tests/namesrv/test_registry.py tests/properties/test_topicmap.py tests/conformance/test_any_sequence.py
 
-soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets, 5 minutes of chaos, 100,000 sends through 30 kill -9, two simulated hours, 100,000 groups of copies, a million delayed messages, 2,000 batches of Spark (about 46 minutes)
+soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets and remoting frames, 5 minutes of chaos, 100,000 sends through 30 kill -9, two simulated hours, 100,000 groups of copies, a million delayed messages, 2,000 batches of Spark (about 48 minutes)
 	for run in $$(seq 20); do PENSTOCK_SEARCH=1 $(BIN)/pytest -q $(MODELS) || exit 1; done
 	PENSTOCK_FUZZ_PACKETS=1000000 PENSTOCK_FUZZ_SEQUENCES=2000 $(BIN)/pytest -q --timeout=0 tests/conformance/test_flood.py \
 	  tests/conformance/test_any_sequence.py tests/gateway/mqtt
+	PENSTOCK_FUZZ_FRAMES=1000000 $(BIN)/pytest -q --timeout=0 tests/remoting/test_server.py -k mutated
 	PENSTOCK_CHAOS_S=300 $(BIN)/pytest -q tests/endtoend/test_chaos.py
 	PENSTOCK_SENDS=100000 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_idempotent_producer.py
 	PENSTOCK_SEEDS=100000 $(BIN)/pytest -q --timeout=0 tests/simulation/test_rafts.py -k worlds
@@ -162,4 +163,4 @@ soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a
 	$(BIN)/python -m loadtest spark --scenarios soak --count 2000 --batches 2000
 
 clean:  ## remove what make made; data folders stay
-	rm -rf $(VENV) .node .compiled .checked build/rocketmq .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .node .compiled .checked build/rocketmq build/rocketmq-clients .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -25,14 +25,22 @@ from typing import Any, Final
 from loadtest.cores import Cores, choose
 from loadtest.goals import Goal
 from loadtest.native.orders import Order, Outcome
-from loadtest.native.rocketmq import RocketMQ
+from loadtest.native.rocketmq import CompiledFront, Front, RocketMQ
 from loadtest.native.scenarios import CONSUME, PIPE, POP, REBALANCE, RETRY, SCENARIOS, TIMERS, Scenario
 from loadtest.servers import HOST, NAMES, Compiled, CompiledCache, Missing, Penstock, PenstockCache, Server
 
 LIMIT_S: Final = 150.0
 """A run is given up after this."""
 CREATE_TRIES: Final = 5
-SERVERS: Final[tuple[type[Server], ...]] = (Penstock, PenstockCache, Compiled, CompiledCache, RocketMQ)
+SERVERS: Final[tuple[type[Server], ...]] = (
+    Penstock,
+    PenstockCache,
+    Compiled,
+    CompiledCache,
+    Front,
+    CompiledFront,
+    RocketMQ,
+)
 LOOPS: Final = ("asyncio", "trio")
 
 

@@ -8,12 +8,14 @@ Java, no Maven, or none of the versions can be had, ``Missing`` says so.
 from __future__ import annotations
 
 import os
+import re
 import select
 import shlex
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -24,8 +26,8 @@ from typing import Final
 from loadtest import proc
 from loadtest.maven import copy_jars, need_maven
 from loadtest.native.orders import Look, Order, Outcome
-from loadtest.native.scenarios import ROCKETMQ
-from loadtest.servers import HOST, NAMES, ROOT, STOP_S, Missing, Server
+from loadtest.native.scenarios import FRONTS, ROCKETMQ
+from loadtest.servers import COMPILED, HOST, NAMES, ROOT, STOP_S, Missing, Server, check_compiled
 from loadtest.wires import Failed
 
 VERSIONS: Final = ("5.5.0", "5.3.3", "5.2.0", "5.1.4")
@@ -48,6 +50,7 @@ _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 _DEPENDENCY: Final = (
     "<dependency><groupId>org.apache.rocketmq</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 )
+_PLACES: Final = re.compile(r" rocketmq=\S+:(\d+) rocketmq_namesrv=\S+:(\d+) ")
 _QUIET: Final = '<configuration><root level="OFF"/></configuration>\n'
 """Without it the client finds the broker's way of logging among the jars, and tells of it where its answers are."""
 _BROKER: Final = """brokerClusterName=loadtest
@@ -147,6 +150,10 @@ class RocketMQ(Server):
                 if time.monotonic() > deadline or self._process is None or self._process.poll() is not None:
                     raise self.broken()
                 time.sleep(0.2)
+        self._start_driver(deadline)
+
+    def _start_driver(self, deadline: float) -> None:
+        """Starts the program with the client, and lets it warm up."""
         path = f"{BUILD}/classes:{BUILD}/lib/*"
         command = self._java("512m", path, "RocketDriver", f"{HOST}:{self.ports[NAMES]}")
         self._driver = Driver(command, self.folder)
@@ -194,6 +201,42 @@ class RocketMQ(Server):
         _end(servers, signal.SIGTERM)
         super().stop()
         _end(servers, signal.SIGKILL)
+
+
+class Front(RocketMQ):
+    """`penstock up` with its front for RocketMQ's clients, and the same program with RocketMQ's own client. Topics have
+    level ``cache``, which is what RocketMQ's broker promises by itself."""
+
+    name = FRONTS[0]
+    level = "in the log, fsync follows"
+
+    def command(self) -> list[str]:
+        prepare()
+        config = self.folder / "penstock.toml"
+        config.write_text('console_port = -1\n[broker]\ndefault_level = "cache"\n')
+        command = [sys.executable, "-m", "node", "up", "--data", str(self.folder / "data"), "--config", str(config)]
+        for part in ("mqtt", "broker", "namesrv", "http", "rocketmq", "rocketmq-namesrv"):
+            command += [f"--{part}-port", "0"]
+        return command
+
+    def wait_until_ready(self) -> None:
+        """Until the front accepts and the virtual machine of the client is warm."""
+        found = _PLACES.search(self.first_line())
+        if found is None:
+            raise self.broken()
+        self.port, self.ports[NAMES] = int(found[1]), int(found[2])
+        self._start_driver(time.monotonic() + START_S)
+
+
+class CompiledFront(Front):
+    """The same with its hot modules compiled."""
+
+    name = FRONTS[1]
+    tree = COMPILED
+
+    def command(self) -> list[str]:
+        check_compiled(COMPILED)
+        return super().command()
 
 
 def _end(pids: Sequence[int], how: signal.Signals) -> None:

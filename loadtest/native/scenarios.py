@@ -27,6 +27,7 @@ RETRY: Final = "retry"
 REBALANCE: Final = "rebalance"
 """Members of a group come and go: how long until all queues are dealt."""
 ROCKETMQ: Final = "rocketmq"
+FRONTS: Final = ("front", "compiled front")
 PROPERTIES: Final = {"region": "eu-west", "level": "17", "kind": "reading", "temperature": "21.5"}
 """Of the messages of a backlog that is read through a filter."""
 
@@ -84,6 +85,20 @@ def _peer(name: str, title: str, batch: int, tasks: int, aim: float) -> Scenario
         goals=(Goal("rate", "rate", 2, aim, reference=ROCKETMQ),),
         judged=CACHE,
         servers=(*CACHE, "compiled", ROCKETMQ),
+    )
+
+
+def _front(name: str, title: str, batch: int, tasks: int, least: float) -> Scenario:
+    """A row of RocketMQ's own client, at Penstock's front and at RocketMQ's broker."""
+    return Scenario(
+        name,
+        title,
+        batch=batch,
+        tasks=tasks,
+        is_free=True,
+        goals=(Goal("rate", "rate", least, reference=ROCKETMQ),),
+        judged=FRONTS,
+        servers=(*FRONTS, ROCKETMQ),
     )
 
 
@@ -172,4 +187,6 @@ SCENARIOS: Final = (
     _peer("peer-batches-32", "beside RocketMQ: batches of 32, one at a time", 32, 1, 4),
     _peer("peer-batches-128", "beside RocketMQ: batches of 128, one at a time", 128, 1, 4),
     _peer("peer-singles", "beside RocketMQ: single sends, 64 in flight", 1, 64, 3),
+    _front("front-singles", "RocketMQ's client at the front: single sends, 64 in flight", 1, 64, 1),
+    _front("front-batches-32", "RocketMQ's client at the front: batches of 32, one at a time", 32, 1, 0.7),
 )
