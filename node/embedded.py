@@ -23,7 +23,7 @@ import remoting.server
 from node.addresses import Addresses
 from node.local_link import LocalLinks
 from node.services import service_settings
-from node.settings import Configuration, NodeSettings, gateway_name
+from node.settings import Configuration, NodeSettings, console_may_act, gateway_name
 from penstock.client.credentials import service_credentials
 from penstock.client.lasting_links import lasting_links
 from penstock.protocol.addresses import join_address
@@ -82,8 +82,9 @@ async def run(
                     seen = ""
                     if node.console_port >= 0:
                         settings = service_settings(configuration, "console", namesrv=(names_at,))
+                        key = secret if console_may_act(configuration, os.environ) else None
                         shown = await top.start(
-                            partial(console.server.run, settings, world, is_port_wish=True, key=secret)
+                            partial(console.server.run, settings, world, is_port_wish=True, key=key)
                         )
                         seen = shown.url
                     where = (mqtt_at, store_at, names_at, http, node.data, front.listeners, seen)

@@ -24,7 +24,7 @@ import console.server
 from node import child_status
 from node.addresses import Addresses
 from node.services import refuse_taken_ports, service_settings
-from node.settings import Configuration, for_child, gateway_name, listeners, place, with_ports
+from node.settings import Configuration, console_may_act, for_child, gateway_name, listeners, place, with_ports
 from penstock.errors import Unavailable
 from penstock.service import footprint
 from penstock.service.cluster_secret import keep_secret
@@ -208,7 +208,8 @@ async def run(
                         top.start_soon(_pass_on, signals, gateways)
                     seen = ""
                     if node.console_port >= 0:
-                        settings = service_settings(configuration, "console", namesrv=(names,), **secret)
+                        known = secret if console_may_act(configuration, os.environ) else {}
+                        settings = service_settings(configuration, "console", namesrv=(names,), **known)
                         shown = await top.start(partial(console.server.run, settings, world, is_port_wish=True))
                         seen = shown.url
                     parts.doing = ""

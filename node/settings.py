@@ -220,7 +220,25 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
         with faults.collected():
             service_settings(configuration, name, environ)
     faults.raise_all()
+    _refuse_a_way_round(configuration, environ)
     return configuration
+
+
+def _refuse_a_way_round(configuration: Configuration, environ: Mapping[str, str]) -> None:
+    """Raises ``InvalidConfig`` for a front that lets everyone in, at a broker that asks for a login."""
+    node = configuration.node
+    if node.has_rocketmq and not node.insecure and service_settings(configuration, "broker", environ).asks:
+        raise InvalidConfig(
+            "rocketmq_port is set, and RocketMQ's clients cannot log in: they would come past the users",
+            hint="leave it out, or, where everyone who reaches it may do everything, set insecure = true",
+        )
+
+
+def console_may_act(configuration: Configuration, environ: Mapping[str, str]) -> bool:
+    """Whether the console gets the key of the cluster: it has users of its own, or the broker asks nobody. Else whoever
+    opens it would come past the broker's users."""
+    console = service_settings(configuration, "console", environ)
+    return bool(console.password_file) or not service_settings(configuration, "broker", environ).asks
 
 
 def _section(

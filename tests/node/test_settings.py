@@ -8,6 +8,7 @@ import pytest
 from node.settings import (
     SERVICES,
     Configuration,
+    console_may_act,
     for_child,
     gateway_name,
     listeners,
@@ -195,3 +196,26 @@ def test_the_nodes_insecure_counts_for_its_broker_and_name_server_unless_they_sa
     assert "insecure" not in place(chosen, "namesrv", {"PENSTOCK_NAMESRV_INSECURE": "false"})
     assert "insecure" not in place(chosen, "broker", {})
     assert "insecure" not in place(chosen, "gateway", {})
+
+
+@pytest.mark.parametrize("where", ['password_file = "users"\n', '[broker]\npassword_file = "users"\n'])
+def test_rocketmqs_clients_are_no_way_round_the_users_of_the_broker(where: str, tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    ports = "rocketmq_port = 0\nrocketmq_namesrv_port = 0\n"
+    file.write_text(ports + where)
+    with pytest.raises(InvalidConfig, match="would come past the users"):
+        load(file, {}, {})
+    file.write_text(ports + "insecure = true\n" + where)
+    assert load(file, {}, {}).node.has_rocketmq
+
+
+@pytest.mark.parametrize(
+    ("text", "acts"),
+    [("", True), ('password_file = "users"\n', True), ('[broker]\npassword_file = "users"\n', False)],
+)
+def test_a_console_without_users_does_not_act_for_everyone_at_a_broker_that_asks(
+    text: str, acts: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(text)
+    assert console_may_act(load(file, {}, {}), {}) is acts
