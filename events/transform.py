@@ -270,3 +270,8 @@ def _ends_inside(literal: str, inside: bool) -> bool:
             inside = not inside
         at += 1
     return inside
+
+
+def found_text(value: Any) -> Any:
+    """What a path has found, for a template of text: nothing is no text."""
+    return None if value is _NOTHING else value

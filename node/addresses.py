@@ -12,7 +12,8 @@ from pathlib import Path
 class Addresses:
     """Addresses ("host:port") of a running system and its data folder. ``listeners``: name and address of each further
     listener of the gateway. ``console``: the URL of the web console; empty: there is none. ``rocketmq``,
-    ``rocketmq_namesrv``: where RocketMQ's clients come; empty for nowhere."""
+    ``rocketmq_namesrv``: where RocketMQ's clients come; empty for nowhere. ``events``: the event
+    bridge's; empty: there is none."""
 
     mqtt: str
     broker: str
@@ -23,12 +24,14 @@ class Addresses:
     console: str = ""
     rocketmq: str = ""
     rocketmq_namesrv: str = ""
+    events: str = ""
 
     def ready_line(self) -> str:
         """The line that `penstock up` prints when all parts accept; scripts and tests parse it."""
         first = f"ready mqtt={self.mqtt} broker={self.broker} namesrv={self.namesrv} http={self.http}"
         further = [f"mqtt-{name}={at}" for name, at in self.listeners.items()]
         further += [f"{name}={at}" for name, at in self._rocketmq.items()]
+        further += [f"events={self.events}"] if self.events else []
         console = [f"console={self.console}"] if self.console else []
         return " ".join([first, *further, *console, f"data={self.data}"])
 
@@ -40,6 +43,6 @@ class Addresses:
     def ready_json(self) -> str:
         """The same as one JSON object."""
         fields = {"mqtt": self.mqtt, "broker": self.broker, "namesrv": self.namesrv, "http": self.http}
-        fields |= self._rocketmq
+        fields |= self._rocketmq | ({"events": self.events} if self.events else {})
         also = {"listeners": dict(self.listeners), "console": self.console or None, "data": str(self.data)}
         return json.dumps({"ready": True, **fields, **also})

@@ -202,6 +202,8 @@ def ports(configuration: Configuration, environ: Mapping[str, str], *, is_runnin
     node = configuration.node
     wanted = [("status pages", node.host, node.http_port)]
     for service in SERVICES:
+        if service == "events" and node.events_port < 0:
+            continue
         settings = service_settings(configuration, service, environ)
         wanted.append((service, settings.host, settings.port))
     for service, host, port in wanted:

@@ -22,7 +22,7 @@ import namesrv.server
 import remoting.server
 from node.addresses import Addresses
 from node.local_link import LocalLinks
-from node.services import service_settings
+from node.services import events_server, service_settings
 from node.settings import Configuration, NodeSettings, console_may_act, gateway_name
 from penstock.client.credentials import service_credentials
 from penstock.client.lasting_links import lasting_links
@@ -91,6 +91,7 @@ async def run(
                     addresses = Addresses(*where)
                     if node.has_rocketmq:
                         addresses = await _serve_rocketmq(top, node, addresses, world, links, readiness)
+                    addresses = await _serve_events(top, configuration, addresses, world, links, readiness)
                     readiness.serves()
                     task_status.started(addresses)
                     await stop.wait()
@@ -117,6 +118,18 @@ async def _serve_rocketmq(
     readiness.add(front.figures, _prefixed("remoting", front.reasons))
     names_at = join_address(front.host, front.names_port)
     return replace(at, rocketmq=join_address(front.host, front.port), rocketmq_namesrv=names_at)
+
+
+async def _serve_events(
+    top: trio.Nursery, configuration: Configuration, at: Addresses, world: World, links: Links, readiness: Readiness
+) -> Addresses:
+    """Starts the event bridge if it is wanted; returns the addresses with its own."""
+    if configuration.node.events_port < 0:
+        return at
+    settings = service_settings(configuration, "events", namesrv=(at.namesrv,))
+    bridge = await top.start(partial(events_server(), settings, world, links))
+    readiness.add(bridge.figures, _prefixed("events", bridge.reasons))
+    return replace(at, events=join_address(bridge.host, bridge.port))
 
 
 def _begin_of(readiness: Readiness) -> Callable[[str], None]:

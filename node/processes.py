@@ -23,7 +23,7 @@ import trio
 import console.server
 from node import child_status
 from node.addresses import Addresses
-from node.services import refuse_taken_ports, service_settings
+from node.services import events_server, refuse_taken_ports, service_settings
 from node.settings import Configuration, console_may_act, for_child, gateway_name, listeners, place, with_ports
 from penstock.errors import Unavailable
 from penstock.service import footprint
@@ -212,16 +212,27 @@ async def run(
                         settings = service_settings(configuration, "console", namesrv=(names,), **known)
                         shown = await top.start(partial(console.server.run, settings, world, is_port_wish=True))
                         seen = shown.url
-                    parts.doing = ""
                     front = gateways[0]
                     ready = (front.address, store, names, http, node.data, front.listeners, seen)
-                    task_status.started(Addresses(*ready))
+                    events = await _start_events(configuration, names, parts, top)
+                    parts.doing = ""
+                    task_status.started(Addresses(*ready, events=events))
                     await stop.wait()
                     parts.doing = STOPPING
                     top.cancel_scope.cancel()
                 middle.cancel_scope.cancel()
             bottom.cancel_scope.cancel()
         pages.cancel_scope.cancel()
+
+
+async def _start_events(configuration: Configuration, names: str, parts: Parts, nursery: trio.Nursery) -> str:
+    """Where the event bridge is that was asked for; empty if none was."""
+    if configuration.node.events_port < 0:
+        return ""
+    events_server()
+    given = place(configuration, "events", os.environ) | {"namesrv": (names,)}
+    child = parts.child("events", for_child(configuration, "events", os.environ, given))
+    return str(await nursery.start(child.run))
 
 
 async def _start_gateways(

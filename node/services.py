@@ -12,12 +12,24 @@ from gateway.settings import GatewaySettings
 from gateway.transports.listening import parse_listeners
 from node import settings
 from node.settings import Configuration
+from penstock.errors import InvalidConfig
 from penstock.service.status import open_socket
 
 
 def service_settings(configuration: Configuration, service: str, **given: object) -> Any:
     """As ``node.settings.service_settings``, with this process's environment."""
     return settings.service_settings(configuration, service, os.environ, **given)
+
+
+def events_server() -> Any:
+    """The event bridge's ``run``; its code loads only where it is wanted. Raises ``InvalidConfig`` where what it needs
+    is not installed."""
+    try:
+        from events.server import run
+    except ModuleNotFoundError as error:
+        hint = "python -m pip install 'penstock[events]'"
+        raise InvalidConfig(f"the event bridge needs {error.name}, which is not installed", hint=hint) from None
+    return run
 
 
 def refuse_taken_ports(configuration: Configuration) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from broker.settings import BrokerSettings
 from console.settings import ConsoleSettings
+from events.settings import EventsSettings
 from gateway.settings import GatewaySettings
 from gateway.transports.listening import parse_listener
 from namesrv.settings import NamesrvSettings
@@ -33,6 +34,7 @@ SETTINGS: Final[Mapping[str, type[Any]]] = {
     "broker": BrokerSettings,
     "gateway": GatewaySettings,
     "console": ConsoleSettings,
+    "events": EventsSettings,
 }
 SERVICES: Final = tuple(SETTINGS)
 PORTS: Final[Mapping[str, str]] = {
@@ -40,6 +42,7 @@ PORTS: Final[Mapping[str, str]] = {
     "broker": "broker_port",
     "gateway": "mqtt_port",
     "console": "console_port",
+    "events": "events_port",
 }
 """The node's setting for the ``port`` of each service."""
 
@@ -48,6 +51,7 @@ DECIDED: Final[Mapping[str, Sequence[str]]] = {
     "broker": ("cluster_secret_file", "data", "namesrv", "status_host", "status_port", "status_hosts"),
     "gateway": ("cluster_secret_file", "namesrv", "share_port", "status_host", "status_port", "status_hosts"),
     "console": ("cluster_secret_file", "namesrv", "status_host", "status_port", "status_hosts"),
+    "events": ("namesrv", "status_host", "status_port", "status_hosts"),
 }
 """Settings of the services that the node decides: where its own parts are, and what they share."""
 
@@ -115,6 +119,7 @@ class NodeSettings(AccessSettings):
         http_port: where the status pages are.
         console_port: where the web console is; -1 for none. While another process has the port it is at any free one:
             the line that begins with ``ready`` says where.
+        events_port: where the event bridge takes events and rules; -1: there is none.
         http_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
             the address that the connection came to; ``*`` for any.
         rocketmq_port: where RocketMQ's clients reach the broker; -1 for nowhere.
@@ -134,6 +139,7 @@ class NodeSettings(AccessSettings):
     namesrv_port: int = 9876
     http_port: int = 8080
     console_port: int = 8090
+    events_port: int = -1
     http_hosts: tuple[str, ...] = ()
     rocketmq_port: int = -1
     rocketmq_namesrv_port: int = -1
@@ -158,6 +164,8 @@ class NodeSettings(AccessSettings):
                 raise InvalidConfig(f"{name} is {getattr(self, name)}", hint="it is from 0 to 65535")
         if not -1 <= self.console_port <= 65_535:
             raise InvalidConfig(f"console_port is {self.console_port}", hint="it is from -1 (no console) to 65535")
+        if not -1 <= self.events_port <= 65_535:
+            raise InvalidConfig(f"events_port is {self.events_port}", hint="it is from -1 (no events) to 65535")
         self._check_rocketmq()
 
     def _check_rocketmq(self) -> None:

@@ -150,6 +150,7 @@ def register() -> None:
     from penstock.cli.client import client
     from penstock.cli.config import config
     from penstock.cli.consume import consume, tail
+    from penstock.cli.event import event
     from penstock.cli.find import find
     from penstock.cli.group import group
     from penstock.cli.message import message
@@ -165,7 +166,7 @@ def register() -> None:
     from penstock.cli.user import user
 
     stored = (topic, produce, consume, find, message, group, share, timer, transaction, dlq)
-    for command in (*stored, client, broker, config, top, tail, sql, report, status, user, acl, spark):
+    for command in (*stored, event, client, broker, config, top, tail, sql, report, status, user, acl, spark):
         root.add_command(command)
 
 

@@ -391,6 +391,14 @@ class Consumer(OnlyAsync):
             return await self._hold_up(message, after_s, reason)
         return await self._send_back(message, after_s, reason)
 
+    async def bury(self, message: ReceivedMessage, *, reason: str = "") -> None:
+        """Makes a message a dead letter at once, however often it was tried: another attempt is of no use. Once this
+        returns, that is durable, and a handler may return, or a commit cover the message. Args and errors as for
+        ``nack``."""
+        self._intake()
+        check_nack(message, None, reason)
+        await self._send_back(message, None, reason, is_last=True)
+
     async def _hold_up(self, message: ReceivedMessage, after_s: float | None, reason: str) -> SentBack:
         """Makes an ordered queue wait at a message, or continue after a dead letter."""
         if self._handling is not None:

@@ -102,6 +102,17 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         # ---- the front for RocketMQ's clients
         "remoting_connections": "Connections of RocketMQ's clients.",
         "remoting_commands_total": "Commands of RocketMQ's clients.",
+        # ---- event bridge
+        "events_received_total": "Events stored that came over HTTP.",
+        "events_refused_total": "Events refused: they break their contract, or could not be stored.",
+        "events_flagged_total": "Events stored that break their contract, where the bus says so.",
+        "events_rules": "Rules at work at this instance.",
+        "events_matched_total": "Events that a rule wanted, by bus and rule.",
+        "events_delivered_total": "Events delivered to the target of a rule, by bus and rule.",
+        "events_failed_total": "Attempts to deliver that failed, by bus and rule.",
+        "events_dead_total": "Events that became dead letters of a rule, by bus and rule.",
+        "events_breaker_open": "1 while a rule makes no attempts because its target fails, by bus and rule.",
+        "events_oldest_undelivered_s": "Age of the oldest event that a rule has in hand, by bus and rule.",
         # ---- process
         "process_clock_jump_s": "Seconds that the machine's clock has jumped, until that is over or believed.",
         "process_clock_jumps_total": "Jumps of the machine's clock.",

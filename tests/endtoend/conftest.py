@@ -18,7 +18,8 @@ from tests.endtoend.mqtt_clients import Library, Places, start
 from tests.patience import PATIENCE_S
 
 READY = re.compile(
-    r"^ready mqtt=(\S+):(\d+) broker=(\S+) namesrv=(\S+) http=(\S+) ((?:mqtt-\S+ )*)(?:console=\S+ )?data=(.*)$"
+    r"^ready mqtt=(\S+):(\d+) broker=(\S+) namesrv=(\S+) http=(\S+) "
+    r"((?:mqtt-\S+ )*)(?:events=(\S+) )?(?:console=\S+ )?data=(.*)$"
 )
 STOP_S = PATIENCE_S
 TESTS = Path(__file__).parents[1]
@@ -52,7 +53,7 @@ class System:
         self._options = options
         self._process: subprocess.Popen[str] | None = None
         self.mqtt_host, self.mqtt_port = "", 0
-        self.broker = self.namesrv = self.http = ""
+        self.broker = self.namesrv = self.http = self.events = ""
         self.listeners: dict[str, str] = {}
 
     def start(self) -> System:
@@ -70,6 +71,7 @@ class System:
         assert match, f"no ready line but {line!r}"
         self.mqtt_host, self.mqtt_port = match[1], int(match[2])
         self.broker, self.namesrv, self.http = match[3], match[4], match[5]
+        self.events = match[7] or ""
         self.listeners = dict(word.removeprefix("mqtt-").split("=") for word in match[6].split())
         return self
 

@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT))
 from broker.settings import BrokerSettings  # noqa: E402
 from broker.store.settings import StoreSettings  # noqa: E402
 from console.settings import ConsoleSettings  # noqa: E402
+from events.settings import EventsSettings  # noqa: E402
 from gateway.settings import GatewaySettings  # noqa: E402
 from namesrv.settings import NamesrvSettings  # noqa: E402
 from node.settings import NodeSettings  # noqa: E402
@@ -33,6 +34,7 @@ TABLES: list[tuple[str, Any, tuple[Any, ...]]] = [
     ("`[broker]`", BrokerSettings, (AccessSettings, StoreSettings)),
     ("`[gateway]`", GatewaySettings, ()),
     ("`[console]`", ConsoleSettings, ()),
+    ("`[events]`", EventsSettings, ()),
     ("`python -m remoting --config FILE`", RemotingSettings, ()),
 ]
 _ENTRY = re.compile(r"\n {4}(\w+(?:, \w+)*): (.+?)(?=\n {4}\w+(?:, \w+)*: |\n\n|\Z)", re.DOTALL)

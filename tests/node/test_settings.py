@@ -48,7 +48,7 @@ def test_a_table_of_the_file_is_kept_for_its_service(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text("[broker]\ndefault_queues = 8\n")
     services = load(file, {}, {}).services
-    assert services == {"broker": {"default_queues": 8}, "console": {}, "gateway": {}, "namesrv": {}}
+    assert services == {"broker": {"default_queues": 8}, "console": {}, "events": {}, "gateway": {}, "namesrv": {}}
 
 
 @pytest.mark.parametrize("name", ["mqtt_port", "broker_port", "namesrv_port", "http_port"])

@@ -1,0 +1,27 @@
+"""``python -m events --config FILE``: one event bridge, until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+import trio
+
+from events.server import RunningEvents
+from events.server import run as serve
+from events.settings import EventsSettings
+from penstock.client.lasting_links import lasting_links
+from penstock.service.service_main import main
+from penstock.world import World
+
+
+async def run(
+    settings: EventsSettings, world: World, _tell: object, task_status: trio.TaskStatus[RunningEvents]
+) -> None:
+    """The bridge on wire links, which outlive its goodbye."""
+    async with lasting_links() as links, trio.open_nursery() as nursery:
+        task_status.started(await nursery.start(partial(serve, settings, world, links)))
+
+
+if __name__ == "__main__":
+    sys.exit(main("events", EventsSettings, run))

@@ -1,0 +1,83 @@
+"""The catalogue of event types: which a bus has, from whom, with a sample, its schema and its rules.
+
+A type that is new is noted in the configuration once, with its first event as the sample; counts are this instance's
+own. Pure: what is to be written is handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from events.cloudevents import Event, to_document
+from events.facts import Fact, Facts
+from events.pattern import Pattern
+from events.problems import Problem
+from events.specs import TYPE
+
+TYPES_MAX: Final = 1_000
+SOURCES_MAX: Final = 20
+SAMPLE_BYTES_MAX: Final = 4_096
+
+
+class Catalogue:
+    """The types that this instance has seen, and those that the configuration knows."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._seen: dict[tuple[str, str], list[Any]] = {}  # bus and type -> count, sources
+        self._new: list[tuple[str, str, Any]] = []
+
+    def saw(self, bus: str, event: Event) -> None:
+        """An event has come in, or was read."""
+        of_type, source = event.attributes["type"], event.attributes["source"]
+        known = self._seen.get((bus, of_type))
+        if known is None:
+            if len(self._seen) >= TYPES_MAX or not TYPE.fullmatch(of_type):
+                return
+            known = self._seen[bus, of_type] = [0, {}]
+            if self._facts.get("type", bus, of_type) is None:
+                self._new.append((bus, of_type, _sample(event)))
+        known[0] += 1
+        if source not in known[1] and len(known[1]) < SOURCES_MAX:
+            known[1][source] = True
+
+    def take_new(self) -> list[tuple[str, str, Any]]:
+        """Bus, type and value of the facts to write."""
+        new, self._new = self._new, []
+        return new
+
+    def rows(self, bus: str | None = None) -> list[dict[str, Any]]:
+        """The catalogue of one bus, or of all."""
+        known = {(one.bus, one.name): one for one in self._facts.all("type", bus)}
+        schemas = {(one.bus, one.name) for one in self._facts.all("schema", bus)}
+        places = known.keys() | schemas | {at for at in self._seen if bus in (None, at[0])}
+        rules = self._facts.all("rule", bus)
+        return [self._row(*at, known.get(at), at in schemas, rules) for at in sorted(places)]
+
+    def _row(
+        self, bus: str, of_type: str, fact: Fact | None, has_schema: bool, rules: Iterable[Fact]
+    ) -> dict[str, Any]:
+        count, sources = self._seen.get((bus, of_type), (0, {}))
+        sample = fact.spec.get("sample") if fact else None
+        producers = sorted({*sources, *([sample["source"]] if sample else [])})
+        wanted = [one.name for one in rules if one.bus == bus and _may_want(one, of_type)]
+        row = {"bus": bus, "type": of_type, "seen": count, "producers": producers, "rules": wanted}
+        return row | {"schema": has_schema, "sample": sample}
+
+
+def _sample(event: Event) -> dict[str, Any]:
+    is_small = event.data is None or len(event.data) <= SAMPLE_BYTES_MAX
+    return {"sample": to_document(event if is_small else Event(event.attributes))}
+
+
+def _may_want(rule: Fact, of_type: str) -> bool:
+    """Whether a rule's pattern leaves room for a type."""
+    given = rule.spec.get("pattern")
+    if given is None:
+        return True
+    try:
+        texts = Pattern(given).texts_of("type")
+    except Problem:
+        return False
+    return texts is None or of_type in texts

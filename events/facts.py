@@ -1,0 +1,101 @@
+"""The configuration as a fold of the log: which buses, sources, rules, targets, schemas and types there are.
+
+A fact is a message of the topic ``%24events`` under the key ``KIND/BUS/NAME``: the new value, or nothing for a removal,
+and the revision that it replaces. A revision is the offset of its fact plus one. A fact whose ``replaces`` is not the
+revision that stands is passed over, by every reader alike: so writers compare and set without asking the broker. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+TOPIC: Final = "%24events"
+"""Where MQTT names under `$events` go, which devices and programs may not publish."""
+ANY: Final = -1
+"""A fact that replaces whatever stands."""
+NONE: Final = 0
+"""The revision of what is not there."""
+KINDS: Final = ("bus", "source", "rule", "target", "schema", "type")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What stands. ``created_ms``: when it was first written since it was not there."""
+
+    kind: str
+    bus: str
+    name: str
+    spec: Any
+    revision: int
+    created_ms: int
+
+    def document(self) -> dict[str, Any]:
+        """As the HTTP face shows it."""
+        name = {"name": self.name or self.bus}
+        return name | ({"bus": self.bus} if self.name else {}) | {"revision": self.revision, "spec": self.spec}
+
+
+def key_of(kind: str, bus: str, name: str) -> str:
+    """The key of a fact's message."""
+    return f"{kind}/{bus}/{name}"
+
+
+def encode(spec: Any, replaces: int) -> bytes:
+    """The body of a fact's message. ``spec``: None removes."""
+    return orjson.dumps({"replaces": replaces, "spec": spec})
+
+
+class Facts:
+    """What stands after a prefix of the log.
+
+    Attributes:
+        offset: the next one to be folded.
+        changes: counts what has changed.
+    """
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self.changes = 0
+        self._facts: dict[tuple[str, str, str], Fact] = {}
+
+    def fold(self, offset: int, key: str, body: bytes, stored_ms: int) -> bool:
+        """Takes one message in; returns whether it changed anything. What is no fact is passed over."""
+        self.offset = offset + 1
+        kind, _, rest = key.partition("/")
+        bus, _, name = rest.partition("/")
+        try:
+            given = orjson.loads(body)
+            replaces, spec = given["replaces"], given["spec"]
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            return False
+        if kind not in KINDS or not isinstance(replaces, int):
+            return False
+        at = (kind, bus, name)
+        before = self._facts.get(at)
+        if replaces not in (ANY, before.revision if before else NONE):
+            return False
+        if spec is None:
+            if before is None:
+                return False
+            del self._facts[at]
+        else:
+            created_ms = before.created_ms if before else stored_ms
+            self._facts[at] = Fact(kind, bus, name, spec, offset + 1, created_ms)
+        self.changes += 1
+        return True
+
+    def get(self, kind: str, bus: str, name: str = "") -> Fact | None:
+        """One of them."""
+        return self._facts.get((kind, bus, name))
+
+    def all(self, kind: str, bus: str | None = None) -> list[Fact]:
+        """All of a kind, of one bus or of all, by name."""
+        found = [one for (of, at, _), one in self._facts.items() if of == kind and bus in (None, at)]
+        return sorted(found, key=lambda one: (one.bus, one.name))
+
+    def __iter__(self) -> Iterator[Fact]:
+        return iter(list(self._facts.values()))

@@ -1,0 +1,161 @@
+"""From any stored message to an event: one that was stored as an event, one that a device sent by MQTT's CloudEvents
+binding, or one that a source maps.
+
+A source names a topic and says, by templates over client, name, key, tag and paths of the payload, what source, type
+and subject its messages have: so telemetry becomes events without code. The id of a mapped event is the place of its
+message in the log, which stays the same in every retry. Pure.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from events.cloudevents import JSON, STRUCTURED, Event, check, from_document, from_properties, loads, media_type
+from events.problems import Problem, invalid_config
+from events.transform import Template, compiled_path, found_text
+from penstock.protocol.message import CLIENT_ID, MQTT_PROPERTIES
+from penstock.protocol.received import ReceivedMessage
+from topicmap.names import InvalidName
+from topicmap.queues import topic_named
+
+NAMES: Final = ("client", "name", "topic", "key", "tag")
+FIELDS: Final = ("topic", "source", "type", "subject", "content_type", "variables")
+_CONTENT_TYPE: Final = 0x03
+_USER_PROPERTY: Final = 0x26
+_STRINGS: Final = {_CONTENT_TYPE: 1, 0x08: 1, 0x09: 1, _USER_PROPERTY: 2}
+_FORMAT: Final = 0x01
+
+
+class Source:
+    """A compiled source mapping. Raises ``Problem``.
+
+    Attributes:
+        topic: whose messages it maps, as it is stored.
+    """
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        for name in spec:
+            if name not in FIELDS:
+                raise invalid_config(f"{name!r:.60} is not known of a source: {', '.join(FIELDS)}", f"/{name}")
+        variables = spec.get("variables", {})
+        if not isinstance(variables, dict) or len(variables) > 100:
+            raise invalid_config("variables are an object of at most 100 paths", "/variables")
+        self._reads = {name: compiled_path(path, f"/variables/{name}") for name, path in variables.items()}
+        self._templates: dict[str, Template] = {}
+        for name, usual in (("source", "/devices/${client}"), ("type", "mqtt.publish"), ("subject", "${name}")):
+            self._templates[name] = Template(spec.get(name, usual), (*NAMES, *variables), as_json=False)
+        try:
+            self.topic = topic_named(spec["topic"])
+        except (KeyError, TypeError, InvalidName, AttributeError):
+            raise invalid_config("a source names the topic whose messages it maps", "/topic") from None
+        content_type = spec.get("content_type", JSON)
+        if not isinstance(content_type, str) or "/" not in content_type or len(content_type) > 256:
+            raise invalid_config(f"{content_type!r:.60} is no media type", "/content_type")
+        self._content_type = content_type
+
+    def event_of(self, message: ReceivedMessage, content_type: str = "") -> Event | None:
+        """The event that a message is; None where what the templates make of it is none."""
+        key = message.key if isinstance(message.key, str) else ""
+        client = message.properties.get(CLIENT_ID, "") or key
+        values: dict[str, Any] = {"client": client, "name": _name_of(message), "topic": message.topic}
+        values |= {"key": key, "tag": message.tag}
+        attributes = {"specversion": "1.0", "id": place_of(message), "time": _time_of(message.born_ms)}
+        attributes["datacontenttype"] = content_type or self._content_type
+        event = Event(attributes, message.body)
+        document = {"data": event.value} if self._reads else {}
+        values |= {name: found_text(read(document)) for name, read in self._reads.items()}
+        for name, template in self._templates.items():
+            text = template.fill(values).decode("utf-8", "replace")
+            if text or name != "subject":
+                attributes[name] = text.replace(" ", "%20") if name == "source" else text
+        try:
+            return check(event)
+        except Problem:
+            return None
+
+
+def place_of(message: ReceivedMessage) -> str:
+    """Where the message was stored first: its name for ever, also in a retry."""
+    properties = message.properties
+    queue = properties.get("ORIGIN_QUEUE") or message.queue.name
+    return f"{message.queue.broker}/{queue}/{properties.get('ORIGIN_OFFSET') or message.offset}"
+
+
+def _name_of(message: ReceivedMessage) -> str:
+    return message.mqtt_topic or message.topic
+
+
+def _time_of(born_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(born_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return "1970-01-01T00:00:00Z"
+
+
+class Reading:
+    """What the messages of a bus and of its sources' topics are as events."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = {source.topic: source for source in sources}
+
+    def event_of(self, message: ReceivedMessage) -> Event | None:
+        """The event that a message is; None where it is none."""
+        properties = message.properties
+        stored = from_properties(properties, message.body)
+        if stored is not None:
+            return stored
+        content_type = ""
+        if MQTT_PROPERTIES in properties:
+            content_type, user = mqtt_properties(properties[MQTT_PROPERTIES])
+            bound = from_mqtt(content_type, user, message.body)
+            if bound is not None:
+                return bound
+        source = self._sources.get(message.topic)
+        return source.event_of(message, content_type) if source is not None else None
+
+
+def from_mqtt(content_type: str, user: Sequence[tuple[str, str]], payload: bytes) -> Event | None:
+    """An event of MQTT 5's binding (binary: attributes in user properties; structured: a content type that says so);
+    None where it is none."""
+    try:
+        if media_type(content_type) == STRUCTURED:
+            return from_document(loads(payload))
+        attributes = {name: value for name, value in user if name != "datacontenttype"}
+        if not {"specversion", "id", "source", "type"} <= attributes.keys():
+            return None
+        if content_type:
+            attributes["datacontenttype"] = content_type
+        return check(Event(attributes, payload if payload or content_type else None))
+    except Problem:
+        return None
+
+
+def mqtt_properties(packed: str) -> tuple[str, list[tuple[str, str]]]:
+    """Content type and user properties, as gateways keep them with a message. Total."""
+    try:
+        data = b64decode(packed.partition(":")[2], validate=True)
+    except (ValueError, Base64Error):
+        return "", []
+    content_type, user, at = "", list[tuple[str, str]](), 0
+    while at < len(data):
+        identifier = data[at]
+        at += 1
+        if identifier == _FORMAT:
+            at += 1
+            continue
+        strings = []
+        for _ in range(_STRINGS.get(identifier, 0)):
+            end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+            strings.append(data[at + 2 : end].decode("utf-8", "replace"))
+            at = end
+        if identifier == _CONTENT_TYPE:
+            content_type = strings[0]
+        elif identifier == _USER_PROPERTY:
+            user.append((strings[0], strings[1]))
+        elif not strings:
+            break  # written by somebody else: nothing behind it can be told
+    return content_type, user

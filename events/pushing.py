@@ -1,0 +1,177 @@
+"""Delivers events: to an HTTP API, a topic, or devices. One attempt each; others decide when the next is made."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ssl
+from base64 import b64encode
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpcore
+import orjson
+import trio
+
+from events.cloudevents import BATCH, STRUCTURED, Event, to_document, to_headers, to_json, to_properties
+from events.connecting import CheckedBackend
+from events.delivery import Failed, judge
+from events.specs import Device, Http, Target, Topic
+from events.transform import Payload, found_text
+from penstock import Message, Producer
+from penstock.errors import PenstockError
+from penstock.protocol.message import TAGS
+from penstock.world import Clock
+
+ANSWER_BYTES_MAX: Final = 64 * 1024
+SECRET_BYTES_MAX: Final = 16 * 1024
+AGENT: Final = "penstock-events"
+
+
+class Pusher:
+    """The ways to all targets. Use it with ``async with``.
+
+    Args:
+        backend: who connects.
+        producer: for topics and devices.
+        secrets: the folder of files that targets name; None where there is none.
+    """
+
+    def __init__(self, backend: CheckedBackend, producer: Producer, secrets: Path | None, clock: Clock) -> None:
+        context = ssl.create_default_context()
+        make = partial(httpcore.AsyncConnectionPool, context, network_backend=backend, http2=False, retries=0)
+        self._pool: httpcore.AsyncConnectionPool = make(max_connections=2_000, max_keepalive_connections=200)
+        self._producer = producer
+        self._secrets = secrets
+        self._clock = clock
+
+    async def __aenter__(self) -> Pusher:
+        await self._pool.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        with trio.CancelScope(shield=True):
+            await self._pool.aclose()
+
+    async def push(self, target: Target, rule: str, made: Sequence[tuple[Event, Payload]]) -> None:
+        """Delivers events, several only where the target takes batches. Raises ``Failed``."""
+        to = target.to
+        if isinstance(to, Http):
+            await self._post(to, rule, made)
+            return
+        messages = [_to_topic(to, *one) if isinstance(to, Topic) else _to_device(to, *one) for one in made]
+        try:
+            for outcome in await self._producer.send_each(messages):
+                if outcome.error is not None:
+                    raise outcome.error
+        except PenstockError as error:
+            raise Failed(f"{type(error).__name__}: {error.message}", is_final=not error.retryable) from None
+
+    async def _post(self, to: Http, rule: str, made: Sequence[tuple[Event, Payload]]) -> None:
+        headers, body = request_of(to, made)
+        ids = "+".join([event.attributes.get("id", "") for event, _ in made])
+        key = ids if len(ids) <= 512 else hashlib.sha256(ids.encode()).hexdigest()
+        headers["idempotency-key"] = quote(f"{key}/{rule}", safe="/:+-._~")
+        headers |= {name.lower(): value for name, value in to.headers.items()}
+        for name, file in to.secret_headers.items():
+            headers[name.lower()] = self._secret(file).decode("latin-1")
+        if to.hmac:
+            headers |= self._signature(to.hmac, headers["idempotency-key"], body)
+        headers |= {"user-agent": AGENT, "content-length": str(len(body))}
+        try:
+            with trio.fail_after(to.timeout_s):
+                status, answer_headers, answer = await self._exchange(to, headers, body)
+        except trio.TooSlowError:
+            raise Failed(f"no whole answer within {to.timeout_s:g} s") from None
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
+            raise Failed(f"{type(error).__name__}: {error}"[:300]) from None
+        except (httpcore.UnsupportedProtocol, ValueError) as error:
+            raise Failed(f"{type(error).__name__}: {error}"[:300], is_final=True) from None
+        judge(status, answer_headers, answer, self._clock.wall_ms())
+
+    async def _exchange(self, to: Http, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+        url = httpcore.URL(to.url)
+        host = url.host + (b":%d" % url.port if url.port is not None else b"")
+        raw.insert(0, (b"host", host))
+        request = httpcore.Request(to.method, url, headers=raw, content=body)
+        response = await self._pool.handle_async_request(request)
+        answer = bytearray()
+        try:
+            with trio.CancelScope() as enough:  # the status was said; what else comes is not read
+                async for chunk in response.aiter_stream():
+                    answer += chunk
+                    if len(answer) > ANSWER_BYTES_MAX:
+                        enough.cancel()
+        finally:
+            with trio.CancelScope(shield=True):
+                await response.aclose()
+        told = {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
+        return response.status, told, bytes(answer)
+
+    def _secret(self, name: str) -> bytes:
+        """What stands in the file of a secret. Raises ``Failed``."""
+        if self._secrets is None:
+            raise Failed(f"the secret {name} is named, but the setting secrets names no folder")
+        try:
+            with open(self._secrets / name, "rb") as file:
+                secret = file.read(SECRET_BYTES_MAX).strip()
+        except OSError as error:
+            raise Failed(f"the secret {name} cannot be read: {error.strerror}") from None
+        if b"\n" in secret or b"\r" in secret or b"\0" in secret:
+            raise Failed(f"the secret {name} has more than one line")
+        return secret
+
+    def _signature(self, file: str, id: str, body: bytes) -> dict[str, str]:
+        """The headers of Standard Webhooks: who checks them knows that the request is ours, and when it was made."""
+        at = str(self._clock.wall_ms() // 1000)
+        signed = hmac.digest(self._secret(file), f"{id}.{at}.".encode() + body, "sha256")
+        return {
+            "webhook-id": id,
+            "webhook-timestamp": at,
+            "webhook-signature": f"v1,{b64encode(signed).decode()}",
+        }
+
+
+def request_of(to: Http, made: Sequence[tuple[Event, Payload]]) -> tuple[dict[str, str], bytes]:
+    """Headers and body of the request that carries these payloads."""
+    event, payload = made[0]
+    if to.batch > 1:
+        if payload.is_event:
+            return {"content-type": BATCH}, orjson.dumps([to_document(one) for one, _ in made])
+        bodies = [one.body or b"null" for _, one in made]
+        return {"content-type": "application/json"}, b"[" + b",".join(bodies) + b"]"
+    if not payload.is_event:
+        headers = {"content-type": payload.content_type} if payload.content_type else {}
+        return headers, payload.body
+    if to.is_structured:
+        return {"content-type": STRUCTURED}, to_json(event)
+    return to_headers(event), payload.body
+
+
+def message_of(topic: str, event: Event) -> Message:
+    """The message that stores an event: found by its id or its key, chosen by its type."""
+    attributes = event.attributes
+    key = attributes.get("partitionkey") or attributes.get("subject") or ""
+    of_type = attributes["type"]
+    tag = of_type if len(of_type) <= 128 and of_type.isprintable() and of_type not in ("*", TAGS) else ""
+    return Message(topic, event.data or b"", key, tag, to_properties(event))
+
+
+def _to_topic(to: Topic, event: Event, payload: Payload) -> Message:
+    if payload.is_event:
+        return message_of(to.topic, event)
+    made = Event(event.attributes | {"datacontenttype": payload.content_type}, payload.body)
+    return message_of(to.topic, made)
+
+
+def _to_device(to: Device | Http, event: Event, payload: Payload) -> Message:
+    assert isinstance(to, Device)
+    document = event.document()
+    values = {name: found_text(read(document)) for name, read in to.variables.items()}
+    name = to.template.fill(values).decode()
+    body = to_json(event) if payload.is_event else payload.body
+    return Message(mqtt_topic=name, body=body, qos=to.qos, retain=to.retain)

@@ -1,0 +1,168 @@
+"""Keeps a runner at work for each rule that the configuration has, and no other.
+
+A change of a rule, its target, its bus's sources ends the runner and starts another, which goes on where the group is.
+A rule that cannot run says why and is tried again; it keeps no other from running.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import trio
+
+from events.catalogue import Catalogue
+from events.config_log import ConfigLog
+from events.counts import RuleCounts
+from events.facts import Fact, Facts
+from events.mapping import Reading, Source
+from events.problems import Problem
+from events.runner import Assignment, Runner, group_of
+from events.specs import Rule, Target
+from penstock import Admin
+from penstock.errors import PenstockError
+
+AGAIN_S: Final = 1.0
+FORGET_TRIES: Final = 10
+NOTE_S: Final = 1.0
+_log = logging.getLogger(__name__)
+Place = tuple[str, str]
+"""Bus and rule."""
+
+
+class _Running(NamedTuple):
+    revisions: tuple[int, ...]
+    scope: trio.CancelScope
+    ended: trio.Event
+
+
+class Rules:
+    """All rules at work at this instance.
+
+    Args:
+        make: a runner for an assignment.
+
+    Attributes:
+        counts: of each rule, by bus and name.
+    """
+
+    def __init__(
+        self,
+        config: ConfigLog,
+        admin: Admin,
+        make: Callable[[Assignment, RuleCounts], Runner],
+    ) -> None:
+        self.counts: dict[Place, RuleCounts] = {}
+        self._config = config
+        self._admin = admin
+        self._make = make
+        self._running: dict[Place, _Running] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                seen = self._config.facts.changes
+                await self._arrange(nursery)
+                while self._config.facts.changes == seen:
+                    await self._config.changed()
+
+    async def _arrange(self, nursery: trio.Nursery) -> None:
+        facts = self._config.facts
+        wanted = {(one.bus, one.name): one for one in facts.all("rule")}
+        for place, running in list(self._running.items()):
+            if place not in wanted or revisions_of(facts, wanted[place]) != running.revisions:
+                running.scope.cancel()
+                await running.ended.wait()
+                del self._running[place]
+                if place not in wanted:
+                    del self.counts[place]
+                    nursery.start_soon(self._forget, place)
+        for place, fact in wanted.items():
+            if place not in self._running:
+                running = _Running(revisions_of(facts, fact), trio.CancelScope(), trio.Event())
+                self._running[place] = running
+                counts = self.counts.setdefault(place, RuleCounts())
+                nursery.start_soon(self._keep, fact, counts, running)
+
+    async def _keep(self, fact: Fact, counts: RuleCounts, running: _Running) -> None:
+        with running.scope:
+            while True:
+                try:
+                    assignment = assignment_of(self._config.facts, fact)
+                    counts.trouble = "" if assignment else "disabled"
+                    if assignment is None:
+                        await trio.sleep_forever()
+                    await self._make(assignment, counts).run()
+                except (PenstockError, Problem) as error:
+                    counts.trouble = str(error)
+                    _log.warning("the rule %s of %s does not run: %s", fact.name, fact.bus, error)
+                except Exception as error:
+                    counts.trouble = f"{type(error).__name__}: {error}"
+                    _log.exception("the rule %s of %s does not run", fact.name, fact.bus)
+                counts.waiting.clear()
+                await trio.sleep(AGAIN_S)
+        counts.waiting.clear()
+        running.ended.set()
+
+    async def _forget(self, place: Place) -> None:
+        """Deletes the group of a rule that is gone, once its other members have left."""
+        for _ in range(FORGET_TRIES):
+            if self._config.facts.get("rule", *place) is not None:
+                return
+            try:
+                await self._admin.delete_group(group_of(*place))
+                return
+            except PenstockError as error:
+                _log.info("the group of the rule %s is still there: %s", place, error)
+            await trio.sleep(AGAIN_S)
+
+
+def revisions_of(facts: Facts, rule: Fact) -> tuple[int, ...]:
+    """What a runner was made of: if any of it changes, it is made anew."""
+    target = facts.get("target", rule.bus, str(rule.spec.get("target")))
+    sources = [one.revision for one in facts.all("source", rule.bus)]
+    return (rule.revision, target.revision if target else 0, *sources)
+
+
+def assignment_of(facts: Facts, fact: Fact) -> Assignment | None:
+    """What a rule's runner is to do; None if the rule is disabled. Raises ``Problem`` where its target is missing."""
+    rule = Rule.of(fact.spec)
+    if not rule.is_enabled:
+        return None
+    target = facts.get("target", fact.bus, rule.target)
+    if target is None:
+        raise Problem(404, "no-target", f"there is no target {rule.target} in the bus {fact.bus}")
+    sources = [Source(one.spec) for one in facts.all("source", fact.bus)]
+    topics = tuple(dict.fromkeys([fact.bus, *[one.topic for one in sources]]))
+    reading = Reading(sources)
+    return Assignment(fact.bus, fact.name, rule, Target.of(target.spec), topics, reading, fact.created_ms)
+
+
+async def keep_catalogue(catalogue: Catalogue, config: ConfigLog) -> None:
+    """Writes types that are new into the configuration, until cancelled."""
+    while True:
+        for bus, of_type, spec in catalogue.take_new():
+            if config.facts.get("type", bus, of_type) is None:
+                try:
+                    await config.write("type", bus, of_type, spec, 0)
+                except Problem:
+                    pass  # another instance was faster
+                except PenstockError as error:
+                    _log.info("the type %s is not noted: %s", of_type, error)
+        await trio.sleep(NOTE_S)
+
+
+def trouble_of(facts: Facts, fact: Fact) -> str:
+    """Why a rule cannot run as it is configured; empty if it can."""
+    try:
+        assignment_of(facts, fact)
+    except Problem as problem:
+        return problem.detail
+    return ""
+
+
+def as_document(counts: RuleCounts | None, now_ms: int) -> dict[str, Any]:
+    """The state of a rule at this instance."""
+    return dict(counts.document(now_ms)) if counts else {"state": "starts"}

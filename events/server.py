@@ -1,0 +1,125 @@
+"""An event bridge: built bottom up in ``run``, which tests use too, and served until it is cancelled."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, cast
+
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve
+
+from events.addresses import AllowedAddresses
+from events.callers import Callers
+from events.catalogue import Catalogue
+from events.config_log import ConfigLog
+from events.connecting import CheckedBackend
+from events.counts import RuleCounts, figures_of
+from events.desk import Desk
+from events.face import DEFAULT_BUS, Face
+from events.ingest import Ingest
+from events.problems import Problem
+from events.pushing import Pusher
+from events.rules import Rules, keep_catalogue
+from events.runner import Assignment, Runner
+from events.settings import EventsSettings
+from penstock import Admin, Producer
+from penstock.errors import PenstockError
+from penstock.protocol.link import Links
+from penstock.service.status import open_socket
+from penstock.world import Clock, World
+
+HEAD_BYTES_MAX: Final = 64 * 1024
+IDLE_S: Final = 60.0
+STOP_S: Final = 1.0
+PENDING_MAX: Final = 100_000
+_log = logging.getLogger(__name__)
+
+
+class RunningEvents:
+    """An event bridge that accepts requests.
+
+    Attributes:
+        host, port: where.
+    """
+
+    def __init__(self, host: str, port: int, ingest: Ingest, rules: Rules, clock: Clock) -> None:
+        self.host = host
+        self.port = port
+        self._ingest = ingest
+        self._rules = rules
+        self._clock = clock
+
+    def figures(self) -> Mapping[str, float]:
+        """What it counts."""
+        ingest = self._ingest
+        counts = {"events_received_total": ingest.received, "events_refused_total": ingest.refused}
+        counts["events_flagged_total"] = ingest.flagged
+        return counts | figures_of(self._rules.counts, self._clock.wall_ms())
+
+    def reasons(self) -> Sequence[str]:
+        """Why no traffic should come here: none, it accepts."""
+        return ()
+
+
+async def run(
+    settings: EventsSettings,
+    world: World,
+    links: Links | None = None,
+    *,
+    task_status: trio.TaskStatus[RunningEvents] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serves until cancelled; reports itself once it accepts. Raises ``AddressInUse`` and ``InvalidConfig``."""
+    listening = open_socket(settings.host, settings.port, "the event bridge")
+    servers = ",".join(settings.namesrv)
+    producer = Producer(servers=servers, links=links, pending_max=PENDING_MAX, rng=world.rng)
+    backend = CheckedBackend(AllowedAddresses(settings.private_targets))
+    secrets = Path(settings.secrets) if settings.secrets else None
+    async with (
+        producer,
+        Admin(servers, links=links) as admin,
+        Pusher(backend, producer, secrets, world.clock) as pusher,
+        trio.open_nursery() as nursery,
+    ):
+        config = ConfigLog(settings.namesrv, links, admin, producer)
+        await nursery.start(config.run)
+        catalogue = Catalogue(config.facts)
+        ingest = Ingest(config, producer, catalogue)
+
+        def make(assignment: Assignment, counts: RuleCounts) -> Runner:
+            return Runner(assignment, pusher, counts, world, servers, links, settings.session_s)
+
+        rules = Rules(config, admin, make)
+        desk = Desk(config, admin, rules, catalogue, world.clock)
+        await _ensure_default(desk)
+        nursery.start_soon(rules.run)
+        nursery.start_soon(keep_catalogue, catalogue, config)
+        host, port = listening.getsockname()[:2]
+        face = Face(desk, ingest, Callers(settings.hosts), settings.body_bytes_max)
+        await nursery.start(partial(serve, cast(Any, face.app), _served_at(listening.detach())))
+        task_status.started(RunningEvents(host, port, ingest, rules, world.clock))
+
+
+async def _ensure_default(desk: Desk) -> None:
+    """A cluster without any bus gets one, so that a first event has a place."""
+    if not desk.rows("bus", None):
+        try:
+            await desk.put("bus", DEFAULT_BUS, "", {}, 0)
+        except (Problem, PenstockError) as error:
+            _log.info("the bus %s is not made: %s", DEFAULT_BUS, error)
+
+
+def _served_at(descriptor: int) -> Config:
+    config = Config()
+    config.bind = [f"fd://{descriptor}"]
+    config.accesslog = None
+    config.errorlog = _log
+    config.alpn_protocols = ["http/1.1"]
+    config.h11_max_incomplete_size = HEAD_BYTES_MAX
+    config.keep_alive_timeout = IDLE_S
+    config.graceful_timeout = STOP_S
+    config.include_server_header = False
+    return config

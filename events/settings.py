@@ -1,0 +1,60 @@
+"""The event bridge's settings: one frozen value. docs/guide/settings.md lists them."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+from penstock.errors import InvalidConfig
+from penstock.protocol.addresses import SERVERS
+from penstock.service.exposure import PAGES, refuse_exposed
+
+CALLERS: str = "writes events and rules, and has this machine send requests"
+
+
+@dataclass(frozen=True, slots=True)
+class EventsSettings:
+    """What an event bridge is told at its start.
+
+    Attributes:
+        host, port: where it listens; port 0 takes any free one.
+        hosts: names that a Host header may have beside ``localhost``, loopback addresses and the address that the
+            connection came to; ``*`` for any.
+        insecure: allows ``host`` and ``status_host`` beyond loopback: their ports ask for no login.
+        namesrv: the name servers, as ``host:port``.
+        private_targets: networks of private, loopback and link-local addresses that HTTP targets may have, as
+            ``10.0.0.0/8``; public addresses are always allowed.
+        secrets: folder of the files with secrets that targets name; empty: there are none.
+        body_bytes_max: maximum bytes of a request.
+        session_s: seconds after which the rules of an instance that died go to others.
+        status_host, status_port: where it has its status pages if it runs alone; port -1 for none, 0 for any free one.
+        status_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
+            the address that the connection came to; ``*`` for any.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8095
+    hosts: tuple[str, ...] = ()
+    insecure: bool = False
+    namesrv: tuple[str, ...] = (SERVERS,)
+    private_targets: tuple[str, ...] = ()
+    secrets: str = ""
+    body_bytes_max: int = 8 * 1024 * 1024
+    session_s: float = 10.0
+    status_host: str = "127.0.0.1"
+    status_port: int = -1
+    status_hosts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65_535:
+            raise InvalidConfig(f"port is {self.port}", hint="it is from 0 to 65535")
+        refuse_exposed("host", self.host, self.insecure, CALLERS)
+        if self.status_port >= 0:
+            refuse_exposed("status_host", self.status_host, self.insecure, PAGES)
+        if self.body_bytes_max <= 0 or not 1 <= self.session_s <= 3_600:
+            raise InvalidConfig("body_bytes_max is greater than 0, session_s is from 1 to 3600")
+        for network in self.private_targets:
+            try:
+                ipaddress.ip_network(network)
+            except ValueError:
+                raise InvalidConfig(f"private_targets has {network!r}", hint="write networks, as 10.0.0.0/8") from None

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from events.catalogue import TYPES_MAX, Catalogue
+from events.cloudevents import Event, from_document
+from events.facts import ANY, Facts, encode
+
+
+def event(of_type: str, source: str = "/s") -> Event:
+    return from_document({"specversion": "1.0", "id": "1", "source": source, "type": of_type, "data": 1})
+
+
+def test_a_new_type_is_noted_once_with_a_sample() -> None:
+    catalogue = Catalogue(Facts())
+    for source in ("/a", "/b"):
+        catalogue.saw("bus", event("t", source))
+    [(bus, of_type, spec)] = catalogue.take_new()
+    assert (bus, of_type, spec["sample"]["source"]) == ("bus", "t", "/a")
+    assert catalogue.take_new() == []
+    [row] = catalogue.rows("bus")
+    assert (row["seen"], row["producers"]) == (2, ["/a", "/b"])
+
+
+def test_the_catalogue_names_schema_and_rules_also_of_types_that_others_saw() -> None:
+    facts = Facts()
+    stored = {
+        "type/b/t": {"sample": {"source": "/s"}},
+        "schema/b/t": {"versions": []},
+        "rule/b/all": {"target": "x"},
+        "rule/b/other": {"target": "x", "pattern": {"type": ["u"]}},
+    }
+    for offset, (key, spec) in enumerate(stored.items()):
+        facts.fold(offset, key, encode(spec, ANY), 0)
+    [row] = Catalogue(facts).rows()
+    assert (row["type"], row["schema"], row["rules"], row["producers"]) == ("t", True, ["all"], ["/s"])
+
+
+def test_the_catalogue_has_a_limit() -> None:
+    catalogue = Catalogue(Facts())
+    for number in range(TYPES_MAX + 5):
+        catalogue.saw("b", event(f"t{number}"))
+    assert len(catalogue.rows()) == TYPES_MAX
