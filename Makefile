@@ -131,6 +131,7 @@ test-compiled: .checked/.made  ## the unit tests with the hot modules compiled, 
 bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, interleaved, with goals, and the store (about 14 minutes)
 	$(BIN)/python -m loadtest bench
 	$(BIN)/python -m loadtest store
+	$(BIN)/python -m loadtest events
 	@[ ! -d .compiled/loadtest ] || (cd .compiled && PYTHONPATH=$(CURDIR)/.compiled $(CURDIR)/$(BIN)/python -m loadtest store)
 
 bench-native: compile  ## what programs send and consume, plain and compiled, and beside RocketMQ where there is Java, with goals (about 5 minutes)

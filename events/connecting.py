@@ -5,7 +5,9 @@ So a name that turns to another address between the check and the connection cha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import httpcore
@@ -15,6 +17,9 @@ from events.addresses import AllowedAddresses
 from events.delivery import Failed
 
 ADDRESSES_MAX: Final = 4
+IDLE_MAX: Final = 64
+"""Connections that are kept for each host and port."""
+IDLE_S: Final = 20.0
 
 
 class CheckedBackend(httpcore.AsyncNetworkBackend):
@@ -54,3 +59,57 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)
+
+
+class Connections:
+    """Connections to targets, kept for the next request: the last one used is the next. ``httpcore``'s own pool
+    looks at all of its connections for each request."""
+
+    def __init__(self, backend: CheckedBackend) -> None:
+        self._backend = backend
+        self._context = ssl.create_default_context()
+        self._idle: dict[str, list[httpcore.AsyncHTTPConnection]] = {}
+
+    @asynccontextmanager
+    async def exchange(self, request: httpcore.Request) -> AsyncIterator[httpcore.Response]:
+        """The answer to a request, as far as its head; the block reads the body. The connection is kept if the body was
+        read to its end."""
+        connection = await self._taken(request.url.origin)
+        try:
+            response = await connection.handle_async_request(request)
+            try:
+                yield response
+            finally:
+                with trio.CancelScope(shield=True):
+                    await response.aclose()
+        finally:
+            await self._put_back(connection, request.url.origin)
+
+    async def _taken(self, origin: httpcore.Origin) -> httpcore.AsyncHTTPConnection:
+        idle = self._idle.get(str(origin), [])
+        while idle:
+            connection = idle.pop()
+            if not connection.has_expired():
+                return connection
+            await _close(connection)
+        return httpcore.AsyncHTTPConnection(
+            origin, ssl_context=self._context, keepalive_expiry=IDLE_S, network_backend=self._backend
+        )
+
+    async def _put_back(self, connection: httpcore.AsyncHTTPConnection, origin: httpcore.Origin) -> None:
+        idle = self._idle.setdefault(str(origin), [])
+        if connection.is_idle() and len(idle) < IDLE_MAX:
+            idle.append(connection)
+        else:
+            await _close(connection)
+
+    async def close(self) -> None:
+        """Closes what is kept."""
+        for idle in self._idle.values():
+            while idle:
+                await _close(idle.pop())
+
+
+async def _close(connection: httpcore.AsyncHTTPConnection) -> None:
+    with trio.CancelScope(shield=True):
+        await connection.aclose()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ssl
 from base64 import b64encode
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -17,7 +15,7 @@ import orjson
 import trio
 
 from events.cloudevents import BATCH, STRUCTURED, Event, to_document, to_headers, to_json, to_properties
-from events.connecting import CheckedBackend
+from events.connecting import CheckedBackend, Connections
 from events.delivery import Failed, judge
 from events.specs import Device, Http, Target, Topic
 from events.transform import Payload, found_text
@@ -41,20 +39,16 @@ class Pusher:
     """
 
     def __init__(self, backend: CheckedBackend, producer: Producer, secrets: Path | None, clock: Clock) -> None:
-        context = ssl.create_default_context()
-        make = partial(httpcore.AsyncConnectionPool, context, network_backend=backend, http2=False, retries=0)
-        self._pool: httpcore.AsyncConnectionPool = make(max_connections=2_000, max_keepalive_connections=200)
+        self._connections = Connections(backend)
         self._producer = producer
         self._secrets = secrets
         self._clock = clock
 
     async def __aenter__(self) -> Pusher:
-        await self._pool.__aenter__()
         return self
 
     async def __aexit__(self, *error: Any) -> None:
-        with trio.CancelScope(shield=True):
-            await self._pool.aclose()
+        await self._connections.close()
 
     async def push(self, target: Target, rule: str, made: Sequence[tuple[Event, Payload]]) -> None:
         """Delivers events, several only where the target takes batches. Raises ``Failed``."""
@@ -98,17 +92,13 @@ class Pusher:
         host = url.host + (b":%d" % url.port if url.port is not None else b"")
         raw.insert(0, (b"host", host))
         request = httpcore.Request(to.method, url, headers=raw, content=body)
-        response = await self._pool.handle_async_request(request)
         answer = bytearray()
-        try:
+        async with self._connections.exchange(request) as response:
             with trio.CancelScope() as enough:  # the status was said; what else comes is not read
                 async for chunk in response.aiter_stream():
                     answer += chunk
                     if len(answer) > ANSWER_BYTES_MAX:
                         enough.cancel()
-        finally:
-            with trio.CancelScope(shield=True):
-                await response.aclose()
         told = {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
         return response.status, told, bytes(answer)
 

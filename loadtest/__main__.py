@@ -1,6 +1,7 @@
 """``python -m loadtest COMMAND``: ``bench`` (side by side with mosquitto and amqtt), ``native`` (the native path,
 beside RocketMQ), ``spark`` (the Spark source, beside Kafka's), ``store`` (the store by itself), ``filters`` (the filter
-index, selectors), ``soak`` (the long proofs), ``timers`` (many delayed messages)."""
+index, selectors), ``soak`` (the long proofs), ``timers`` (many delayed messages),
+``events`` (the event bridge)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from loadtest import bench, filter_bench, report, selector_bench, soak, store_bench, store_scale, timer_scale
+from loadtest import bench, events, filter_bench, report, selector_bench, soak, store_bench, store_scale, timer_scale
 from loadtest.native import bench as native
 from loadtest.native import report as native_report
 from loadtest.native.scenarios import SCENARIOS as NATIVE_SCENARIOS
@@ -49,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     two.add_argument("--power", type=int, default=300, help="cycles of power loss")
     five = commands.add_parser("timers", help="1,000,000 delayed messages: memory, a start, none early (5 minutes)")
     five.add_argument("--count", type=int, default=timer_scale.COUNT)
+    commands.add_parser("events", help="the event bridge: patterns, events in by HTTP, out to a local API (a minute)")
     options = parser.parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 132)
     if options.command == "filters":
@@ -68,6 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _spark(options, console)
     if options.command == "soak":
         return soak.run(console, options.kills, options.power)
+    if options.command == "events":
+        return events.run(console)
     if options.command == "timers":
         return timer_scale.run(console, options.count)
     return _bench(options, console)

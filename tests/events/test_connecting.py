@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import httpcore
 import pytest
 import trio
 
 from events.addresses import AllowedAddresses
-from events.connecting import CheckedBackend
+from events.connecting import CheckedBackend, Connections
 from events.delivery import Failed
+from tests.events.sink import Sink
 
 
 class Resolver(trio.abc.HostnameResolver):
@@ -45,3 +48,17 @@ async def test_a_name_that_turns_to_a_private_address_is_refused() -> None:
     with pytest.raises(Failed, match=r"at 10\.0\.0\.1") as caught:
         await CheckedBackend(AllowedAddresses()).connect_tcp("turning.example", 80)
     assert caught.value.is_final
+
+
+@pytest.mark.endtoend
+async def test_a_connection_whose_answer_was_read_is_used_again(sink: Callable[..., Sink]) -> None:
+    api = sink()
+    connections = Connections(CheckedBackend(AllowedAddresses(["127.0.0.1/32"])))
+    used = []
+    for _ in range(3):
+        request = httpcore.Request("POST", api.url, headers=[(b"host", b"x"), (b"content-length", b"0")])
+        async with connections.exchange(request) as response:
+            used.append(response.extensions["network_stream"].get_extra_info("client_addr"))
+            await response.aread()
+    assert len(set(used)) == 1
+    await connections.close()

@@ -1,0 +1,233 @@
+"""What the event bridge costs: patterns by themselves, events in by HTTP, and out to a local HTTP API.
+
+The system, the API and the sender are processes of their own on the same cores. The API answers each request at once
+and counts; a request may hold one event or a batch.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import trio
+from rich.console import Console
+from rich.table import Table
+
+from events.cloudevents import Event, from_document
+from events.pattern import Pattern
+from events.pattern_index import PatternIndex
+
+BATCH = 500
+EVENTS = 40_000
+CONNECTIONS = 4
+ROUNDS = 5
+WAIT_S = 120.0
+_READY = re.compile(r"^ready .*events=(\S+)")
+
+
+class Row(NamedTuple):
+    """``goal``: what issue 47 asks for; ``is_reached`` says whether ``value`` is that."""
+
+    name: str
+    value: float
+    unit: str
+    goal: str
+    is_reached: bool
+
+
+def event(of_type: str, number: int = 0) -> dict[str, Any]:
+    """One event of about 250 bytes, in the JSON format."""
+    data = {"n": number, "celsius": 41.5, "unit": "C", "device": {"site": "north", "line": 7}}
+    named = {"specversion": "1.0", "id": f"e{number}", "source": "/devices/d7", "type": of_type}
+    return named | {"subject": f"plant/d{number % 100}", "data": data}
+
+
+# ---------------------------------------------------------------- patterns by themselves
+
+
+def _per_call_us(call: Callable[[], object], count: int = 20_000) -> float:
+    """Microseconds of a call, the best of several rounds: what it costs where nothing else runs."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        for _ in range(count):
+            call()
+        best = min(best, (time.perf_counter() - began) / count)
+    return best * 1e6
+
+
+def patterns() -> Iterator[Row]:
+    """What a rule of five terms costs, and 1,000 rules beside 10."""
+    five = {
+        "type": ["reading"],
+        "source": [{"prefix": "/devices/"}],
+        "data": {"celsius": [{"numeric": [">", 40]}], "unit": ["C"], "device": {"site": [{"anything-but": ["south"]}]}},
+    }
+    one, pattern = from_document(event("reading")), Pattern(five)
+    assert pattern.matches(one)
+    parsed_us = _per_call_us(partial(pattern.matches, one))
+    yield Row("a rule of five terms, data parsed before", parsed_us, "us", "<= 5", parsed_us <= 5)
+    fresh_us = _per_call_us(lambda: pattern.matches(Event(one.attributes, one.data)))
+    yield Row("the same, with the event's data parsed", fresh_us, "us", "<= 5", fresh_us <= 5)
+    ten, many = (_index(count) for count in (10, 1_000))
+    assert ten.matching(one) == many.matching(one) == [0]
+    ratio = _per_call_us(partial(many.matching, one)) / _per_call_us(partial(ten.matching, one))
+    yield Row("1,000 rules in the index beside 10, one matches", ratio, "times", "<= 3", ratio <= 3)
+
+
+def _index(count: int) -> PatternIndex[int]:
+    names = ["reading", *[f"other{number}" for number in range(1, count)]]
+    return PatternIndex((at, Pattern({"type": [name], "data": {"unit": ["C"]}})) for at, name in enumerate(names))
+
+
+# ---------------------------------------------------------------- in and out
+
+
+@contextmanager
+def _running(command: list[str], env: dict[str, str] | None = None) -> Iterator[str]:
+    """A process, and its first line; it ends with the block."""
+    import os
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | (env or {})) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+def _ask(address: str, method: str, path: str, value: Any = None) -> Any:
+    connection = HTTPConnection(address, timeout=WAIT_S)
+    connection.request(method, path, None if value is None else json.dumps(value), {"content-type": "application/json"})
+    answer = connection.getresponse()
+    raw = answer.read()
+    assert answer.status < 300, raw
+    connection.close()
+    return json.loads(raw) if raw else None
+
+
+async def _post_all(address: str, path: str, bodies: list[bytes]) -> float:
+    """Sends batches over several connections; returns the seconds that it took."""
+    host, _, port = address.rpartition(":")
+    head = f"POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/cloudevents-batch+json\r\n"
+    rest = bodies[::-1]
+
+    async def send() -> None:
+        stream = await trio.open_tcp_stream(host, int(port))
+        async with stream:
+            while rest:
+                body = rest.pop()
+                await stream.send_all(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+                answer = b""
+                while not _is_whole(answer):
+                    chunk = await stream.receive_some()
+                    assert chunk, answer
+                    answer += chunk
+                assert answer.startswith(b"HTTP/1.1 202"), answer[:500]
+
+    began = time.perf_counter()
+    async with trio.open_nursery() as nursery:
+        for _ in range(CONNECTIONS):
+            nursery.start_soon(send)
+    return time.perf_counter() - began
+
+
+def _is_whole(raw: bytes) -> bool:
+    head, blank, body = raw.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: *(\d+)", head.lower())
+    return bool(blank and length and len(body) >= int(length[1]))
+
+
+def _bodies(count: int, of_type: str) -> list[bytes]:
+    return [
+        json.dumps([event(of_type, number) for number in range(at, min(at + BATCH, count))]).encode()
+        for at in range(0, count, BATCH)
+    ]
+
+
+def ingest(address: str, count: int = EVENTS) -> Iterator[Row]:
+    """Events in by HTTP batch, to a bus without rules; the answers come when they are on the disk."""
+    _ask(address, "PUT", "/v1/buses/in", {})
+    trio.run(_post_all, address, "/v1/buses/in/events", _bodies(count // 10, "warm"))
+    per_s = count / trio.run(_post_all, address, "/v1/buses/in/events", _bodies(count, "reading"))
+    yield Row(f"in, batches of {BATCH}", per_s, "events/s", ">= 20,000", per_s >= 20_000)
+
+
+def delivery(address: str, api: str, batch: int, count: int = EVENTS // 2) -> Iterator[Row]:
+    """Events that wait in a bus, out to the API by one of ten rules that wants them."""
+    bus = f"/v1/buses/out-{batch}"
+    _ask(address, "PUT", bus, {})
+    trio.run(_post_all, address, bus + "/events", _bodies(count, "reading"))
+    target = {"kind": "http", "url": f"http://{api}/", "batch": batch, "concurrency": 64}
+    _ask(address, "PUT", bus + "/targets/api", target)
+    for number in range(1, 10):
+        rule = {"target": "api", "pattern": {"type": [f"other{number}"]}, "start": "earliest"}
+        _ask(address, "PUT", f"{bus}/rules/r{number}", rule)
+    began = time.perf_counter()
+    rule = {"target": "api", "pattern": {"type": ["reading"], "data": {"unit": ["C"]}}, "start": "earliest"}
+    _ask(address, "PUT", f"{bus}/rules/r", rule)
+    while _ask(address, "GET", f"{bus}/rules/r")["here"].get("delivered", 0) < count:
+        assert time.perf_counter() - began < WAIT_S
+        time.sleep(0.02)
+    per_s = count / (time.perf_counter() - began)
+    name = "out, an event a request" if batch == 1 else f"out, batches of {batch}"
+    yield Row(f"{name}, 10 rules", per_s, "events/s", ">= 5,000", per_s >= 5_000)
+
+
+async def serve_api() -> None:
+    """An HTTP API that reads requests and answers 204. It says where on its first line."""
+
+    async def answer(stream: trio.SocketStream) -> None:
+        raw = b""
+        while chunk := await stream.receive_some(262_144):
+            raw += chunk
+            answers = 0
+            while _is_whole(raw):
+                head, _, body = raw.partition(b"\r\n\r\n")
+                length = re.search(rb"content-length: *(\d+)", head.lower())
+                assert length
+                raw, answers = body[int(length[1]) :], answers + 1
+            if answers:
+                await stream.send_all(b"HTTP/1.1 204 No Content\r\n\r\n" * answers)
+
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    print(f"127.0.0.1:{listeners[0].socket.getsockname()[1]}", flush=True)
+    await trio.serve_listeners(answer, listeners)
+
+
+def run(console: Console, count: int = EVENTS) -> int:
+    """Measures and shows all rows; returns 0."""
+    rows = list(patterns())
+    with tempfile.TemporaryDirectory() as folder:
+        ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http", "events")]
+        up = [sys.executable, "-m", "node", "up", "--data", str(Path(folder) / "data"), "--console-port=-1", *ports]
+        allowed = {"PENSTOCK_EVENTS_PRIVATE_TARGETS": "127.0.0.1/32"}
+        api = [sys.executable, "-c", "import trio; from loadtest.events import serve_api; trio.run(serve_api)"]
+        with _running(up, allowed) as line, _running(api) as at:
+            ready = _READY.match(line)
+            assert ready, line
+            rows += ingest(ready[1], count)
+            for batch in (1, 100):
+                rows += delivery(ready[1], at, batch, count // 2)
+    show(console, rows)
+    return 0
+
+
+def show(console: Console, rows: list[Row]) -> None:
+    """The rows as a table."""
+    table = Table("event bridge", "value", "unit", "goal", "")
+    for row in rows:
+        value = f"{row.value:,.0f}" if row.value >= 100 else f"{row.value:.2f}"
+        table.add_row(row.name, value, row.unit, row.goal, "reached" if row.is_reached else "missed")
+    console.print(table)

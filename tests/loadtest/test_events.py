@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from events.cloudevents import from_document
+from loadtest.events import Row, event, run, show
+
+
+def test_the_event_that_is_measured_is_one() -> None:
+    assert from_document(event("reading", 7)).value["n"] == 7
+
+
+def test_a_row_says_whether_its_goal_is_reached() -> None:
+    out = io.StringIO()
+    show(Console(file=out, width=120), [Row("a", 4.0, "us", "<= 5", True), Row("b", 1_000.0, "/s", ">= 5,000", False)])
+    assert "reached" in out.getvalue()
+    assert "missed" in out.getvalue()
+
+
+@pytest.mark.endtoend
+@pytest.mark.slow
+def test_all_rows_are_measured() -> None:
+    out = io.StringIO()
+    assert run(Console(file=out, width=120), 1_000) == 0
+    assert sum("events/s" in line for line in out.getvalue().splitlines()) == 3
