@@ -12,6 +12,7 @@ from urllib.parse import quote
 from urllib.request import ProxyHandler, Request, build_opener
 
 import click
+from click.decorators import pass_meta_key
 
 from penstock.cli.display import confirm, json_option, print_json, print_rows
 from penstock.errors import InvalidRequest, PenstockError, TopicNotFound, Unavailable
@@ -21,6 +22,9 @@ ANSWER_S: Final = 60.0
 ADDRESS: Final = "127.0.0.1:8095"
 STRUCTURED: Final = "application/cloudevents+json"
 EMPTY: Final = "none"
+FACE: Final = "penstock.events"
+"""Key in a click context's ``meta``: the ``Face`` that commands ask."""
+_pass_face: Final = pass_meta_key(FACE)
 
 
 class Face:
@@ -72,7 +76,7 @@ def event(context: click.Context, address: str) -> None:
       penstock event send default '{"celsius": 21}' --type reading
       penstock event dlq list default hot
     """
-    context.obj = Face(address)
+    context.meta[FACE] = Face(address)
 
 
 def _place(bus: str, kind: str, name: str) -> str:
@@ -101,7 +105,7 @@ def _group_of(kind: str, what: str, example: str) -> click.Group:
     @group.command("list", help=f"List {what}" + (" of BUS." if kind != "bus" else "."))
     @_bus_if(kind != "bus")
     @json_option
-    @click.pass_obj
+    @_pass_face
     def list_all(face: Face, as_json: bool, bus: str = "") -> None:
         rows = face.ask("GET", f"/v1/buses/{quote(bus, safe='')}/{kind}s" if bus else "/v1/buses")
         shown = [{**one, "spec": one["spec"] if as_json else json.dumps(one["spec"])} for one in rows]
@@ -110,7 +114,7 @@ def _group_of(kind: str, what: str, example: str) -> click.Group:
     @group.command("show", help=f"Show one of the {what}, as JSON.")
     @click.argument("bus")
     @name_of
-    @click.pass_obj
+    @_pass_face
     def show(face: Face, bus: str, name: str = "") -> None:
         print_json(face.ask("GET", _place(bus, kind, name)))
 
@@ -118,7 +122,7 @@ def _group_of(kind: str, what: str, example: str) -> click.Group:
     @click.argument("bus")
     @name_of
     @click.argument("spec", default="{}" if kind == "bus" else ...)
-    @click.pass_obj
+    @_pass_face
     def put(face: Face, bus: str, spec: str, name: str = "") -> None:
         print_json(face.ask("PUT", _place(bus, kind, name), _given(spec)))
 
@@ -126,7 +130,7 @@ def _group_of(kind: str, what: str, example: str) -> click.Group:
     @click.argument("bus")
     @name_of
     @click.option("--yes", is_flag=True, help="Do not ask.")
-    @click.pass_obj
+    @_pass_face
     def delete(face: Face, bus: str, yes: bool, name: str = "") -> None:
         shown = f"{kind} {name} of {bus}" if name else f"bus {bus}"
         if not yes:
@@ -164,7 +168,7 @@ for _one in _GROUPS.values():
 @click.argument("bus")
 @click.argument("name")
 @click.argument("given", metavar="EVENT")
-@click.pass_obj
+@_pass_face
 def test_rule(face: Face, bus: str, name: str, given: str) -> None:
     """Show what a rule would do with EVENT (JSON, @FILE or -); nothing is sent."""
     print_json(face.ask("POST", _place(bus, "rule", name) + "/test", _given(given), STRUCTURED))
@@ -176,7 +180,7 @@ def test_rule(face: Face, bus: str, name: str, given: str) -> None:
 @click.option("--type", "of_type", required=True, help="The event's type.")
 @click.option("--source", default="/penstock/cli", help="Where it comes from.")
 @click.option("--subject", default="", help="What it is about.")
-@click.pass_obj
+@_pass_face
 def send(face: Face, bus: str, data: str, of_type: str, source: str, subject: str) -> None:
     """Send one event to BUS; DATA is JSON, @FILE or -."""
     made = {"specversion": "1.0", "id": f"{new_rng().getrandbits(64):016x}", "source": source, "type": of_type}
@@ -188,7 +192,7 @@ def send(face: Face, bus: str, data: str, of_type: str, source: str, subject: st
 @event.command("types")
 @click.argument("bus", default="default")
 @json_option
-@click.pass_obj
+@_pass_face
 def types(face: Face, bus: str, as_json: bool) -> None:
     """List the types of events that BUS has seen, with producers and rules."""
     rows = face.ask("GET", _place(bus, "bus", "") + "/types")
@@ -204,7 +208,7 @@ def dlq() -> None:
 @click.argument("bus")
 @click.argument("rule")
 @json_option
-@click.pass_obj
+@_pass_face
 def list_letters(face: Face, bus: str, rule: str, as_json: bool) -> None:
     """List the dead letters of RULE, with the reason of each."""
     rows = face.ask("GET", _place(bus, "rule", rule) + "/dead-letters")
@@ -215,7 +219,7 @@ def list_letters(face: Face, bus: str, rule: str, as_json: bool) -> None:
 @click.argument("bus")
 @click.argument("rule")
 @click.option("--again", is_flag=True, help="Also those that were sent again before.")
-@click.pass_obj
+@_pass_face
 def redrive(face: Face, bus: str, rule: str, again: bool) -> None:
     """Deliver the dead letters of RULE to its target again."""
     told = face.ask("POST", f"{_place(bus, 'rule', rule)}/redrive?again={'true' if again else 'false'}")
