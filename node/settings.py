@@ -47,11 +47,11 @@ PORTS: Final[Mapping[str, str]] = {
 """The node's setting for the ``port`` of each service."""
 
 DECIDED: Final[Mapping[str, Sequence[str]]] = {
+    "events": ("namesrv", "status_host", "status_port", "status_hosts"),
     "namesrv": ("cluster_secret_file", "status_host", "status_port", "status_hosts"),
     "broker": ("cluster_secret_file", "data", "namesrv", "status_host", "status_port", "status_hosts"),
     "gateway": ("cluster_secret_file", "namesrv", "share_port", "status_host", "status_port", "status_hosts"),
     "console": ("cluster_secret_file", "namesrv", "status_host", "status_port", "status_hosts"),
-    "events": ("namesrv", "status_host", "status_port", "status_hosts"),
 }
 """Settings of the services that the node decides: where its own parts are, and what they share."""
 
@@ -309,6 +309,8 @@ def place(configuration: Configuration, service: str, environ: Mapping[str, str]
         given["port"] = max(0, getattr(node, port))
     if node.insecure and service != "gateway" and not _says(configuration, service, "insecure", environ):
         given["insecure"] = True
+    if service == "events" and "host" in given:  # it knows no users yet
+        given["host"] = node.pages_host
     known = _names_of(SETTINGS[service])
     for name in SHARED:
         value = getattr(node, name)

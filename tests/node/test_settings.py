@@ -219,3 +219,13 @@ def test_a_console_without_users_does_not_act_for_everyone_at_a_broker_that_asks
     file = tmp_path / "penstock.toml"
     file.write_text(text)
     assert console_may_act(load(file, {}, {}), {}) is acts
+
+
+def test_the_event_bridge_stays_on_this_machine_where_only_other_ports_ask_for_a_login() -> None:
+    console = {"PENSTOCK_CONSOLE_HOST": "127.0.0.1"}
+    beyond = load(None, console, {"host": "0.0.0.0", "password_file": "users", "events_port": 0})
+    assert (beyond.node.host, service_settings(beyond, "events", {}).host) == ("0.0.0.0", "127.0.0.1")
+    insecure = load(None, {}, {"host": "0.0.0.0", "insecure": True, "events_port": 0})
+    assert service_settings(insecure, "events", {}).host == "0.0.0.0"
+    with pytest.raises(InvalidConfig, match="events_port is -2"):
+        load(None, {}, {"events_port": -2})
