@@ -18,7 +18,7 @@ from events.delivery import Failed
 
 ADDRESSES_MAX: Final = 4
 IDLE_MAX: Final = 64
-"""Connections that are kept for each host and port."""
+"""TargetConnections that are kept for each host and port."""
 IDLE_S: Final = 20.0
 
 
@@ -61,7 +61,7 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
         await trio.sleep(seconds)
 
 
-class Connections:
+class TargetConnections:
     """Connections to targets, kept for the next request: the last one used is the next. ``httpcore``'s own pool
     looks at all of its connections for each request."""
 

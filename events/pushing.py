@@ -15,7 +15,7 @@ import orjson
 import trio
 
 from events.cloudevents import BATCH, STRUCTURED, Event, to_document, to_headers, to_json, to_properties
-from events.connecting import CheckedBackend, Connections
+from events.connecting import CheckedBackend, TargetConnections
 from events.delivery import Failed, judge
 from events.specs import Device, Http, Target, Topic
 from events.transform import Payload, found_text
@@ -39,7 +39,7 @@ class Pusher:
     """
 
     def __init__(self, backend: CheckedBackend, producer: Producer, secrets: Path | None, clock: Clock) -> None:
-        self._connections = Connections(backend)
+        self._connections = TargetConnections(backend)
         self._producer = producer
         self._secrets = secrets
         self._clock = clock

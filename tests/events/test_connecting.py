@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from events.addresses import AllowedAddresses
-from events.connecting import CheckedBackend, Connections
+from events.connecting import CheckedBackend, TargetConnections
 from events.delivery import Failed
 from tests.events.sink import Sink
 
@@ -53,7 +53,7 @@ async def test_a_name_that_turns_to_a_private_address_is_refused() -> None:
 @pytest.mark.endtoend
 async def test_a_connection_whose_answer_was_read_is_used_again(sink: Callable[..., Sink]) -> None:
     api = sink()
-    connections = Connections(CheckedBackend(AllowedAddresses(["127.0.0.1/32"])))
+    connections = TargetConnections(CheckedBackend(AllowedAddresses(["127.0.0.1/32"])))
     used = []
     for _ in range(3):
         request = httpcore.Request("POST", api.url, headers=[(b"host", b"x"), (b"content-length", b"0")])
