@@ -287,8 +287,9 @@ class Downstream(Stage):
 
     def flush(self) -> bool:
         """Does what was noted since the last round. True if there is more to do at once."""
-        for session in self._keeping.take_eased():
-            self.pump_later(session)
+        if self._keeping.eased:  # every round comes here
+            for session in self._keeping.take_eased():
+                self.pump_later(session)
         self._due.take()
         self.replays.turns.take()
         self.retained.turns.take()

@@ -32,7 +32,7 @@ ENTRIES_PER_TICK: Final = 20_000
 
 
 class SessionSaver(Stage):
-    """The saves of one gateway's sessions."""
+    """The saves of one gateway's sessions. ``eased``: those that were full and are so no more, until they are taken."""
 
     def __init__(self, home: SessionStore, output_bytes_max: int, wake: Callable[[], None]) -> None:
         """``output_bytes_max``: a session with more than that waiting for a save is full."""
@@ -41,7 +41,7 @@ class SessionSaver(Stage):
         self._wake = wake
         self._urgent: dict[Session, None] = {}
         self._noted: dict[Session, None] = {}
-        self._eased: list[Session] = []
+        self.eased: list[Session] = []
 
     def note(self, session: Session) -> None:
         """Something has changed that may be lost."""
@@ -78,7 +78,7 @@ class SessionSaver(Stage):
 
     def take_eased(self) -> list[Session]:
         """The sessions that were full and are so no more, since the last call."""
-        eased, self._eased = self._eased, []
+        eased, self.eased = self.eased, []
         return eased
 
     # ------------------------------------------------------------ rounds and time
@@ -158,7 +158,7 @@ class SessionSaver(Stage):
         if lasting.unsaved:
             self._urge(session)
         if was_full and not lasting.is_full:
-            self._eased.append(session)
+            self.eased.append(session)
             self._wake()
 
 
