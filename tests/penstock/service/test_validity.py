@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given
 from hypothesis import strategies as st
-from wire_ends import Authority
 
 from penstock.service.validity import ends_at
+from tests.gateway.wire_ends import Authority
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 
