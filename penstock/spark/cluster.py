@@ -36,7 +36,7 @@ class Cluster:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._routes = Routes(options.servers, options.timeout_s)
+        self._routes = Routes(options.servers, options.timeout_s, options.login.credentials())
         self._pattern = re.compile(options.pattern) if options.pattern else None
         self._chooses = bool(options.selector or options.where.of_messages)
         self._has_reached = False  # a name server

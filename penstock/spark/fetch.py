@@ -150,7 +150,7 @@ class _RangeReader:
     def _look_up(self) -> None:
         """The broker may be back at another address."""
         try:
-            with Routes(self._options.servers, self._options.timeout_s) as routes:
+            with Routes(self._options.servers, self._options.timeout_s, self._options.login.credentials()) as routes:
                 found = {route.broker: route.address for route in routes.holders(self._what.topic).brokers}
         except PenstockError:
             return  # workers may not reach the name servers
@@ -160,7 +160,10 @@ class _RangeReader:
             self.link = self._link_to(address, self._options)
 
     def _link_to(self, address: str, options: SourceOptions) -> BlockingLink:
-        return self._links.setdefault(address, BlockingLink(address, options.timeout_s))
+        if address not in self._links:
+            credentials = options.login.credentials()
+            self._links[address] = BlockingLink(address, options.timeout_s, credentials=credentials)
+        return self._links[address]
 
     def _receive(self, asked: _Asked) -> Pulled:
         deadline = self._clock.monotonic() + self._options.timeout_s

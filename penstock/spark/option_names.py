@@ -26,7 +26,20 @@ _DottedOptions = TypedDict(
 """Options whose names are no names of Python."""
 
 
-class FurtherOptions(TypedDict, total=False):
+class LoginOptions(TypedDict, total=False):
+    """Options that say who a query or a write is."""
+
+    user: str
+    password: str
+    passwordFile: str
+    token: str
+    tokenFile: str
+    tls: str
+    tlsCertificate: str
+    tlsKey: str
+
+
+class FurtherOptions(LoginOptions, total=False):
     """Options of reading that ``penstock.spark.reading`` takes by their names, beside its own arguments."""
 
     subscribePattern: str
@@ -70,8 +83,8 @@ class ReadOptions(FurtherOptions, _DottedOptions, total=False):
     where: str
 
 
-WriteOptions = TypedDict(
-    "WriteOptions",
+_Writing = TypedDict(
+    "_Writing",
     {
         "servers": str,
         "bootstrap.servers": str,
@@ -88,4 +101,7 @@ WriteOptions = TypedDict(
     },
     total=False,
 )
-"""Options of ``frame.write`` and ``frame.writeStream``."""
+
+
+class WriteOptions(LoginOptions, _Writing, total=False):
+    """Options of ``frame.write`` and ``frame.writeStream``."""

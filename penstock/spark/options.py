@@ -18,6 +18,7 @@ from penstock.protocol.addresses import SERVERS
 from penstock.protocol.selectors.compiling import selector_of
 from penstock.spark.columns import BASE
 from penstock.spark.decoders.formats import FORMATS, format_of, schema_text
+from penstock.spark.logins import NO_LOGIN, OPTIONS, Login, login_of
 from penstock.spark.offsets import EARLIEST, LATEST
 from penstock.spark.payloads import PAYLOADS, RAW
 from penstock.spark.values import (
@@ -80,6 +81,7 @@ class SourceOptions:
         pull_bytes, batch_rows: most bytes of a pull and rows of an Arrow batch.
         timeout_s: deadline of each request.
         is_stream: whether it is a stream's.
+        login: who the query is.
     """
 
     servers: tuple[str, ...] = (SERVERS,)
@@ -114,6 +116,7 @@ class SourceOptions:
     batch_rows: int = 20_000
     timeout_s: float = 30.0
     is_stream: bool = False
+    login: Login = NO_LOGIN
 
 
 # ---------------------------------------------------------------- the table
@@ -165,14 +168,13 @@ _TABLE: Final[Mapping[str, _Option]] = {
     "pollTimeoutMs": _Option("timeout_s", read_milliseconds),
     "maxBytesPerFetch": _Option("pull_bytes", read_count),
     "batchRows": _Option("batch_rows", read_count),
+    **{name: _Option(field, read_text) for name, field in OPTIONS.items()},
 }
 NAMES: Final = tuple(_TABLE)
 _BY_LOWER: Final = {name.lower(): name for name in _TABLE}
 _WHAT_TO_READ: Final = ("subscribe", "subscribePattern", "assign")
 _FILTER: Final = "mqttFilter"
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "group", "kafka.group.id")
-_LOGINS: Final = ("user", "password", "token", "tls.ca", "tls.certificate", "tls.key", "tls.password")
-"""Options for logins of native ports, which have none yet; no error has their values."""
 _BATCH_ONLY: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 
@@ -190,6 +192,7 @@ def parse(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     }
     values.setdefault("starting", Bound("offset", LATEST if stream else EARLIEST))
     values.pop("headers", None)
+    values["login"] = login_of(values)
     values["columns"] = columns_of(given)
     if values.get("payload") in FORMATS:
         values["payload_schema"] = payload_of(given)[1]
@@ -270,11 +273,8 @@ def _known(name: str) -> str:
     known = _BY_LOWER.get(name.lower())
     if known is not None:
         return known
-    if name.lower() in _LOGINS or name.lower().startswith(("kafka.sasl.", "kafka.ssl.", "kafka.security.")):
-        hint = "leave it out; docs/decisions/0030-native-ports-trust-their-network.md has the reason"
-        raise InvalidConfig(
-            f"the native ports know no logins and no TLS yet, so option {name} would do nothing", hint=hint
-        )
+    if name.lower().startswith(("kafka.sasl.", "kafka.ssl.", "kafka.security.")):
+        raise InvalidConfig(f"option {name} is Kafka's, and would do nothing here", hint=f"it is {', '.join(OPTIONS)}")
     if name.lower() == "path":
         raise InvalidConfig("load() takes no path here", hint='name the topic with option("subscribe", ...)')
     near = difflib.get_close_matches(name.lower(), _BY_LOWER, n=1, cutoff=0.5)

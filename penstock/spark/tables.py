@@ -15,6 +15,7 @@ from pyspark.sql.types import StructField, StructType
 
 from penstock.errors import InvalidConfig
 from penstock.spark.columns import COLUMNS
+from penstock.spark.logins import refuse_secrets
 from penstock.spark.payloads import RAW, READINGS, schema_of
 
 _KEPT: Final = "penstock"
@@ -34,7 +35,8 @@ def is_creating(given: Mapping[str, str]) -> bool:
 
 
 def keep(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """A schema that has the options of its table with it."""
+    """A schema that has the options of its table with it. Raises ``InvalidConfig`` for secrets among them."""
+    refuse_secrets(options)
     first, *others = schema.fields
     return StructType([StructField(first.name, first.dataType, first.nullable, {_KEPT: dict(options)}), *others])
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.topic_names import topic_of
+from penstock.spark.logins import NO_LOGIN, OPTIONS, Login, login_of
 from penstock.spark.values import read_amount, read_milliseconds, read_one_of, read_servers, read_text
 
 _TEXT: Final = ("string",)
@@ -51,6 +52,7 @@ class SinkOptions:
         patience_s, retries, retry_pause_s: longest wait for a broker that is away, minimum number of repetitions and
             the pause between them.
         timeout_s: deadline of each request.
+        login: who the write is.
     """
 
     servers: tuple[str, ...] = (SERVERS,)
@@ -62,6 +64,7 @@ class SinkOptions:
     retries: int = 10
     retry_pause_s: float = 1.0
     timeout_s: float = 30.0
+    login: Login = NO_LOGIN
 
 
 _read_order: Final = read_one_of("given", "sorted")
@@ -79,6 +82,7 @@ _TABLE: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "fetchOffset.numRetries": ("retries", read_amount),
     "fetchOffset.retryIntervalMs": ("retry_pause_s", read_milliseconds),
     "pollTimeoutMs": ("timeout_s", read_milliseconds),
+    **{name: (field, read_text) for name, field in OPTIONS.items()},
 }
 NAMES: Final = tuple(_TABLE)
 _BY_LOWER: Final = {name.lower(): name for name in _TABLE}
@@ -99,6 +103,7 @@ def parse(given: Mapping[str, str], *, stream: bool) -> SinkOptions:
         raise InvalidConfig("writeId and writeBatch are for batch writes", hint="a stream is known by its checkpoint")
     if "write_batch" in values and "write_id" not in values:
         raise InvalidConfig("writeBatch is a number within a writeId, which is missing")
+    values["login"] = login_of(values)
     return SinkOptions(**values)
 
 

@@ -23,6 +23,7 @@ from penstock.errors import InternalError, NoRoute, NumberTaken, PenstockError, 
 from penstock.protocol.requests.messages import Append, Appended, AppendRuns
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
+from penstock.spark.logins import Login
 from penstock.spark.patience import Patience
 from penstock.spark.sink.blocks import Packed, Packing, Place, blocks, in_order
 from penstock.spark.sink.numbers import Numbers, Task
@@ -31,9 +32,9 @@ from penstock.world import Clock, RealClock
 
 
 @cache  # few: a process works for one query after another
-def routes_of(process: int, servers: tuple[str, ...], timeout_s: float) -> Routes:
-    """The connections of this process to a cluster; a forked process makes its own."""
-    return Routes(servers, timeout_s)
+def routes_of(process: int, servers: tuple[str, ...], timeout_s: float, login: Login) -> Routes:
+    """The connections of this process to a cluster, as one login; a forked process makes its own."""
+    return Routes(servers, timeout_s, login.credentials())
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: Task) -> int:
@@ -43,7 +44,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: Ta
         BrokerAway, Unavailable, TimedOut: a broker stayed away for longer than the options' patience.
         PenstockError: a broker refused a row.
     """
-    routes = routes_of(os.getpid(), options.servers, options.timeout_s)
+    routes = routes_of(os.getpid(), options.servers, options.timeout_s, options.login)
     try:
         return Sending(routes, options, task).write(batches)
     except BaseException:

@@ -36,7 +36,7 @@ def closed() -> Iterator[None]:
     """Closes the connections that tasks have left open for the next one."""
     yield
     for one in GIVEN:
-        routes_of(os.getpid(), one.servers, one.timeout_s).close()
+        routes_of(os.getpid(), one.servers, one.timeout_s, one.login).close()
     routes_of.cache_clear()
     GIVEN.clear()
 
@@ -99,7 +99,7 @@ def test_tasks_that_end_anywhere_and_run_again_store_each_row_once(tmp_path: Pat
 
 def close(cluster: Any) -> None:
     given = options(cluster)
-    routes_of(os.getpid(), given.servers, given.timeout_s).close()
+    routes_of(os.getpid(), given.servers, given.timeout_s, given.login).close()
     cluster.stop()
 
 
@@ -109,7 +109,7 @@ def cutting(some: Iterator[pa.RecordBatch], cluster: Any, chance: random.Random)
         yield batch
         if chance.random() < 0.5:
             given = options(cluster)
-            for link in routes_of(os.getpid(), given.servers, given.timeout_s)._links.values():
+            for link in routes_of(os.getpid(), given.servers, given.timeout_s, given.login)._links.values():
                 link.close()
 
 
@@ -167,7 +167,7 @@ def test_queries_batches_and_partitions_are_told_apart(real_cluster: Any) -> Non
 def test_one_keys_rows_keep_their_order_and_others_go_round_the_brokers(two_brokers: Any) -> None:
     rows = rows_of(0, 4 * BLOCK_ROWS)
     given = options(two_brokers)
-    routes = routes_of(os.getpid(), given.servers, given.timeout_s)
+    routes = routes_of(os.getpid(), given.servers, given.timeout_s, given.login)
     for broker in routes.brokers():
         create(routes, broker.address)
     for _ in range(2):
