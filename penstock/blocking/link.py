@@ -237,7 +237,7 @@ class BlockingLink:
         except TimeoutError:
             raise Unavailable(f"{self.address} did not answer a login in time") from None
         except PenstockError as error:
-            raise login_refused(self.address, error) from None
+            raise login_refused(self.address, error, self._credentials) from None
 
     def _login_step(self, connection: socket.socket) -> LoginStep:
         while True:

@@ -129,12 +129,13 @@ def login_step(frame: wire.RawFrame) -> LoginStep:
     raise result if isinstance(result, PenstockError) else ProtocolError("a login is not answered so")
 
 
-def login_refused(address: str, error: PenstockError) -> PenstockError:
-    """What to tell a program whose login a server refused, or does not know."""
+def login_refused(address: str, error: PenstockError, credentials: Credentials) -> PenstockError:
+    """What to tell a program, or a service, whose login a server refused, or does not know."""
     if isinstance(error, UnknownRequest):
         return NotAuthorized(f"{address} knows no logins", hint="it is of an older version, or no server of Penstock")
     if isinstance(error, NotAuthorized):
-        return NotAuthorized(f"{address}: {error.message}", hint=error.hint)
+        hint = "give it the cluster_secret_file of the server that refused it"
+        return NotAuthorized(f"{address}: {error.message}", hint=hint if credentials.key else error.hint)
     return Unavailable(f"{address} does not let us log in: {error.message}", hint=error.hint)
 
 

@@ -209,7 +209,7 @@ class WireLink:
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             return Unavailable(f"{self.address} closed the connection instead of answering a login")
         except PenstockError as error:
-            return login_refused(self.address, error)
+            return login_refused(self.address, error, self._credentials)
 
     async def _serve(self, stream: ByteStream, reader: wire.FrameReader) -> PenstockError:
         ended: list[PenstockError] = []

@@ -103,7 +103,7 @@ def forget_to_wake_waiting_requests_and_their_deadlines(patch: pytest.MonkeyPatc
         if isinstance(outcome, Now):
             on_result(outcome.result)
         elif isinstance(outcome, AfterSync | AfterQuorum) and not self._after_sync:  # the next one waits for ever, too
-            self._after_sync.append((outcome.point, 0, outcome.result, on_result))
+            self._after_sync.append((outcome.point, 0, outcome.result, on_result, 0.0))
 
     patch.setattr(Dispatch, "submit", parks_for_ever)
 

@@ -301,8 +301,9 @@ def test_other_records_of_such_a_batch_are_refused_in_their_places_too() -> None
 
 
 def full_behind(rig: Rig) -> None:
-    """The disk has room for about a segment and a half more."""
-    rig.disk.capacity = rig.disk.used() + SEGMENT * 3 // 2
+    """The disk has room for about a segment and a half more, behind the present one, whose file becomes whole as it
+    ends."""
+    rig.disk.capacity = rig.disk.used() + SEGMENT * 5 // 2
 
 
 def test_where_the_disk_is_full_behind_a_part_the_others_are_refused_for_it_and_go_in_when_there_is_room() -> None:

@@ -306,9 +306,15 @@ def test_a_broker_without_any_name_server_serves() -> None:
     within(scenario)
 
 
-@pytest.mark.parametrize("secret", [None, b"another secret, 32 bytes of it .."])
+@pytest.mark.parametrize(
+    ("secret", "remedy"),
+    [
+        (None, "give the broker the cluster_secret_file of its name servers"),
+        (b"another secret, 32 bytes of it ..", "give it the cluster_secret_file of the server that refused it"),
+    ],
+)
 def test_a_broker_without_the_clusters_secret_is_not_registered_and_its_log_says_what_to_do(
-    secret: bytes | None, caplog: pytest.LogCaptureFixture
+    secret: bytes | None, remedy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(town: Town) -> None:
         await town.start_names(NAMES[0])
@@ -317,7 +323,7 @@ def test_a_broker_without_the_clusters_secret_is_not_registered_and_its_log_says
         assert await town.route(SERVERS[0]) == ()
         told = [one.getMessage() for one in caplog.records if SERVERS[0] in one.getMessage()]
         [lost] = [one for one in told if one.startswith(f"name server {SERVERS[0]} lost")]
-        assert "give the broker the cluster_secret_file of its name servers" in lost
+        assert remedy in lost
 
     within(scenario)
 
