@@ -13,6 +13,7 @@ from typing import Final
 
 from penstock.errors import Fenced, PenstockError
 from penstock.protocol.requests.groups import (
+    REMOTING,
     Assignment,
     CommitOffsets,
     JoinGroup,
@@ -23,7 +24,6 @@ from penstock.protocol.requests.groups import (
 from remoting.flows import Flow, Sleep
 from topicmap.queues import retry_topic
 
-STRATEGY: Final = "remoting"
 SESSION_S: Final = 30.0
 WATCH_S: Final = 10.0
 AGAIN_S: Final = 1.0
@@ -79,7 +79,7 @@ class Groups:
 
     def _enter(self, group: str, membership: Membership) -> Flow:
         topics = tuple(sorted(membership.topics | {retry_topic(group)}))
-        joined: Assignment = yield JoinGroup(group, self._member, topics, SESSION_S, strategy=STRATEGY)
+        joined: Assignment = yield JoinGroup(group, self._member, topics, SESSION_S, strategy=REMOTING)
         membership.generation, membership.refusal = joined.generation, ""
 
     def _stay(self, group: str, membership: Membership) -> Flow:

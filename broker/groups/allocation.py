@@ -24,6 +24,7 @@ from hashlib import blake2b
 from heapq import heapify, heapreplace
 from typing import Final
 
+from penstock.protocol.requests.groups import REMOTING
 from topicmap.queues import RETRY_PREFIX, topic_queue
 
 RING_POINTS: Final = 64
@@ -168,5 +169,5 @@ _STRATEGIES: Final[dict[str, Callable[[Mapping[str, Claim], Mapping[str, int], P
     "configured": _configured,
     "room": _room,
     "nearest-room": _nearest_room,
-    "remoting": _average,
+    REMOTING: _average,
 }

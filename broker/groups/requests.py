@@ -27,6 +27,7 @@ from broker.topics.requests import TopicRequests
 from penstock.errors import Busy, Fenced, GroupNotFound, InvalidRequest, OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.protocol.requests.groups import (
     PAGE,
+    REMOTING,
     STRATEGIES,
     Assignment,
     CommitOffsets,
@@ -113,7 +114,7 @@ class GroupRequests:
                 hint="join a group of its own, or stop the consumers that pop",
             )
         self._check_room(request.group)
-        if request.strategy not in STRATEGIES:
+        if request.strategy not in (*STRATEGIES, REMOTING):
             raise InvalidRequest(f"a strategy is one of {', '.join(STRATEGIES)}, not {request.strategy!r}")
         if len(request.room) > NAME_BYTES_MAX:
             raise InvalidRequest(f"a room has at most {NAME_BYTES_MAX} characters")

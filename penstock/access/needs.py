@@ -19,6 +19,7 @@ from penstock.protocol.requests import (
     groups,
     messages,
     pops,
+    replicas,
     retries,
     routes,
     servers,
@@ -183,6 +184,9 @@ NEEDS: Final[Mapping[type[Request], Row]] = MappingProxyType(
         sessions.FindEndedSessions: _PEER,
         sessions.ListSessions: _VIEW,
         sessions.EndLives: _PEER,
+        replicas.AskVote: _PEER,
+        replicas.TakeEntries: _PEER,
+        replicas.TakeLead: _PEER,
         sessions.CloseSession: _ADMIN,
         sessions.AskSubscriptions: Row(
             "`view` the cluster; to disconnect a client, `admin` of it",

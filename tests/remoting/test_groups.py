@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from penstock.errors import Fenced, InvalidRequest, PenstockError
-from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, WatchGroup
+from penstock.protocol.requests.groups import REMOTING, Assignment, CommitOffsets, JoinGroup, LeaveGroup, WatchGroup
 from penstock.protocol.requests.request import Done
 from remoting.flows import Flow, Sleep
-from remoting.groups import STRATEGY, Groups
+from remoting.groups import Groups
 
 TOPICS = frozenset({"t"})
 
@@ -33,7 +33,7 @@ def joined() -> tuple[Groups, list[Flow]]:
     groups = Groups("front", started.append)
     (asked,) = answered(groups.join("g", TOPICS), Assignment(7, ()))
     assert isinstance(asked, JoinGroup)
-    assert (asked.topics, asked.strategy) == (("%RETRY%g", "t"), STRATEGY)
+    assert (asked.topics, asked.strategy) == (("%RETRY%g", "t"), REMOTING)
     return groups, started
 
 

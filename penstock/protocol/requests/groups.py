@@ -6,8 +6,10 @@ from typing import ClassVar, Final, NamedTuple
 
 from penstock.protocol.requests.request import Done, Reply, Request, value
 
-STRATEGIES: Final = ("average", "circle", "hash", "configured", "room", "nearest-room", "remoting")
+STRATEGIES: Final = ("average", "circle", "hash", "configured", "room", "nearest-room")
 """How a broker may deal its queues to the members of a group (docs/guide/backend.md)."""
+REMOTING: Final = "remoting"
+"""As ``average``, of the one member that stands for a group of RocketMQ's clients: it keeps native members out."""
 PAGE: Final = 500
 """Maximum number of groups in one page."""
 

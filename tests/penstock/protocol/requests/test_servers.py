@@ -8,7 +8,7 @@ from tests.penstock.protocol.requests.first_frames import answered, asked, codes
 
 
 def test_codes_never_change() -> None:
-    assert codes(servers) == {1: "Ping", 90: "ReadFigures"}
+    assert codes(servers) == {1: "Ping", 2: "Login", 90: "ReadFigures"}
 
 
 def test_the_first_frames_still_mean_the_same() -> None:
