@@ -131,14 +131,13 @@ def _from_json(head: bytes, body: bytes) -> Command:
         found = row.get("extFields") or {}
         fields = {_text(name): _text(value) for name, value in found.items() if value is not None}
         numbers = [int(row.get(name) or 0) for name in ("code", "opaque", "flag", "version")]
+        remark, language = _text(row.get("remark") or ""), _text(row.get("language") or "")
     except (ValueError, AttributeError, TypeError, RecursionError, OverflowError):
         raise ProtocolError("a header that is no JSON object of a command") from None
     if any(abs(number) > _INT_MAX + 1 for number in numbers):
         raise ProtocolError("a header with a number of more than 32 bits")
     code, opaque, flag, version = numbers
-    return Command(
-        code, opaque, fields, body, flag, _text(row.get("remark") or ""), _text(row.get("language") or ""), version
-    )
+    return Command(code, opaque, fields, body, flag, remark, language, version)
 
 
 def _text(value: Any) -> str:

@@ -76,7 +76,14 @@ def test_a_length_that_none_may_have_is_refused_before_its_bytes_come(length: in
 
 @pytest.mark.parametrize(
     "row",
-    [{"code": "x"}, {"code": 1 << 40}, {"extFields": [1]}, {"extFields": {"a": [1]}}, {"extFields": {"a": "\ud800"}}],
+    [
+        {"code": "x"},
+        {"code": 1 << 40},
+        {"extFields": [1]},
+        {"extFields": {"a": [1]}},
+        {"extFields": {"a": "\ud800"}},
+        {"remark": {"a": 1}},
+    ],
 )
 def test_a_header_that_is_no_command_is_refused(row: dict[str, object]) -> None:
     with pytest.raises(ProtocolError):
