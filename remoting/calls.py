@@ -15,8 +15,6 @@ from penstock.errors import (
     NotAllowed,
     NotAuthorized,
     PenstockError,
-    ProtocolError,
-    QueueNotFound,
     StorageFull,
     TimedOut,
     TooLarge,
@@ -88,6 +86,4 @@ def refusal(command: Command, error: PenstockError) -> Command:
     """The answer that says an error in the numbers that RocketMQ's clients know."""
     code = next((code for kinds, code in _CODES if isinstance(error, kinds)), codes.SYSTEM_ERROR)
     hint = f": {error.hint}" if error.hint else ""
-    if isinstance(error, (ProtocolError, QueueNotFound)):
-        code = codes.SYSTEM_ERROR
     return command.answer(code, remark=f"{error.message}{hint}")

@@ -37,6 +37,7 @@ class Membership:
         topics: what it has joined with.
         generation: the one in which it holds its queues.
         refusal: why the broker does not let it in; empty while it is in.
+        is_left: whether the front has left the group, so that it is not renewed.
     """
 
     topics: frozenset[str]

@@ -45,7 +45,6 @@ _FLAG_AT: Final = 16
 _SIZE_MAGIC: Final = struct.Struct(">II")
 _STORE_HOST_AT: Final = 64
 _BATCH_ITEM: Final = struct.Struct(">IIIII")
-_ID: Final = struct.Struct(">4sIQ")
 _PLACE: Final = struct.Struct(">IIQQ")  # queue id, flag, queue offset, position: at byte 12 of a record
 
 
@@ -133,17 +132,6 @@ def unique_id_of(properties: dict[str, str]) -> str:
 def offset_id(host: bytes, position: int) -> str:
     """RocketMQ's id of a stored message: where it is. ``host``: address and port, eight bytes."""
     return (host + position.to_bytes(8, "big")).hex().upper()
-
-
-def position_of(message_id: str) -> int:
-    """The log position in an offset id. Raises ``InvalidMessage``."""
-    try:
-        data = bytes.fromhex(message_id)
-    except ValueError:
-        data = b""
-    if len(data) != _ID.size:
-        raise InvalidMessage(f"{message_id!r} is no offset id")
-    return int(_ID.unpack(data)[2])
 
 
 def frames_of(pulled: Pulled) -> Iterator[memoryview]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from penstock.errors import InvalidMessage, TopicNotFound, from_wire
@@ -41,11 +42,7 @@ CLUSTER: Final = "DefaultCluster"
 
 def long_names(command: Command) -> Command:
     """A send in its short form (310, 320, 325) with the long names of its fields."""
-    fields = {_SHORT.get(name, name): value for name, value in command.fields.items()}
-    return Command(
-        command.code, command.opaque, fields, command.body, command.flag, command.remark, command.language,
-        command.version, command.serialization,
-    )  # fmt: skip
+    return replace(command, fields={_SHORT.get(name, name): value for name, value in command.fields.items()})
 
 
 def send(call: Call) -> Flow:

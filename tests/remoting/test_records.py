@@ -16,7 +16,6 @@ from remoting.records import (
     batch_of,
     encode_record,
     offset_id,
-    position_of,
     properties_of,
     property_of,
     to_v1,
@@ -63,10 +62,6 @@ def test_topic_and_properties_are_found_behind_any_body() -> None:
 def test_an_offset_id_names_host_and_position() -> None:
     made = offset_id(HOST, 1234)
     assert made == "0A000007" + "00002A9F" + f"{1234:016X}"
-    assert position_of(made) == 1234
-    for wrong in ("", "xyz", made[:-2]):
-        with pytest.raises(InvalidMessage):
-            position_of(wrong)
 
 
 def test_properties_may_end_with_a_separator_but_not_be_penstocks() -> None:
