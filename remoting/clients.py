@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from penstock.errors import PenstockError, ProtocolError
@@ -16,9 +17,10 @@ from remoting.settling import Checks
 
 
 def json_of(command: Command) -> Any:
-    """A body that is JSON. Raises ``ProtocolError``."""
+    """A body that is JSON, of text that can be sent on. Raises ``ProtocolError``."""
     try:
         row = json.loads(command.body)
+        json.dumps(row, ensure_ascii=False).encode()  # a lone surrogate has no bytes
     except (ValueError, RecursionError):
         raise ProtocolError("a body that is no JSON") from None
     if not isinstance(row, dict):
@@ -41,12 +43,8 @@ class ClientCalls:
         changed = front.members.beat(client, beat)
         for group in beat.producers:
             self._checks.watch(front, group)
-        refused = ""
-        for group in dict.fromkeys([*changed.groups, *[one.group for one in beat.consumers]]):
-            try:
-                yield from front.groups.join(group, front.members.topics(group))
-            except PenstockError:
-                refused = front.groups.refusal(group)
+        groups = dict.fromkeys([*changed.groups, *[one.group for one in beat.consumers]])
+        refused = yield from join_and_leave(front, groups)
         tell_changed(front, changed)
         if refused:
             return command.answer(codes.SYSTEM_ERROR, remark=refused)
@@ -62,13 +60,21 @@ class ClientCalls:
 
 
 def leave_empty(front: Front, changed: Changed) -> Flow:
-    """Brings the front's memberships in line with the clients that are left, and tells those."""
-    for group in changed.groups:
+    """Leaves the groups that have no clients any more, and tells the others of those that have."""
+    yield from join_and_leave(front, changed.groups)
+    tell_changed(front, changed)
+
+
+def join_and_leave(front: Front, groups: Iterable[str]) -> Flow:
+    """Brings the front's memberships of these groups in line with their clients. Returns why the broker does not let it
+    into one of them, an empty text if it does."""
+    refused = ""
+    for group in groups:
         try:
             yield from front.groups.join(group, front.members.topics(group))
         except PenstockError:
-            continue  # it is entered again, or known as refused
-    tell_changed(front, changed)
+            refused = front.groups.refusal(group)
+    return refused
 
 
 def tell_changed(front: Front, changed: Changed) -> None:

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 import trio
 
+from penstock.client.wire_link import ask
 from penstock.errors import PenstockError, ProtocolError
 from penstock.protocol.link import Link, Links
-from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.servers import Ping, ServerInfo
 from penstock.service.frame_server import listening_address, open_listeners
 from penstock.world import World
@@ -46,13 +46,19 @@ class Connection:
         self.number = number
         self.stream = stream
         self.running = 0
+        self.scope = trio.CancelScope()
+        """Ends with the connection."""
         self._outbox: list[bytes] = []
         self._unsent = 0
         self._news = trio.Event()
         self._room = trio.Event()
 
     def put(self, command: Command) -> None:
-        """Has a command written."""
+        """Has a command written; a client for which too much waits already is disconnected."""
+        if self._unsent > UNSENT_BYTES_MAX:
+            _log.info("a remoting client was disconnected: it does not read its answers")
+            self.scope.cancel()
+            return
         data = encode(command)
         self._outbox.append(data)
         self._unsent += len(data)
@@ -74,13 +80,11 @@ class Connection:
             await self._room.wait()
 
     async def write(self) -> None:
-        """Writes what is put, until it is cancelled. Raises ``ProtocolError`` for a client that does not read."""
+        """Writes what is put, until the connection ends."""
         while True:
             await self._news.wait()
             self._news = trio.Event()
             while self._outbox:
-                if self._unsent > UNSENT_BYTES_MAX:
-                    raise ProtocolError("the client does not read its answers")
                 data, self._outbox = b"".join(self._outbox), []
                 await self.stream.send_all(data)
                 self._unsent -= len(data)
@@ -108,35 +112,31 @@ class RunningFront(NamedTuple):
 class Server:
     """The front of one broker."""
 
-    def __init__(self, settings: RemotingSettings, broker: str, world: World, port: int, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        settings: RemotingSettings,
+        name: str,
+        world: World,
+        port: int,
+        nursery: trio.Nursery,
+        broker: Link,
+        names: Link,
+    ) -> None:
+        """``name``: the broker's. ``nursery``: for what flows wait for. ``broker``, ``names``: the links to both."""
         self._nursery = nursery
-        self._clock = world.clock
         self._connections: dict[int, Connection] = {}
         self._last = 0
         self._commands = 0
         self._handlers = handlers()
-        self._flows: Flows | None = None
-        host = settings.advertise.rpartition(":")[0] if settings.advertise else settings.host
-        advertised = int(settings.advertise.rpartition(":")[2]) if settings.advertise else port
-        self.front = Front(
-            broker,
-            host,
-            advertised,
-            _eight(host, advertised),
-            world.clock,
-            world.rng,
-            Members(),
-            Groups(f"remoting@{broker}", self.start),
-            self.start,
-            self.push,
-            set(),
-        )
-
-    def connect(self, broker: Link, names: Link) -> None:
-        """Gives the front its links."""
         token = trio.lowlevel.current_trio_token()
-        flows = Flows(broker, names, self._wake, lambda: token.run_sync_soon(flows.flush, idempotent=True))
-        self._flows = flows
+        self._flows = Flows(broker, names, self._wake, lambda: token.run_sync_soon(self._flows.flush, idempotent=True))
+        host, _, told = settings.advertise.rpartition(":")
+        host, port = (host, int(told)) if told else (settings.host, port)
+        groups = Groups(f"remoting@{name}", self.start)
+        of_world = world.clock, world.rng
+        self.front = Front(
+            name, host, port, _eight(host, port), *of_world, Members(), groups, self.start, self.push, set()
+        )
 
     def _wake(self, seconds: float, resume: Callable[[], None]) -> None:
         async def later() -> None:
@@ -147,7 +147,6 @@ class Server:
 
     def start(self, flow: Flow) -> None:
         """Runs a flow whose end nobody waits for."""
-        assert self._flows is not None
         self._flows.run(flow, _note)
 
     def push(self, connection: int, command: Command) -> None:
@@ -174,11 +173,12 @@ class Server:
         try:
             peer = stream.socket.getpeername()
             stream.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._write, connection, nursery.cancel_scope)
-                with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                    await self._read(connection, f"{peer[0]}:{peer[1]}", _eight(peer[0], peer[1]))
-                nursery.cancel_scope.cancel()
+            with connection.scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write, connection)
+                    with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                        await self._read(connection, f"{peer[0]}:{peer[1]}", _eight(peer[0], peer[1]))
+                    connection.scope.cancel()
         except OSError:
             pass  # it was gone before it was served
         finally:
@@ -187,12 +187,11 @@ class Server:
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(stream)
 
-    async def _write(self, connection: Connection, scope: trio.CancelScope) -> None:
+    async def _write(self, connection: Connection) -> None:
         try:
             await connection.write()
-        except (trio.BrokenResourceError, trio.ClosedResourceError, ProtocolError) as error:
-            _log.info("a remoting client was disconnected: %s", error)
-            scope.cancel()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            connection.scope.cancel()
 
     async def _read(self, connection: Connection, peer: str, peer_bytes: bytes) -> None:
         reader = FrameReader()
@@ -208,7 +207,6 @@ class Server:
             await connection.has_room()
 
     def _carry_out(self, connection: Connection, call: Call) -> None:
-        assert self._flows is not None
         handler = self._handlers.get(call.command.code)
         connection.begin()
         self._commands += 1
@@ -257,8 +255,7 @@ async def run(
     """Runs a front until it is cancelled.
 
     Raises:
-        AddressInUse: somebody listens already.
-        PenstockError: the broker does not answer.
+        AddressInUse: another process has the port.
     """
     broker = links.link(settings.broker)
     about = await _about(broker)
@@ -266,8 +263,7 @@ async def run(
         listeners = await open_listeners(settings.host, settings.port, "the remoting front")
         names_listeners = await open_listeners(settings.host, settings.namesrv_port, "the remoting front")
         host, port = listening_address(listeners)
-        server = Server(settings, about.name, world, port, nursery)
-        server.connect(broker, links.link(settings.namesrv))
+        server = Server(settings, about.name, world, port, nursery, broker, links.link(settings.namesrv))
         for opened in (listeners, names_listeners):
             nursery.start_soon(partial(trio.serve_listeners, server.serve, opened))
         nursery.start_soon(server.announce)
@@ -277,16 +273,6 @@ async def run(
 async def _about(broker: Link) -> ServerInfo:
     """Who the broker is; waits until it answers."""
     while True:
-        done = trio.Event()
-        found: list[Result] = []
-
-        def take(result: Result, found: list[Result] = found, done: trio.Event = done) -> None:
-            found.append(result)
-            done.set()
-
-        broker.submit(Ping(), take)
-        broker.flush()
-        await done.wait()
-        if isinstance(found[0], ServerInfo):
-            return found[0]
+        with contextlib.suppress(PenstockError):
+            return await ask(broker, Ping(), ServerInfo)
         await trio.sleep(1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import socket
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from remoting import codes
+from remoting import codes, server
 from remoting.frames import BINARY, Command, encode
 from tests.node.running import RunningSystem
 from tests.patience import PATIENCE_S
@@ -70,6 +71,33 @@ def test_mutated_frames_harm_nobody(connect: Callable[..., RemotingClient], name
         except ConnectionError:
             hostile = connect()
     assert [one.body for one in seen(bystander.pull("g", name).body)][:1] == [b"kept"]
+
+
+def test_a_client_that_does_not_read_its_answers_is_disconnected(
+    connect: Callable[..., RemotingClient], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "UNSENT_BYTES_MAX", 1 << 20)
+    client, bystander = connect(), connect()
+    client.produce(name, bytes(500_000), e=0)
+    fields = {"consumerGroup": "g", "topic": name, "queueId": 0, "queueOffset": 0, "maxMsgNums": 1, "sysFlag": 0}
+    asked = 200  # of which the sockets between the two ends hold a tenth
+    for _ in range(asked):
+        client.send(codes.PULL, **fields)
+    got = 0
+    client.socket.settimeout(PATIENCE_S)
+    while data := client.socket.recv(1 << 20):
+        got += len(data)
+    assert got < asked * 500_000 // 2
+    assert bystander.ask(codes.CHECK_CLIENT_CONFIG).code == codes.SUCCESS
+
+
+@pytest.mark.parametrize("name", ["clientID", "groupName"])
+def test_text_that_has_no_bytes_harms_its_own_request_only(name: str, connect: Callable[..., RemotingClient]) -> None:
+    client = connect()
+    row = {"clientID": "c", "consumerDataSet": [{"groupName": "g"}]}
+    body = json.dumps(row).replace('"c"' if name == "clientID" else '"g"', '"\\ud800"').encode()
+    assert client.ask(codes.HEARTBEAT, body).code == codes.SYSTEM_ERROR
+    assert client.ask(codes.CHECK_CLIENT_CONFIG).code == codes.SUCCESS
 
 
 def test_it_runs_beside_a_broker_of_its_own(node: RunningSystem, tmp_path: Path, name: str) -> None:
