@@ -30,19 +30,19 @@ class Addresses:
         """The line that `penstock up` prints when all parts accept; scripts and tests parse it."""
         first = f"ready mqtt={self.mqtt} broker={self.broker} namesrv={self.namesrv} http={self.http}"
         further = [f"mqtt-{name}={at}" for name, at in self.listeners.items()]
-        further += [f"{name}={at}" for name, at in self._rocketmq.items()]
-        further += [f"events={self.events}"] if self.events else []
-        console = [f"console={self.console}"] if self.console else []
-        return " ".join([first, *further, *console, f"data={self.data}"])
+        console = {"console": self.console} if self.console else {}
+        further += [f"{name}={at}" for name, at in (self._fronts | console).items()]
+        return " ".join([first, *further, f"data={self.data}"])
 
     @property
-    def _rocketmq(self) -> dict[str, str]:
-        named = {"rocketmq": self.rocketmq, "rocketmq_namesrv": self.rocketmq_namesrv}
+    def _fronts(self) -> dict[str, str]:
+        """The services that run only where they are asked for."""
+        named = {"rocketmq": self.rocketmq, "rocketmq_namesrv": self.rocketmq_namesrv, "events": self.events}
         return {name: at for name, at in named.items() if at}
 
     def ready_json(self) -> str:
         """The same as one JSON object."""
         fields = {"mqtt": self.mqtt, "broker": self.broker, "namesrv": self.namesrv, "http": self.http}
-        fields |= self._rocketmq | ({"events": self.events} if self.events else {})
+        fields |= self._fronts
         also = {"listeners": dict(self.listeners), "console": self.console or None, "data": str(self.data)}
         return json.dumps({"ready": True, **fields, **also})

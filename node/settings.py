@@ -233,13 +233,19 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
 
 
 def _refuse_a_way_round(configuration: Configuration, environ: Mapping[str, str]) -> None:
-    """Raises ``InvalidConfig`` for a front that lets everyone in, at a broker that asks for a login."""
+    """Raises ``InvalidConfig`` for a service that asks for no login, at a broker that does."""
     node = configuration.node
-    if node.has_rocketmq and not node.insecure and service_settings(configuration, "broker", environ).asks:
-        raise InvalidConfig(
-            "rocketmq_port is set, and RocketMQ's clients cannot log in: they would come past the users",
-            hint="leave it out, or, where everyone who reaches it may do everything, set insecure = true",
-        )
+    if node.insecure or not service_settings(configuration, "broker", environ).asks:
+        return
+    for is_wanted, name, clients in (
+        (node.has_rocketmq, "rocketmq_port", "RocketMQ's clients"),
+        (node.events_port >= 0, "events_port", "clients of the event bridge"),
+    ):
+        if is_wanted:
+            raise InvalidConfig(
+                f"{name} is set, and {clients} cannot log in: they would come past the users",
+                hint="leave it out, or, where everyone who reaches it may do everything, set insecure = true",
+            )
 
 
 def console_may_act(configuration: Configuration, environ: Mapping[str, str]) -> bool:

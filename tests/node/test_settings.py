@@ -198,15 +198,16 @@ def test_the_nodes_insecure_counts_for_its_broker_and_name_server_unless_they_sa
     assert "insecure" not in place(chosen, "gateway", {})
 
 
+@pytest.mark.parametrize("ports", ["rocketmq_port = 0\nrocketmq_namesrv_port = 0\n", "events_port = 0\n"])
 @pytest.mark.parametrize("where", ['password_file = "users"\n', '[broker]\npassword_file = "users"\n'])
-def test_rocketmqs_clients_are_no_way_round_the_users_of_the_broker(where: str, tmp_path: Path) -> None:
+def test_what_asks_for_no_login_is_no_way_round_the_users_of_the_broker(ports: str, where: str, tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
-    ports = "rocketmq_port = 0\nrocketmq_namesrv_port = 0\n"
     file.write_text(ports + where)
     with pytest.raises(InvalidConfig, match="would come past the users"):
         load(file, {}, {})
     file.write_text(ports + "insecure = true\n" + where)
-    assert load(file, {}, {}).node.has_rocketmq
+    node = load(file, {}, {}).node
+    assert node.has_rocketmq or node.events_port == 0
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,7 @@ def test_a_console_without_users_does_not_act_for_everyone_at_a_broker_that_asks
 
 def test_the_event_bridge_stays_on_this_machine_where_only_other_ports_ask_for_a_login() -> None:
     console = {"PENSTOCK_CONSOLE_HOST": "127.0.0.1"}
-    beyond = load(None, console, {"host": "0.0.0.0", "password_file": "users", "events_port": 0})
+    beyond = load(None, console, {"host": "0.0.0.0", "password_file": "users"})
     assert (beyond.node.host, service_settings(beyond, "events", {}).host) == ("0.0.0.0", "127.0.0.1")
     insecure = load(None, {}, {"host": "0.0.0.0", "insecure": True, "events_port": 0})
     assert service_settings(insecure, "events", {}).host == "0.0.0.0"
