@@ -79,18 +79,9 @@ async def run(
                     if signals is not None:
                         top.start_soon(gateway.server.obey, front, signals)
                     mqtt_at = join_address(front.host, front.port)
-                    seen = ""
-                    if node.console_port >= 0:
-                        settings = service_settings(configuration, "console", namesrv=(names_at,))
-                        key = secret if console_may_act(configuration, os.environ) else None
-                        shown = await top.start(
-                            partial(console.server.run, settings, world, is_port_wish=True, key=key)
-                        )
-                        seen = shown.url
-                    where = (mqtt_at, store_at, names_at, http, node.data, front.listeners, seen)
-                    addresses = Addresses(*where)
-                    if node.has_rocketmq:
-                        addresses = await _serve_rocketmq(top, node, addresses, world, links, readiness)
+                    addresses = Addresses(mqtt_at, store_at, names_at, http, node.data, front.listeners)
+                    addresses = await _serve_console(top, configuration, addresses, world, secret)
+                    addresses = await _serve_rocketmq(top, node, addresses, world, links, readiness)
                     addresses = await _serve_events(top, configuration, addresses, world, links, readiness)
                     readiness.serves()
                     task_status.started(addresses)
@@ -102,10 +93,24 @@ async def run(
         pages.cancel_scope.cancel()
 
 
+async def _serve_console(
+    top: trio.Nursery, configuration: Configuration, at: Addresses, world: World, secret: bytes
+) -> Addresses:
+    """Starts the console if it is wanted; returns the addresses with its own."""
+    if configuration.node.console_port < 0:
+        return at
+    settings = service_settings(configuration, "console", namesrv=(at.namesrv,))
+    key = secret if console_may_act(configuration, os.environ) else None
+    shown = await top.start(partial(console.server.run, settings, world, is_port_wish=True, key=key))
+    return replace(at, console=shown.url)
+
+
 async def _serve_rocketmq(
     top: trio.Nursery, node: NodeSettings, at: Addresses, world: World, links: Links, readiness: Readiness
 ) -> Addresses:
-    """Starts the front for RocketMQ's clients; returns the addresses with its own."""
+    """Starts the front for RocketMQ's clients if it is wanted; returns the addresses with its own."""
+    if not node.has_rocketmq:
+        return at
     settings = RemotingSettings(
         host=node.host,
         port=node.rocketmq_port,
