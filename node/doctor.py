@@ -48,7 +48,7 @@ class Finding(NamedTuple):
     """One line of the doctor's report.
 
     Attributes:
-        check: what was looked at.
+        check: the thing that the line is about.
         verdict: ``GOOD``, ``NOTE`` or ``BAD``.
         found: what it is.
         remedy: what to do, empty if nothing.

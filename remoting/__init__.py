@@ -1,1 +1,1 @@
-"""The remoting front: RocketMQ's own clients, unmodified, on the same queues as everyone else."""
+"""The remoting front: it serves unmodified RocketMQ clients from the broker's queues."""

@@ -1,4 +1,4 @@
-"""What a handler of the front is given: the command, who sent it, and the parts of the front."""
+"""The call that a handler gets: the command, its sender, and the parts of the front."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeats and goodbyes of clients, locks of ordered queues, and who is there."""
+"""Heartbeats and goodbyes of clients, their locks of ordered queues, and lists of connected clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flows: what the front does for a command, written as a generator that yields the requests it needs answered.
+"""Flows: generators that carry out a command and yield the requests whose answers they need.
 
 A flow yields a ``Request`` for the broker, ``AtNames`` for the name server, or ``Sleep``; it is resumed with the reply,
 or with the ``PenstockError`` that stands for it. It waits for nothing itself, so the same flows run over trio and in
@@ -33,7 +33,7 @@ class Sleep(NamedTuple):
 Wanted = Request | AtNames | Sleep
 Flow = Generator[Wanted, Any, Any]
 Wake = Callable[[float, Callable[[], None]], None]
-"""Calls back after so many seconds."""
+"""Calls a function after a number of seconds."""
 
 
 class Flows:

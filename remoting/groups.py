@@ -1,8 +1,8 @@
 """The front as a member of consumer groups: one native member per group, which holds all queues of its broker.
 
-RocketMQ's clients deal the queues among themselves and read whatever they have dealt themselves. So a group is of one
-kind at a time: the front joins with the strategy ``remoting``, and the broker refuses native members meanwhile, as it
-refuses the front while native members are there.
+RocketMQ's clients divide the queues among themselves, without asking the broker. So a group is of one kind at a time:
+the front joins with the strategy ``remoting``, and the broker refuses native members meanwhile, as it refuses the front
+while native members are there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Clients of the front: who is there, in which groups, with which subscriptions, and who has locked which queue.
+"""Connected clients of the front: their groups, their subscriptions and the queues that they have locked.
 
 The members of a RocketMQ group deal the queues among themselves, so all that the broker sees is one native member per
 front (``groups``). Everything here is in memory: after a restart clients say it again with their next heartbeat. Pure.
@@ -97,7 +97,7 @@ def _named(value: Any, names: tuple[str, ...]) -> str:
 
 
 class Client(NamedTuple):
-    """A client that is connected. ``connection``: whatever its server knows it by."""
+    """A client that is connected. ``connection``: the number of its connection."""
 
     id: str
     connection: int
@@ -198,7 +198,7 @@ class Members:
     # ------------------------------------------------------------ locks
 
     def lock(self, group: str, client: str, queues: Iterable[str], now: float) -> list[str]:
-        """Locks queues for a client, those that nobody else has locked; returns them."""
+        """Locks those of the queues that no other client has locked; returns them."""
         granted = []
         for queue in queues:
             holder, until = self._locks.get((group, queue), ("", 0.0))

@@ -1,4 +1,4 @@
-"""What consumers read and where they are: pulls with long polling, offsets, bounds, searches."""
+"""Requests of consumers: pulls with long polling, offsets, bounds, searches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What producers send: messages, batches, delayed and transactional ones, and answers to requests."""
+"""Requests of producers: single messages, batches, delayed and transactional messages, answers to requests."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from remoting.settings import RemotingSettings
 
 READ_BYTES: Final = 256 << 10
 UNSENT_BYTES_MAX: Final = 64 << 20
-"""A client that does not read is disconnected when so much waits for it."""
+"""Maximum number of bytes that wait for one client; beyond it the client is disconnected."""
 RUNNING_MAX: Final = 4096
 """Maximum number of commands of one connection under way; more wait in the socket."""
 ANNOUNCE_S: Final = 10.0
@@ -146,7 +146,7 @@ class Server:
         self._nursery.start_soon(later)
 
     def start(self, flow: Flow) -> None:
-        """Runs a flow whose end nobody waits for."""
+        """Runs a flow in the background."""
         self._flows.run(flow, _note)
 
     def push(self, connection: int, command: Command) -> None:

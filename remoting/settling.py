@@ -1,4 +1,4 @@
-"""What becomes of messages: given back by consumers; committed, rolled back and asked about by producers."""
+"""Outcomes of messages: consumers give them back; producers commit them, roll them back, and are asked about them."""
 
 from __future__ import annotations
 

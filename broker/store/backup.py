@@ -199,7 +199,7 @@ def _copy(file: File, target: Disk, base: int, size: int, done: int, total: int)
 
 
 def _check(target: Disk, copies: Sequence[Copied], fresh: Sequence[int]) -> Scan:
-    """Reads what was copied once more, from the backup itself. Returns the scan: damage and watermark."""
+    """Reads the copied segments once more, from the backup itself. Returns the scan: damage and watermark."""
     with ExitStack() as files:
         segments = []
         for one in copies:

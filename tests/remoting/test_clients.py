@@ -1,4 +1,4 @@
-"""Who is there: heartbeats, goodbyes, locks, and groups that are of one kind at a time."""
+"""Heartbeats, goodbyes, locks, and groups that are of one kind at a time."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_a_one_way_request_has_no_answer(client: RemotingClient, name: str) -> N
     assert silent not in client._answers
 
 
-def test_mutated_frames_harm_nobody(connect: Callable[..., RemotingClient], name: str) -> None:
+def test_mutated_frames_harm_no_other_connection(connect: Callable[..., RemotingClient], name: str) -> None:
     rng = random.Random(7)
     bystander = connect()
     bystander.produce(name, b"kept", e=0)
