@@ -19,8 +19,7 @@ from typing import Final
 from broker.replica.log_face import Begun, Stretch
 from broker.store.frames import blank_length
 from broker.store.message_store import MessageStore
-from broker.store.raw import BadPlace, Part, epochs_of, parts_of, read_stretch
-from penstock.errors import ProtocolError
+from broker.store.raw import BadPlace, Part, checked_parts, epochs_of, parts_of, read_stretch
 
 FIRST: Final = (1, 0)
 """Before the first record of an epoch all is of this one."""
@@ -134,7 +133,7 @@ class FollowerLog:
         in what is committed, ``StorageFull`` or ``StorageFailed``.
         """
         position, data = stretch.position, stretch.data
-        parts = self._checked(stretch, epoch)
+        parts = checked_parts(data, position, stretch.before, epoch)
         behind = parts[-1].behind
         if position > self.end:
             raise Mismatch(self.epoch_at(self.end), self.end)
@@ -155,18 +154,6 @@ class FollowerLog:
         """The frame that ends at a position is of another epoch: so may be all others of its epoch."""
         first = max(self._begun_before(position)[1], self.committed)
         return Mismatch(self.epoch_at(first), first)
-
-    def _checked(self, stretch: Stretch, epoch: int) -> list[Part]:
-        parts, last = list(parts_of(stretch.data, stretch.position)), stretch.before
-        for part in parts:
-            if part.frames:
-                lowest, highest = epochs_of(part.frames)
-                if not last <= lowest <= highest <= epoch:
-                    raise ProtocolError(f"epochs go back in the log at position {part.position}")
-                last = highest
-        if not parts or parts[-1].stop != len(stretch.data) or not parts[-1].frames:
-            raise ProtocolError(f"what was sent of the log at position {stretch.position} is damaged")
-        return parts
 
     def _skip(self, data: bytes, parts: Sequence[Part]) -> int | None:
         """Where in a stretch begins what this log has not; ``None`` where it has all. Other bytes are cut."""

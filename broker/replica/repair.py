@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from broker.replica.log_face import Stretch
 from broker.store.message_store import MessageStore
-from broker.store.raw import BadPlace, Part, epochs_of, parts_of, read_stretch, split
+from broker.store.raw import BadPlace, Part, checked_parts, parts_of, read_stretch, split
 from penstock.errors import ProtocolError
 
 ASK_BYTES: Final = 1 << 20
@@ -108,17 +108,10 @@ class Repair:
 
     def _checked(self, stretch: Stretch, epoch: int) -> list[Part]:
         """The parts of a stretch, as far as they are committed."""
-        last = stretch.before
+        if stretch.before != epoch:
+            raise ProtocolError(f"what was sent of the log at position {stretch.position} is of another epoch")
         found: list[Part] = []
-        parts = list(parts_of(stretch.data, stretch.position))
-        if not parts or parts[-1].stop != len(stretch.data) or last != epoch:
-            raise ProtocolError(f"what was sent of the log at position {stretch.position} is damaged")
-        for part in parts:
-            if part.frames:
-                lowest, highest = epochs_of(part.frames)
-                if not last <= lowest <= highest:
-                    raise ProtocolError(f"epochs go back in the log at position {part.position}")
-                last = highest
+        for part in checked_parts(stretch.data, stretch.position, epoch):
             if part.behind > self._log.committed:
                 if part.frames and part.position < self._log.committed:
                     found.append(split(part, self._log.committed - part.position)[0])

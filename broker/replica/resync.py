@@ -18,7 +18,7 @@ from broker.store import label, recovery, segment, state
 from broker.store.commit_log import CommitLog
 from broker.store.disk import Disk
 from broker.store.frames import crc32c
-from broker.store.raw import epochs_of, parts_of
+from broker.store.raw import checked_parts, epochs_of
 from broker.store.recovery import DERIVED
 from broker.store.scan import Scan
 from broker.store.segment import SUFFIX, Segment, segment_path
@@ -91,22 +91,17 @@ class Resync:
 
     def take(self, stretch: Stretch, now: float) -> None:
         """Writes what has come. Raises ``ProtocolError`` where it does not fit, ``StorageFull``, ``StorageFailed``."""
-        parts, log = list(parts_of(stretch.data, stretch.position)), self._log
-        last = stretch.before
-        if stretch.position != self.end or not parts or parts[-1].stop != len(stretch.data):
-            raise ProtocolError(f"what was sent of the log at position {stretch.position} is damaged, or does not fit")
-        if self.end > self._start and last != self._before:
+        log = self._log
+        if stretch.position != self.end:
+            raise ProtocolError(f"what was sent of the log at position {stretch.position} is not wanted")
+        if self.end > self._start and stretch.before != self._before:
             raise ProtocolError(f"what was sent of the log at position {stretch.position} is of another epoch")
-        for part in parts:
+        for part in checked_parts(stretch.data, stretch.position, stretch.before):
             if part.frames:
-                lowest, highest = epochs_of(part.frames)
-                if not last <= lowest <= highest:
-                    raise ProtocolError(f"epochs go back in the log at position {part.position}")
-                last = highest
                 log.receive(stretch.data[part.start : part.stop])
+                self._before = epochs_of(part.frames)[1]
             else:
                 log.receive_blank(stretch.data[part.start : part.stop])
-        self._before = last
         if self._bytes_s:
             self._free_at = max(now, self._free_at) + len(stretch.data) / self._bytes_s
         if log.end - log.durable >= SYNC_BYTES:

@@ -15,7 +15,7 @@ import numpy as np
 from broker.store.alike import Alike, good_alike, looks_alike
 from broker.store.commit_log import CommitLog
 from broker.store.frames import EPOCH_AT, FRAME_BYTES_MIN, blank_length, frame_length, good_within
-from penstock.errors import Damaged
+from penstock.errors import Damaged, ProtocolError
 from penstock.protocol.message import FRAME_HEAD_BYTES
 
 RUN_FRAMES_MAX: Final = 1024
@@ -115,6 +115,25 @@ def epochs_of(frames: Sequence[bytes]) -> tuple[int, int]:
     numbers = [frame[_EPOCH] for frame in frames]
     is_sorted = len(set(numbers)) == 1 or numbers == sorted(numbers)
     return (int.from_bytes(numbers[0], "big"), int.from_bytes(numbers[-1], "big")) if is_sorted else (1, 0)
+
+
+def checked_parts(data: bytes, position: int, before: int, epoch_max: int | None = None) -> list[Part]:
+    """All parts of a stretch that another copy has sent. ``before``: epoch of the frame that ends at ``position``;
+    ``epoch_max``: the highest that may come, where one is known.
+
+    Raises ``ProtocolError`` where a frame or blank is not good, the last part has no frames, or epochs go back.
+    """
+    parts = list(parts_of(data, position))
+    if not parts or parts[-1].stop != len(data) or not parts[-1].frames:
+        raise ProtocolError(f"what was sent of the log at position {position} is damaged")
+    last = before
+    for part in parts:
+        if part.frames:
+            lowest, highest = epochs_of(part.frames)
+            if not last <= lowest <= highest or (epoch_max is not None and highest > epoch_max):
+                raise ProtocolError(f"epochs go back in the log at position {part.position}")
+            last = highest
+    return parts
 
 
 def read_stretch(log: CommitLog, position: int, bytes_max: int, until: int, *, from_disk: bool = False) -> bytes:

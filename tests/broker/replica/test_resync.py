@@ -13,7 +13,7 @@ from broker.replica.resync import Resync, finish_resync
 from broker.store.recovery import StateLost
 from broker.store.segment import segment_path
 from broker.store.settings import StoreSettings
-from penstock.errors import ProtocolError
+from penstock.errors import ProtocolError, StorageFull
 from tests.broker.replica.pair import LARGER, Copy, follow
 from tests.broker.store.store_rig import SMALL, bodies
 from tests.simulation.disk import PowerCut, SimDisk
@@ -130,6 +130,17 @@ def test_what_does_not_fit_is_refused_and_the_rate_is_kept() -> None:
     takes_s = len(stretch.data) / 1000.0
     assert resync.wanted(leader.log.committed, takes_s - 0.1) is None
     assert resync.wanted(leader.log.committed, takes_s + 0.1) is not None
+
+
+def test_a_copy_that_a_full_disk_broke_off_within_a_stretch_goes_on_behind_what_came() -> None:
+    leader, disk = old_leader(0), SimDisk()
+    resync = Resync(disk, SMALL, 0, 0.0)
+    disk.capacity = disk.used() + 2 * SMALL.segment_bytes
+    with pytest.raises(StorageFull):
+        resync.take(leader.log.stretch(0, leader.log.end), 0.0)
+    assert 0 < resync.end < leader.log.end
+    disk.capacity = None
+    assert fetch(resync, leader, random.Random(5), 1 << 20)
 
 
 def test_a_copy_of_a_log_that_begins_elsewhere_by_now_begins_anew() -> None:
