@@ -60,26 +60,20 @@ class Resync:
                 break
             self._before = epochs_of(frames)[1]
         end = min([scan.frames_end, *[first for first, _ in scan.damage]])
-        self._log = CommitLog(disk, settings, segments, max(end, segments[-1].base), folder=FOLDER)
-        self._log.begin_at(max(end, segments[-1].base), start)
+        last = max(end, segments[-1].base)
+        self._log = CommitLog(disk, settings, segments, last, folder=FOLDER)
+        self._log.begin_at(last, start)
         self._log.committed = start
         self._log.cut(end)
 
     def _found(self) -> list[Segment]:
-        """What has come already; all of it goes where the leader's log begins elsewhere by now."""
-        disk, first = self._disk, self._start
+        """What has come already. If the leader's log begins elsewhere by now, all of it is removed."""
+        disk, start = self._disk, self._start
         bases = state.stored_positions(disk, FOLDER, SUFFIX)
-        if bases[:1] != [first]:
+        if bases[:1] != [start]:
             for base in bases:
                 disk.remove(segment_path(base, FOLDER))
-            bases = []
-        if not bases:
-            return [Segment(first, disk.open(segment_path(first, FOLDER), create=True), self._settings.segment_bytes)]
-        ends = [*bases[1:], bases[-1] + self._settings.segment_bytes]
-        return [
-            Segment(base, disk.open(segment_path(base, FOLDER)), end - base)
-            for base, end in zip(bases, ends, strict=True)
-        ]
+        return recovery.open_segments(disk, self._settings, FOLDER, start)
 
     @property
     def end(self) -> int:

@@ -220,14 +220,14 @@ class Checkpoints:
         return None
 
 
-def open_segments(disk: Disk, settings: StoreSettings) -> list[Segment]:
-    """The segments of the log in order; the first one is made if there is none."""
-    bases = state.stored_positions(disk, segment.FOLDER, segment.SUFFIX)
+def open_segments(disk: Disk, settings: StoreSettings, folder: str = segment.FOLDER, start: int = 0) -> list[Segment]:
+    """The segments of the log in order; the first one is made, at ``start``, if there is none."""
+    bases = state.stored_positions(disk, folder, segment.SUFFIX)
     if not bases:
-        return [Segment(0, disk.open(segment_path(0), create=True), settings.segment_bytes)]
+        return [Segment(start, disk.open(segment_path(start, folder), create=True), settings.segment_bytes)]
     segments: list[Segment] = []
     for base, following in zip(bases, [*bases[1:], None], strict=True):
-        file = disk.open(segment_path(base))
+        file = disk.open(segment_path(base, folder))
         last_size = max(settings.segment_bytes, file.size())  # the setting may have become smaller
         segments.append(Segment(base, file, last_size if following is None else following - base))
     return segments
