@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from broker.kernel.fold import fact_of, packed
 from broker.store.records import NO_CHANGE, Change, Stored
+from penstock.protocol.requests.replicas import EpochAt
 
 TOPIC: Final = "%sys%epoch"
 EPOCHS_MAX: Final = 10_000
@@ -30,12 +31,12 @@ class Epochs:
     FLAGS: Final = 0
 
     def __init__(self) -> None:
-        self.begun: list[tuple[int, int]] = []
+        self.begun: list[EpochAt] = []
 
     @property
     def last(self) -> int:
         """The number of the last one, 0 before the first."""
-        return self.begun[-1][0] if self.begun else 0
+        return self.begun[-1].epoch if self.begun else 0
 
     @staticmethod
     def fact(epoch: int, group: str, node: str) -> list[Any]:
@@ -45,7 +46,7 @@ class Epochs:
     def apply(self, record: Stored) -> Change:
         epoch = fact_of(record)[0]
         if epoch > self.last:
-            self.begun.append((epoch, record.position))
+            self.begun.append(EpochAt(epoch, record.position))
             del self.begun[:-EPOCHS_MAX]
         return NO_CHANGE
 
@@ -53,4 +54,4 @@ class Epochs:
         return packed(self.begun)
 
     def restore(self, snapshot: list[Any] | None) -> None:
-        self.begun = [(epoch, position) for epoch, position in snapshot or ()]
+        self.begun = [EpochAt(epoch, position) for epoch, position in snapshot or ()]

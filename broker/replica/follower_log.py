@@ -11,17 +11,17 @@ epoch the frame that ends there was written, and two logs that have the same epo
 from __future__ import annotations
 
 import contextlib
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter
 from typing import Final
 
+from broker.replica.epochs import begun_before
 from broker.replica.log_face import Begun, Stretch
 from broker.store.frames import blank_length
 from broker.store.message_store import MessageStore
 from broker.store.raw import BadPlace, Part, checked_parts, epochs_of, parts_of, read_stretch
+from penstock.protocol.requests.replicas import EpochAt
 
-FIRST: Final = (1, 0)
+FIRST: Final = EpochAt(1, 0)
 """Before the first record of an epoch all is of this one."""
 STRETCH_BYTES: Final = 1 << 20
 """About so much is sent at a time."""
@@ -49,7 +49,7 @@ class FollowerLog:
         self._store = store
         self._log = store.log
         self._begun = begun
-        self._tail: list[tuple[int, int]] = []  # the epochs that begin behind what is applied
+        self._tail: list[EpochAt] = []  # the epochs that begin behind what is applied
         self._find_tail()
 
     def _find_tail(self) -> None:
@@ -101,22 +101,20 @@ class FollowerLog:
 
     @property
     def epochs(self) -> Begun:
-        """Number and first position of all epochs of this log, in order."""
-        return [FIRST, *[one for one in self._begun() if one[0] > 1], *self._tail]
+        """All epochs of this log, in order."""
+        return [FIRST, *[one for one in self._begun() if one.epoch > FIRST.epoch], *self._tail]
 
     def epoch_at(self, position: int) -> int:
         """The epoch of the frame that ends at a position; 0 at the log's very beginning."""
-        return self._begun_before(position)[0]
+        return self._begun_before(position).epoch
 
-    def _begun_before(self, position: int) -> tuple[int, int]:
+    def _begun_before(self, position: int) -> EpochAt:
         """The epoch of the frame that ends at a position, and where it begins."""
         for epochs in (self._tail, self._begun()):
-            if epochs and epochs[-1][1] < position:
-                return epochs[-1]
-            number = bisect_left(epochs, position, key=itemgetter(1))
-            if number:
-                return epochs[number - 1]
-        return FIRST if position else (0, 0)
+            found = begun_before(epochs, position)
+            if found.epoch:
+                return found
+        return FIRST if position else EpochAt(0, 0)
 
     def stretch(self, position: int, until: int, bytes_max: int = STRETCH_BYTES) -> Stretch:
         """What stands from a position on, at most up to ``until``: for a peer. Raises ``BadPlace``."""
@@ -152,7 +150,7 @@ class FollowerLog:
 
     def _mismatch_before(self, position: int) -> Mismatch:
         """The frame that ends at a position is of another epoch: so may be all others of its epoch."""
-        first = max(self._begun_before(position)[1], self.committed)
+        first = max(self._begun_before(position).position, self.committed)
         return Mismatch(self.epoch_at(first), first)
 
     def _skip(self, data: bytes, parts: Sequence[Part]) -> int | None:
@@ -180,7 +178,7 @@ class FollowerLog:
         if position < max(self.committed, self.applied):
             raise BadPlace(position)
         self._store.following.cut(position)
-        self._tail = [one for one in self._tail if one[1] < position]
+        self._tail = [one for one in self._tail if one.position < position]
 
     def commit(self, point: int) -> None:
         """The group has everything before ``point``: what of it is here is taken in, and may be read. Raises
@@ -190,7 +188,7 @@ class FollowerLog:
             self._store.following.apply(point)
         finally:
             self._store.mark_committed(point)
-            self._tail = [one for one in self._tail if one[1] >= self.applied]
+            self._tail = [one for one in self._tail if one.position >= self.applied]
 
     def take_over(self) -> None:
         """This node is to lead: all of the log is taken in, though nothing more of it may be read before it is
@@ -201,7 +199,7 @@ class FollowerLog:
     def _note_epochs(self, part: Part) -> None:
         if not part.frames:
             return
-        known = max(self._begun_before(part.position)[0], FIRST[0])
+        known = max(self.epoch_at(part.position), FIRST.epoch)
         _, highest = epochs_of(part.frames)
         if highest <= known:
             return
@@ -209,7 +207,7 @@ class FollowerLog:
         for frame in part.frames:
             epoch, _ = epochs_of((frame,))
             if epoch > known:
-                self._tail.append((epoch, position))
+                self._tail.append(EpochAt(epoch, position))
                 known = epoch
             position += len(frame)
 

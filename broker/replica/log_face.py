@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-Begun = Sequence[tuple[int, int]]
-"""Epochs of a log in order: the number of each, and the position at which its first frame begins."""
+from penstock.protocol.requests.replicas import EpochAt
+
+Begun = Sequence[EpochAt]
+"""Epochs of a log in order."""
 
 
 class HardState(NamedTuple):

@@ -14,7 +14,7 @@ from broker.replica.events import Ask, Durable, Ended, Event, Missing, Read, Rea
 from broker.replica.log_face import ReplicaLog, StateFile, Stretch
 from broker.store.raw import BadPlace, parts_of
 from penstock.errors import ProtocolError, StorageFull
-from penstock.protocol.requests.replicas import EpochAt, TakeEntries
+from penstock.protocol.requests.replicas import TakeEntries
 
 STRETCH_BYTES: Final = 1 << 20
 """About so much of the log is in one message."""
@@ -92,7 +92,7 @@ class Replica:
 
     def _grown(self) -> Ended:
         known = self._core.log.end
-        return Ended(self.log.end, tuple(EpochAt(*one) for one in self.log.epochs if one[1] >= known))
+        return Ended(self.log.end, tuple(one for one in self.log.epochs if one.position >= known))
 
     def _carry_out(self, ready: Ready, sent: list[ToPeer]) -> list[Event]:
         """What there is to do, in its order; returns what the core is to know of it."""
@@ -145,5 +145,5 @@ class Replica:
         except BadPlace:
             return None
         parts = list(parts_of(data, ask.position))
-        end = parts[-1].position + parts[-1].stop - parts[-1].start if parts and parts[-1].frames else ask.position
+        end = parts[-1].behind if parts else ask.position
         return Read(ask.peer, ask.position, end, data)

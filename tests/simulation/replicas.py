@@ -17,7 +17,7 @@ from broker.replica.log_face import HardState
 from broker.replica.own_log import OwnLog
 from broker.replica.replica import Replica
 from penstock.errors import Unavailable
-from penstock.protocol.requests.replicas import EpochAt, Member, Members, MembersAt
+from penstock.protocol.requests.replicas import Member, Members, MembersAt
 from tests.broker.broker_rig import HandClock
 from tests.broker.replica.copies import Group, Leading, Node
 
@@ -43,7 +43,7 @@ class Copy(Node):
             return
         self.is_alive = True
         log = self.log
-        epochs = [EpochAt(*one) for one in log.epochs] if log.end else []
+        epochs = log.epochs if log.end else []
         own = OwnLog(log.end, log.durable, log.committed, epochs, [MembersAt(-1, GROUP)])
         file = HardStateFile(self.disk)
         state = file.load() or HardState("cluster", self.name, self.name)
