@@ -32,6 +32,8 @@ from penstock.errors import Damaged, PenstockError, StorageFailed, StorageFull
 RESERVE_FILE: Final = "reserve"
 PREPARE_BYTES: Final = 1 << 20
 """So much room is prepared at a time: a millisecond or two of a disk's."""
+BAD_PLACES_MAX: Final = 64
+"""Maximum number of bad places that are remembered for repair."""
 _log = logging.getLogger(__name__)
 __all__ = ["FOLDER", "RESERVE_FILE", "SUFFIX", "CommitLog", "Segment", "segment_path"]
 
@@ -64,7 +66,7 @@ class CommitLog:
         self.is_full = False
         self.stretches = Stretches()
         self.fresh = Fresh(settings.fresh_bytes)
-        self.bad_places: list[int] = []  # where reads have met what is not good, for who repairs it
+        self.bad_places: list[int] = []  # where reads have found bad frames; repair takes them
         self._emergency_room = False
         self._prepares = True
         self._unsynced: list[Segment] = [segments[-1]]
@@ -278,8 +280,7 @@ class CommitLog:
             last = self.active
             last.cut(position)
         except OSError as error:
-            self.failed = StorageFailed(f"the disk failed: {error.strerror}")
-            raise self.failed from None
+            raise self._latched(StorageFailed(f"the disk failed: {error.strerror}")) from None
         last.end_at(max(self._settings.segment_bytes, position - last.base + BLANK_BYTES_MIN))
         self.end = position
         self.durable = min(self.durable, position)
@@ -346,11 +347,14 @@ class CommitLog:
 
     # ------------------------------------------------------------ reading and removing
 
+    def _segment_at(self, position: int) -> Segment:
+        return self._segments[bisect_right(self._bases, position) - 1]
+
     def read(self, position: int, size: int) -> bytes:
         """The bytes of a stretch within one segment. Raises ``Damaged`` where the disk cannot read it."""
         if not self.start <= position or position + size > self.end:
             raise Damaged(f"the log has no {size} bytes at {position}")
-        segment = self._segments[bisect_right(self._bases, position) - 1]
+        segment = self._segment_at(position)
         try:
             data = segment.file.pread(size, position - segment.base)
         except OSError as error:
@@ -361,20 +365,24 @@ class CommitLog:
 
     def read_some(self, position: int, size: int) -> bytes:
         """What there is of the ``size`` bytes at a position, within its segment. Raises ``Damaged``."""
-        segment = self._segments[bisect_right(self._bases, position) - 1]
+        segment = self._segment_at(position)
         return self.read(position, min(size, self.end - position, segment.base + segment.file.size() - position))
+
+    def note_bad_place(self, position: int) -> None:
+        """A read has found a bad frame there. The latest ``BAD_PLACES_MAX`` are kept."""
+        self.bad_places.append(position)
+        del self.bad_places[:-BAD_PLACES_MAX]
 
     def write_over(self, position: int, data: bytes) -> None:
         """Writes a stretch of one segment again, as another copy has it; on the medium on return. Raises
         ``StorageFailed``, and then for ever."""
-        segment = self._segments[bisect_right(self._bases, position) - 1]
+        segment = self._segment_at(position)
         assert position + len(data) <= min(self.end, segment.end), "beyond the segment"
         try:
             segment.file.pwrite(data, position - segment.base)
             segment.file.sync()
         except OSError as error:
-            self.failed = StorageFailed(f"the disk failed: {error.strerror}")
-            raise self.failed from None
+            raise self._latched(StorageFailed(f"the disk failed: {error.strerror}")) from None
 
     def insert_segment(self, base: int) -> None:
         """A segment begins there, if none does: its file was missing. Raises ``StorageFailed``, and then for ever."""
@@ -389,8 +397,7 @@ class CommitLog:
             before.end_at(base - before.base)
             before.close_at_end()
         except OSError as error:
-            self.failed = StorageFailed(f"the disk failed: {error.strerror}")
-            raise self.failed from None
+            raise self._latched(StorageFailed(f"the disk failed: {error.strerror}")) from None
         self._segments.insert(number, made)
         self._bases.insert(number, base)
 
@@ -400,7 +407,7 @@ class CommitLog:
 
     def segment_end(self, position: int) -> int:
         """Position after the segment that holds ``position``."""
-        return self._segments[bisect_right(self._bases, position) - 1].end
+        return self._segment_at(position).end
 
     def drop_before(self, base: int) -> list[int]:
         """Removes the segments before the one that begins at ``base``; returns their first positions. Raises

@@ -50,8 +50,6 @@ ID_LOOKS_MAX: Final = 64
 ABSENT: Final = -1
 PERHAPS: Final = -2
 """In place of the position of a message that is not there, and of one of which bounded work does not say."""
-PLACES_MAX: Final = 64
-"""So many bad places are remembered for repair."""
 _NEVER: Final = 1 << 62
 _UNIQUE: Final = UNIQUE_KEY.encode()
 
@@ -179,7 +177,7 @@ class Reading:
     def _report(self, position: int, what: str) -> None:
         self.damaged += 1
         if not self._is_alone:
-            self._log.bad_places.append(position)
+            self._log.note_bad_place(position)
             raise Unavailable(f"the message at position {position} is damaged in this copy: it is being repaired")
         _log.error("damage in the log at position %d: %s; it is passed over", position, what)
 
@@ -260,7 +258,7 @@ class Reading:
         head = read_head(self._log.read(position, FRAME_HEAD_BYTES))
         frame = self._log.read(position, min(head.length, FRAME_BYTES_MAX))
         if not is_good(frame, position):
-            self._log.bad_places[:] = [*self._log.bad_places, position][-PLACES_MAX:]
+            self._log.note_bad_place(position)
             raise Damaged(f"the frame at {position} does not match its checksum")
         return frame
 
