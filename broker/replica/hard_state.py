@@ -107,9 +107,3 @@ class HardStateFile:
         """Closes the file."""
         if self._file is not None:
             self._file.close()
-
-
-def may_vote(state: HardState, end: int, is_sound: bool) -> bool:
-    """Whether a node whose log ends there may vote and be voted for. Its log has to have what it has told a leader, and
-    no damage: else it has forgotten what may be committed by its word, and hears a leader first."""
-    return is_sound and end >= state.mark

@@ -17,7 +17,6 @@ from broker.store.queue_index import QueueIndex
 from broker.store.raw import Part, parts_of, split
 from tests.broker.lineage import test_owner as owner_tests
 from tests.broker.replica import test_follower_log as log_tests
-from tests.broker.replica import test_hard_state as state_tests
 from tests.broker.replica import test_repair as repair_tests
 from tests.broker.replica import test_resync as resync_tests
 from tests.broker.replica.pair import LARGER, SMALLER
@@ -64,10 +63,6 @@ def whole_without_its_keyframe(self: Resync, committed: int) -> bool:
 
 def uncommitted_bytes_for_a_repair(self: Repair, stretch: Any, epoch: int) -> list[Part]:
     return [split(part, part.stop - part.start)[0] for part in parts_of(stretch.data, stretch.position)]
-
-
-def a_vote_by_a_sound_disk_alone(state: Any, end: int, is_sound: bool) -> bool:
-    return is_sound
 
 
 def segments_by_this_nodes_setting(self: CommitLog, frames: bytes) -> int:
@@ -121,13 +116,6 @@ PLANTS: list[tuple[str, object, str, Any, Callable[[], None]]] = [
         "_checked",
         uncommitted_bytes_for_a_repair,
         repair_tests.test_only_what_is_committed_is_asked_for_and_taken,
-    ),
-    (
-        "R22",
-        state_tests,
-        "may_vote",
-        a_vote_by_a_sound_disk_alone,
-        state_tests.test_a_node_votes_only_with_what_it_has_told_a_leader_and_without_damage,
     ),
     ("R24", CommitLog, "receive", segments_by_this_nodes_setting, rolls_as_the_bytes_say),
     (

@@ -12,8 +12,7 @@ from typing import Any
 
 from broker.net.lead import Lead
 from broker.replica.follower_log import FollowerLog, Mismatch
-from broker.replica.hard_state import may_vote
-from broker.replica.log_face import Begun, HardState
+from broker.replica.log_face import Begun
 from broker.replica.repair import Repair
 from broker.replica.resync import Resync
 from broker.settings import BrokerSettings
@@ -65,7 +64,8 @@ class Node:
 
     @property
     def may_vote(self) -> bool:
-        return may_vote(HardState(mark=self.mark), self.log.end, self.repair.is_sound)
+        """It has all that it has told a leader, and no damage."""
+        return self.repair.is_sound and self.log.end >= self.mark
 
     def crash(self, *, power: bool) -> None:
         if power:

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from broker.replica.hard_state import PATH, SLOT_BYTES, HardStateFile, decode, encode, may_vote
+from broker.replica.hard_state import PATH, SLOT_BYTES, HardStateFile, decode, encode
 from broker.replica.log_face import HardState, StateFile
 from penstock.errors import Damaged, StorageFailed
 from tests.simulation.disk import PowerCut, SimDisk
@@ -90,10 +90,3 @@ def test_an_error_of_the_disk_fails_a_promise_and_not_a_mark() -> None:
         disk.fail(kind, errno.EIO)
         with pytest.raises(StorageFailed):
             file.save(FIRST.entered(1))
-
-
-def test_a_node_votes_only_with_what_it_has_told_a_leader_and_without_damage() -> None:
-    state = FIRST._replace(mark=1000)
-    assert may_vote(state, 1000, is_sound=True)
-    assert not may_vote(state, 999, is_sound=True)
-    assert not may_vote(state, 2000, is_sound=False)
