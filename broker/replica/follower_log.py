@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from broker.replica.epochs import begun_before
-from broker.replica.log_face import Begun, Stretch
+from broker.replica.log_face import STRETCH_BYTES, Begun, Stretch
 from broker.store.frames import blank_length
 from broker.store.message_store import MessageStore
 from broker.store.raw import BadPlace, Part, checked_parts, epochs_of, parts_of, read_stretch
@@ -23,8 +23,6 @@ from penstock.protocol.requests.replicas import EpochAt
 
 FIRST: Final = EpochAt(1, 0)
 """Before the first record of an epoch all is of this one."""
-STRETCH_BYTES: Final = 1 << 20
-"""About so much is sent at a time."""
 
 
 class Mismatch(Exception):

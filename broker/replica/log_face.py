@@ -8,12 +8,14 @@ the leader of an epoch writes each position once, and an epoch begins with its f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from penstock.protocol.requests.replicas import EpochAt
 
 Begun = Sequence[EpochAt]
 """Epochs of a log in order."""
+STRETCH_BYTES: Final = 1 << 20
+"""About how many bytes of the log are sent at a time."""
 
 
 class HardState(NamedTuple):
@@ -68,7 +70,7 @@ class ReplicaLog(Protocol):
     @property
     def epochs(self) -> Begun: ...
 
-    def stretch(self, position: int, until: int, bytes_max: int = ...) -> Stretch:
+    def stretch(self, position: int, until: int, bytes_max: int = STRETCH_BYTES) -> Stretch:
         """What stands from a position on, at most up to ``until``: at least one frame. Raises ``BadPlace``."""
         ...
 

@@ -17,7 +17,6 @@ from broker.store.message_store import MessageStore
 from broker.store.raw import BadPlace, Part, checked_parts, parts_of, read_stretch, split
 from penstock.errors import ProtocolError
 
-ASK_BYTES: Final = 1 << 20
 SCRUB_BYTES: Final = 1 << 20
 
 
@@ -26,7 +25,6 @@ class Wanted(NamedTuple):
 
     position: int
     until: int
-    bytes_max: int = ASK_BYTES
 
 
 class Repair:

@@ -7,17 +7,14 @@ copy that meets damage goes on behind what it can take in, and does not lead bef
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from broker.replica.core import Core
 from broker.replica.events import Ask, Durable, Ended, Event, Missing, Read, Ready, RoleKind, ToPeer
-from broker.replica.log_face import ReplicaLog, StateFile, Stretch
+from broker.replica.log_face import STRETCH_BYTES, ReplicaLog, StateFile, Stretch
 from broker.store.raw import BadPlace, parts_of
 from penstock.errors import ProtocolError, StorageFull
 from penstock.protocol.requests.replicas import TakeEntries
-
-STRETCH_BYTES: Final = 1 << 20
-"""About so much of the log is in one message."""
 
 
 class Office(Protocol):

@@ -27,7 +27,6 @@ from penstock.errors import ProtocolError, StorageFailed
 
 FOLDER: Final = "replica/incoming"
 MANIFEST: Final = "replica/manifest"
-ASK_BYTES: Final = 1 << 20
 CLOSE_BYTES: Final = 64 << 20
 """A copy that is no farther behind goes on as a follower's log does."""
 SYNC_BYTES: Final = 64 << 20
@@ -81,7 +80,7 @@ class Resync:
 
     def wanted(self, committed: int, now: float) -> Wanted | None:
         """What to ask the leader for next, if the rate allows it now."""
-        return Wanted(self.end, committed, ASK_BYTES) if self.end < committed and now >= self._free_at else None
+        return Wanted(self.end, committed) if self.end < committed and now >= self._free_at else None
 
     def take(self, stretch: Stretch, now: float) -> None:
         """Writes what has come. Raises ``ProtocolError`` where it does not fit, ``StorageFull``, ``StorageFailed``."""
