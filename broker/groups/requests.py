@@ -364,11 +364,15 @@ class GroupRequests:
         rows = tuple(QueueOffset(queue, committed.get(queue, UNCOMMITTED)) for queue in request.queues)
         return Now(GroupOffsets(rows))
 
+    @property
+    def _names(self) -> set[str]:
+        """All groups with members or offsets, and those that pop."""
+        return {*self.groups.names, *self._offsets.groups, *self._shares.popping}
+
     @handles(ListGroups)
     def list_all(self, request: ListGroups, now: float, now_ms: int) -> Outcome:
         """A page of the groups with members or offsets, and of those that pop."""
-        names = {*self.groups.names, *self._offsets.groups, *self._shares.popping}
-        later = [name for name in names if name > request.after and request.contains in name]
+        later = [name for name in self._names if name > request.after and request.contains in name]
         page = heapq.nsmallest(max(1, min(request.count_max, PAGE)), later)
         return Now(GroupsPage(tuple(map(self._row, page)), page[-1] if len(page) < len(later) else ""))
 
@@ -389,7 +393,7 @@ class GroupRequests:
 
     def figures(self) -> dict[str, float]:
         """The lag of each of the first groups by name, and how many have no figure."""
-        names = {*self.groups.names, *self._offsets.groups, *self._shares.popping}
+        names = self._names
         shown = heapq.nsmallest(LABELLED_MAX, names)
         found: dict[str, float] = {with_label("penstock_unlabelled", "kind", "groups"): len(names) - len(shown)}
         for one in shown:

@@ -29,7 +29,7 @@ from penstock.protocol.requests.sessions import (
 
 COUNT_MAX: Final = 1000
 LOOKED_AT_MAX: Final = 20_000
-"""So many client ids one request compares with a text."""
+"""Maximum number of client ids that one request compares with a text."""
 PAGE_BYTES: Final = 1 << 20
 """A page of sessions, or of their filters, ends with the session that reaches so much; one has hardly more."""
 
@@ -73,37 +73,28 @@ class SessionPages:
             rows.append(_row(client, entry))
             return entry.size
 
-        after = self._found(request, take) if request.contains else self._page(request.after, request.count_max, take)
+        after = self._page(request.after, request.count_max, take, request.contains)
         return Now(SessionsPage(tuple(rows), after))
 
-    def _found(self, request: ListSessions, take: Callable[[int], int]) -> int:
-        """Has ``take`` take in those of the next ``LOOKED_AT_MAX`` sessions whose client ids have a text. Gives what
-        continues, 0 at the end."""
-        self._check_home()
-        live = self._sessions.live_after(request.after, LOOKED_AT_MAX)
-        count = size = 0
-        for one in live:
-            if request.contains in self._sessions.client_of(one):
-                size += take(one)
-                count += 1
-                if count >= min(request.count_max, COUNT_MAX) or size >= PAGE_BYTES:
-                    return one
-        return live[-1] if len(live) == LOOKED_AT_MAX else 0
-
-    def _page(self, after: int, count_max: int, take: Callable[[int], int]) -> int:
+    def _page(self, after: int, count_max: int, take: Callable[[int], int], contains: str = "") -> int:
         """Has ``take`` take in the sessions behind ``after``, one by one, until they are a page; it says how many bytes
-        each is. Gives what continues, 0 at the end."""
+        each is. With ``contains``, those of the next ``LOOKED_AT_MAX`` whose client ids have this text. Gives what
+        continues, 0 at the end."""
         self._check_home()
         if count_max < 1:
             raise InvalidRequest("count_max is at least 1")
         count = min(count_max, COUNT_MAX)
-        live = self._sessions.live_after(after, count)
-        size = 0
+        looked_at_max = LOOKED_AT_MAX if contains else count
+        live = self._sessions.live_after(after, looked_at_max)
+        taken = size = 0
         for one in live:
+            if contains and contains not in self._sessions.client_of(one):
+                continue
             size += take(one)
-            if size >= PAGE_BYTES and one != live[-1]:
+            taken += 1
+            if (taken >= count or size >= PAGE_BYTES) and one != live[-1]:
                 return one
-        return live[-1] if len(live) == count else 0
+        return live[-1] if len(live) == looked_at_max else 0
 
     @handles(FindEndedSessions)
     def find_ended(self, request: FindEndedSessions, now: float, now_ms: int) -> Outcome:
