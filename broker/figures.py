@@ -40,16 +40,16 @@ class Figures:
         self._bytes_out += size
 
     def synced(self, took_s: float = 0.0) -> None:
-        """The log was synced once, in so many seconds."""
+        """The log was synced once; the sync took ``took_s`` seconds."""
         self._syncs += 1
         self._synced_s.observe(took_s)
 
     def answered(self, took_s: float) -> None:
-        """A request that waited for the disk or for copies was answered, so many seconds after it came."""
+        """A request that waited for the disk or for copies was answered, ``took_s`` seconds after it came."""
         self._answered_s.observe(took_s)
 
     def delivered(self, stored_ms: int, born_ms: int) -> None:
-        """A pull was answered: when its last message was stored, and when it was sent."""
+        """A pull was answered, whose last message was stored and sent at these times."""
         now_ms = self._read_ms()
         self._waited_s.observe(max(0, now_ms - stored_ms) / 1000)
         self._travelled_s.observe(max(0, now_ms - born_ms) / 1000)

@@ -101,7 +101,8 @@ class Filters:
         return owners.get(owner, 0) if isinstance(owners, dict) else 0
 
     def levels_below(self, parent: str, *, is_first: bool) -> dict[str, tuple[int, int]]:
-        """By the next level, how many filters are there or below, and how many hold the one that ends there."""
+        """The next levels below a parent, or all first levels. Of each: how many filters begin with it, and how many
+        owners hold the filter that ends with it. What only shares hold does not count."""
         prefix, found = "" if is_first else f"{parent}/", dict[str, tuple[int, int]]()
         at = len(prefix)
         for filter, owners in self._owners.items():

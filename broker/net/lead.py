@@ -113,7 +113,7 @@ class Lead:
     # ------------------------------------------------------------ what the flusher and time bring
 
     def synced(self, took_s: float) -> None:
-        """The log was synced once more, in so many seconds."""
+        """The log was synced once more; the sync took ``took_s`` seconds."""
         self._figures.synced(took_s)
 
     def tick(self) -> None:

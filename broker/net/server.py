@@ -69,7 +69,8 @@ def _nobody(doing: str) -> None:
 
 class RunningBroker:
     """A broker that accepts requests. ``lead``: what carries them out. ``door``: at which they come in. ``room``: what
-    their connections may hold. ``namesrv_away``: the name servers that do not answer. ``guard``: who may ask what."""
+    their connections may hold. ``namesrv_away``: the name servers that do not answer. ``guard``: decides what a session
+    may ask for."""
 
     def __init__(
         self,

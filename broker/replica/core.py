@@ -254,7 +254,7 @@ class Core:
             self._write(entries)
             self._commit(entries)
             if entries.position < entries.end > log.durable:
-                self._owe(sender, entries.round)
+                self._owed.append((sender, entries.round))
             else:
                 self._answer(sender, entries.round)
 
@@ -297,9 +297,6 @@ class Core:
     def _promised(self) -> int:
         """Up to there this disk has the leader's log."""
         return min(self.log.durable, self._matched)
-
-    def _owe(self, sender: str, number: int) -> None:
-        self._owed.append((sender, number))
 
     def _answer(self, sender: str, number: int) -> None:
         """Tells a leader what is durable; from then on this node is bound by it."""

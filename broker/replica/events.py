@@ -12,8 +12,9 @@ Message = AskVote | Vote | TakeEntries | Taken | TakeLead
 
 
 class Timing(NamedTuple):
-    """``election_s``: a leader that is not heard for one to two times this is given up. ``stall_s``: a node that stood
-    still for so long judges nobody."""
+    """The times of a group. ``election_s``: a follower that has heard no leader for one to two times this asks for
+    votes. ``stall_s``: a node whose ticks had a longer gap than this waits anew before it gives others up.
+    ``mark_s``: a mark that has grown is saved when no sync has ended for this long."""
 
     election_s: float = 1.0
     heartbeat_s: float = 0.1
@@ -72,7 +73,7 @@ class Missing(NamedTuple):
 
 
 class MoveLead(NamedTuple):
-    """This voter is to lead; no one, where that is given up."""
+    """This voter is to lead. If the name is no voter's, the move is given up."""
 
     node: str
 

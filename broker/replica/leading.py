@@ -1,8 +1,8 @@
 """One leadership: what its peers have, what is committed by that, whether a majority is still there.
 
 Only frames of the leader's own epoch are committed by counting; earlier ones are with them (Figure 8 of Raft's paper).
-So the leader begins with a frame of its own. There is no lease: who must know that this node leads *now* begins a round
-and waits for a majority's answer.
+So the leader begins with a frame of its own. There is no lease: to learn whether this node leads *now*, a
+caller begins a round and waits until a majority has answered it.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ class Leading:
     # ------------------------------------------------------------ who is there
 
     def look(self, now: float) -> None:
-        """Peers are whoever is a member now."""
+        """Brings the peers into line with the members."""
         names = [one.node for one in self._log.members.nodes if one.node != self._node]
         if list(self._peers) != names:
             self._peers = {name: self._peers.get(name) or Progress(self._log.end, now) for name in names}
 
     def forgive(self, now: float) -> None:
-        """This node stood still: whoever was not heard meanwhile may have spoken."""
+        """This node stood still, and peers may have spoken meanwhile: all count as heard now."""
         for peer in self._peers.values():
             peer.forgive(now)
 
@@ -127,14 +127,14 @@ class Leading:
         self._moves_until = now + self._timing.election_s
         self._beat_at = now
 
-    def _word(self) -> ToPeer | None:
+    def _take_lead(self) -> ToPeer | None:
         peer = self._peers.get(self._moves_to)
         return ToPeer(self._moves_to, TakeLead(self.epoch)) if peer and peer.durable == self._log.end else None
 
     # ------------------------------------------------------------ what is sent
 
     def tick(self, now: float) -> list[ToPeer]:
-        """What is to be sent now that it is so late."""
+        """The messages that are due."""
         self.look(now)
         if self._moves_to and now >= self._moves_until:
             self._moves_to = ""
@@ -142,8 +142,8 @@ class Leading:
         is_beat = now >= self._beat_at
         if is_beat:
             self._beat_at = now + self._timing.heartbeat_s
-            if word := self._word():
-                sent.append(word)
+            if message := self._take_lead():
+                sent.append(message)
         for node, peer in self._peers.items():
             peer.look_after(now, self._timing.election_s)
             if is_beat or peer.probe_due:

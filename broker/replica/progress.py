@@ -1,7 +1,7 @@
-"""How far a leader is with one of its peers: what that has, what is on its way to it, when it was heard last.
+"""A leader's view of one peer: what the peer has, what is on its way to it, when it was heard last.
 
-*Probing*: the leader looks for where the logs part, with empty messages, one at a time. *Streaming*: what comes is sent
-at once, as much as the window has room for, before the answers to earlier messages are there.
+*Probing*: the leader looks for the position where the logs part, by one empty message at a time. *Streaming*: it sends
+new entries at once, as far as the window has room, without waiting for the answers to earlier ones.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Progress:
             self._moved = now
 
     def look_after(self, now: float, patience_s: float) -> None:
-        """Time has passed: what is not answered for so long is lost."""
+        """Time has passed: what was sent and is not answered within ``patience_s`` counts as lost."""
         if self.next == self.durable and not self.is_probing:
             self._moved = now
         elif now - self._moved > patience_s:

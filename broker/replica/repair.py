@@ -1,4 +1,4 @@
-"""What of this copy of the log has rotted, and how it comes back from another one.
+"""Repair of the places of this copy of the log that have rotted, from another copy.
 
 Bad places are found by a start, by reads, and by going over the log a little at a time (``scrub``). A copy asks others
 for the stretch from the first bad place on. It takes only what is committed, for only that is the same everywhere;
@@ -31,7 +31,7 @@ class Repair:
     """The bad places of one copy.
 
     Attributes:
-        repaired: so many stretches were written again.
+        repaired: how many parts of stretches were written again.
     """
 
     def __init__(self, store: MessageStore) -> None:

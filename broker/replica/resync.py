@@ -28,9 +28,9 @@ from penstock.errors import ProtocolError, StorageFailed
 FOLDER: Final = "replica/incoming"
 MANIFEST: Final = "replica/manifest"
 CLOSE_BYTES: Final = 64 << 20
-"""A copy that is no farther behind goes on as a follower's log does."""
+"""A copy that is at most this far behind what is committed becomes the log, and the follower's way brings the rest."""
 SYNC_BYTES: Final = 64 << 20
-"""So much is brought to the medium at a time."""
+"""About how many bytes are written before each sync."""
 _CRC_BYTES: Final = 4
 
 
@@ -42,7 +42,7 @@ class Resync:
     """
 
     def __init__(self, disk: Disk, settings: StoreSettings, start: int, now: float, bytes_s: float = 0.0) -> None:
-        """``disk``: the node's, locked. ``start``: first position of the leader's log. ``bytes_s``: at most so much is
+        """``disk``: the node's, locked. ``start``: first position of the leader's log. ``bytes_s``: most bytes that are
         asked for in a second; 0: no limit. Raises ``OSError``."""
         self._disk = disk
         self._settings = settings

@@ -21,12 +21,12 @@ from broker.store.writing import Writing
 from penstock.errors import StorageFull
 
 HELD_BYTES_MAX: Final = 16 << 20
-"""So much of what is not taken in yet is kept in memory; the rest is read again."""
+"""Most bytes that are kept in memory until they are taken in. More than that is read from the log again."""
 READ_BYTES: Final = 1 << 20
 
 
 class Following:
-    """What of a log is taken in yet, and what comes in.
+    """The log of another leader as it comes in, and how far it is taken in.
 
     Attributes:
         applied: queues and folds know the log up to there.

@@ -57,8 +57,8 @@ class MessageStore:
         missing: stretches of it that recovery found in no file.
         is_owned: whether this node leads the log: only then anything is appended.
         is_alone: whether there is no other copy of the log: what this disk has is committed.
-        log: its bytes, for who copies them.
-        following: how they come in where another node leads.
+        log: its bytes, for the replication.
+        following: the way in which they come from another node that leads.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ class Reading:
         self, log: CommitLog, index: QueueIndex, keys: KeyIndex, chunks: ChunkFiles, is_alone: bool = True
     ) -> None:
         """``is_alone``: there is no other copy, so what is not good is passed over; else a read that meets it ends in
-        ``Unavailable``, and comes again when it is repaired."""
+        ``Unavailable``, to be repeated when it is repaired."""
         self._log = log
         self._is_alone = is_alone
         self._index = index

@@ -338,8 +338,8 @@ def _replay_copy(
     committed: int,
     on_progress: Progress,
 ) -> None:
-    """The same of a log of which there are other copies: it is taken in up to what is committed, or to damage. A blank
-    behind which nothing stands was told to nobody, and goes: it belongs to the frame behind it."""
+    """``_replay`` for a log of which there are other copies: takes it in up to what is committed, or to damage. A blank
+    at the end that is not committed is left out: it belongs to the frame behind it, which is not there."""
     total = segments[-1].base + segments[-1].file.size() - start
     scan, known, told = Scan(segments, start, durable), max(start, committed, durable), start
     store.following.begin_at(start)

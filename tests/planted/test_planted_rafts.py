@@ -169,7 +169,7 @@ PLANTS: list[tuple[str, object, str, Any, Callable[[Any], None]]] = [
     (
         "R27",
         Leading,
-        "_word",
+        "_take_lead",
         move_the_lead_to_one_that_lacks_some,
         case(cases.test_a_lead_moves_to_a_voter_that_has_become_level),
     ),

@@ -146,7 +146,7 @@ class World:
     Attributes:
         truth: all that was ever committed, in order.
         taken_back: how often a node has cut its log.
-        stretch_entries_max: so many are sent at a time.
+        stretch_entries_max: most entries that are sent at a time.
         die_before_save: nodes that lose their power as soon as they would save.
         log: what happened, a line each.
     """
