@@ -6,7 +6,7 @@ What ``tests/broker/replica/copies.py`` plays by hand is decided here by the cor
 from __future__ import annotations
 
 import random
-from typing import Any, cast
+from typing import Any
 
 from broker.net.lead import Lead
 from broker.replica.core import Core
@@ -19,7 +19,7 @@ from broker.replica.replica import Replica
 from penstock.errors import Unavailable
 from penstock.protocol.requests.replicas import Member, Members, MembersAt
 from tests.broker.broker_rig import HandClock
-from tests.broker.replica.copies import Group, Leading, Node
+from tests.broker.replica.copies import Leading, Node, check, mend
 
 TIMING = Timing(election_s=0.8, heartbeat_s=0.2, stall_s=1.5)
 GROUP = Members(tuple(Member(name, name) for name in "abc"))
@@ -38,7 +38,7 @@ class Copy(Node):
 
     def begin(self) -> None:
         """A process begins with what the disk has; what is damaged there comes from other copies first."""
-        Group.mend(cast(Group, self.world), self)
+        mend(self, self.world.nodes)
         if not self.repair.is_sound:
             return
         self.is_alive = True
@@ -51,7 +51,7 @@ class Copy(Node):
         self.replica = Replica(self.core, log, file, self, stretch_bytes=3_000)
 
     def lead(self, epoch: int) -> None:
-        self.rig = Leading(self, self.world.clock, epoch, cast(Group, self.world))
+        self.rig = Leading(self, self.world.clock, epoch, self.world.replicate)
         self.world.led.append((epoch, self.name))
 
     def committed(self, point: int) -> None:
@@ -165,4 +165,4 @@ class World:
                 node.begin()
 
     def check(self) -> None:
-        Group.check(cast(Group, self))
+        check(self.nodes)

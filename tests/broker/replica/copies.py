@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.net.lead import Lead
@@ -26,7 +27,7 @@ from broker.timer_clock import TimerClock
 from penstock.guarded_clock import GuardedClock
 from tests.broker.broker_rig import SMALL, HandClock, Rig
 from tests.broker.recorded import RecordedState
-from tests.broker.store.store_rig import segment_paths
+from tests.broker.store.store_rig import log_bytes
 from tests.simulation.disk import SimDisk
 
 
@@ -85,10 +86,10 @@ class Node:
 class Leading(Rig):
     """The broker on the node that leads."""
 
-    def __init__(self, node: Node, clock: HandClock, epoch: int, group: Group) -> None:
+    def __init__(self, node: Node, clock: HandClock, epoch: int, replicate: Callable[[], None]) -> None:
         node.log.take_over()
         self.node = node
-        self.group = group
+        self.replicate = replicate
         self.disk, self.clock, self.settings, self.state, self.store = (
             node.disk,
             clock,
@@ -113,7 +114,7 @@ class Leading(Rig):
     def sync(self) -> None:
         """A round: this disk, some others, and what is committed then."""
         self.node.sync()
-        self.group.replicate()
+        self.replicate()
 
     def lead_again(self) -> None:
         """That is the group's."""
@@ -145,14 +146,14 @@ class Group:
         """The newest log of a majority leads, in a new epoch."""
         self.depose()
         for one in self.nodes:
-            self.mend(one)
+            mend(one, self.nodes)
         voters = [one for one in self.nodes if one.may_vote]
         some = self.rng.sample(voters, 2) if wanted is None else self.nodes
         node = wanted or max(some, key=lambda one: (one.log.epoch_at(one.log.end), one.log.end))
         assert node.log.end >= self.committed, "an elected node lacks what is committed"
         self.epoch += self.rng.randint(1, 3)
         self.clock.now += 1.0
-        self.leading = Leading(node, self.clock, self.epoch, self)
+        self.leading = Leading(node, self.clock, self.epoch, self.replicate)
         self.own = self.leading.state.epochs.begun[-1][1]
         for one in self.nodes:
             one.matched = 0  # as far as the leader knows
@@ -188,19 +189,6 @@ class Group:
                 self.feed(node)
         self.commit()
 
-    def mend(self, node: Node) -> None:
-        """What of a node's log is bad comes from the others."""
-        for other in [one for one in self.nodes if one is not node] * 2:
-            while wanted := node.repair.wanted():
-                try:
-                    stretch = other.log.stretch(wanted.position, min(wanted.until, other.log.committed))
-                except BadPlace:
-                    break
-                if not stretch.data or node.repair.take(stretch, node.log.epoch_at(wanted.position)) == wanted.position:
-                    break
-                if not node.store.is_owned:
-                    node.log.repaired()
-
     def commit(self) -> None:
         leader = self.leader
         durable = sorted(self.matching(node) for node in self.nodes)[1]
@@ -229,11 +217,11 @@ class Group:
                 stretch = log.stretch(at, log.end, rng.choice([1, 300, 5_000, 1 << 20]))
             except BadPlace as bad:
                 self.leader.node.repair.note(bad.position)
-                self.mend(self.leader.node)
+                mend(self.leader.node, self.nodes)
                 continue
             if not stretch.data:
                 break
-            self.mend(node)
+            mend(node, self.nodes)
             try:
                 node.matched = max(node.matched, node.log.receive(stretch, self.epoch))
                 at = node.matched
@@ -241,7 +229,7 @@ class Group:
                 at = agreed(log.epochs, log.end, mismatch)
         if rng.random() < 0.9:
             node.sync()
-        self.mend(node)
+        mend(node, self.nodes)
         with contextlib.suppress(BadPlace):
             node.log.commit(min(self.leader.store.committed, node.matched))
 
@@ -253,7 +241,7 @@ class Group:
                 resync.take(source.log.stretch(wanted.position, wanted.until, self.rng.choice([500, 1 << 20])), 0.0)
             except BadPlace as bad:
                 source.repair.note(bad.position)
-                self.mend(source)
+                mend(source, self.nodes)
         assert resync.is_whole(source.log.committed)
         node.store.abandon()
         resync.finish()
@@ -276,7 +264,7 @@ class Group:
         for node in self.nodes:
             for _ in range(node.log.end // 1000 + 10):
                 node.repair.scrub(1000)
-                self.mend(node)
+                mend(node, self.nodes)
 
     def level(self) -> None:
         """All is well for a while: every copy comes to have everything."""
@@ -288,21 +276,36 @@ class Group:
                 node.sync()
             self.commit()
 
-    def check(self) -> None:
-        """All copies say the same."""
-        seen: dict[tuple[int, int], bytes] = {}
-        for node in self.nodes:
-            for life in node.lives:
-                for place, digest in life.seen.items():
-                    assert seen.setdefault(place, digest) == digest, f"{node.name} differs behind {place[0]}"
-        logs = [log_bytes(node) for node in self.nodes]
-        for path in set().union(*logs):
-            copies = {log[path] for log in logs if path in log}
-            assert len(copies) == 1, f"{path} differs"
-        snapshots = {node.state.snapshot() for node in self.nodes}
-        assert len(snapshots) == 1, "states differ"
-        tables = [rows(node.store) for node in self.nodes]
-        assert tables[0] == tables[1] == tables[2]
+
+def mend(node: Node, nodes: Sequence[Node]) -> None:
+    """What of a node's log is bad comes from the others."""
+    for other in [one for one in nodes if one is not node] * 2:
+        while wanted := node.repair.wanted():
+            try:
+                stretch = other.log.stretch(wanted.position, min(wanted.until, other.log.committed))
+            except BadPlace:
+                break
+            if not stretch.data or node.repair.take(stretch, node.log.epoch_at(wanted.position)) == wanted.position:
+                break
+            if not node.store.is_owned:
+                node.log.repaired()
+
+
+def check(nodes: Sequence[Node]) -> None:
+    """All copies say the same."""
+    seen: dict[tuple[int, int], bytes] = {}
+    for node in nodes:
+        for life in node.lives:
+            for place, digest in life.seen.items():
+                assert seen.setdefault(place, digest) == digest, f"{node.name} differs behind {place[0]}"
+    logs = [log_bytes(node.disk, node.log.end) for node in nodes]
+    for path in set().union(*logs):
+        copies = {log[path] for log in logs if path in log}
+        assert len(copies) == 1, f"{path} differs"
+    snapshots = {node.state.snapshot() for node in nodes}
+    assert len(snapshots) == 1, "states differ"
+    tables = [rows(node.store) for node in nodes]
+    assert tables[0] == tables[1] == tables[2]
 
 
 def agreed(epochs: Begun, end: int, mismatch: Mismatch) -> int:
@@ -315,14 +318,6 @@ def agreed(epochs: Begun, end: int, mismatch: Mismatch) -> int:
         if epoch < mismatch.epoch and behind <= mismatch.end:
             return behind
     return 0
-
-
-def log_bytes(node: Node) -> dict[str, bytes]:
-    """The files of a node's log, the last one up to the log's end."""
-    found = {path: node.disk.read(path) for path in segment_paths(node.disk)}
-    last = max(found)
-    found[last] = found[last][: node.log.end - int(last[4:24])]
-    return found
 
 
 def rows(store: MessageStore) -> dict[str, tuple[int, int, int]]:

@@ -10,7 +10,7 @@ from broker.store.message_store import MessageStore
 from broker.store.records import Change, Stored
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
-from tests.broker.store.store_rig import SMALL, SmallFolds, incoming, segment_paths
+from tests.broker.store.store_rig import SMALL, SmallFolds, incoming, log_bytes
 from tests.simulation.disk import SimDisk
 
 EPOCH = 5
@@ -77,10 +77,7 @@ class Copy:
 
     def bytes(self) -> dict[str, bytes]:
         """The files of its log; the last one ends where the log does."""
-        found = {path: self.disk.read(path) for path in segment_paths(self.disk)}
-        last = max(found)
-        found[last] = found[last][: self.log.end - int(last[4:24])]
-        return found
+        return log_bytes(self.disk, self.log.end)
 
 
 def follow(leader: Copy, follower: Copy, *, bytes_max: int = 1 << 20, until: int = 1 << 62) -> None:

@@ -169,6 +169,14 @@ def segment_paths(disk: SimDisk) -> list[str]:
     return [path for path in disk.paths("log") if path.endswith(".log")]
 
 
+def log_bytes(disk: SimDisk, end: int) -> dict[str, bytes]:
+    """The files of a log that ends there; the last one ends where the log does."""
+    found = {path: disk.read(path) for path in segment_paths(disk)}
+    last = max(found)
+    found[last] = found[last][: end - int(last[4:24])]
+    return found
+
+
 def read_chunk(disk: SimDisk, number: int) -> ReadChunk | None:
     """The chunk with that number, None if it is not good."""
     if check_chunk(disk, number) is None:
