@@ -75,11 +75,11 @@ class Gateway:
     downstream: Downstream
     sessions: dict[str, Session]
     home: SessionStore
-    keeping: SessionSaver
+    saver: SessionSaver
     wills: Wills
     lease: GatewayLease
     watch: SessionWatch
-    tenure: LeaseRecovery
+    lease_recovery: LeaseRecovery
     connections: Connections
     rejudging: Rejudging
     removals: Removals
@@ -106,12 +106,12 @@ class _Kept(NamedTuple):
     """Where sessions are kept, and what becomes of them."""
 
     home: SessionStore
-    keeping: SessionSaver
+    saver: SessionSaver
     exchanges: ExchangeIds
     wills: Wills
-    admissions: PendingConnects
+    pending_connects: PendingConnects
     lease: GatewayLease
-    tenure: LeaseRecovery
+    lease_recovery: LeaseRecovery
 
 
 def build(
@@ -135,34 +135,32 @@ def build(
     judge = Judge(authenticator, upstream, limits)
     sessions: dict[str, Session] = {}
     kept = _kept(settings, name, rng, brokers, upstream, judge, creations, sessions)
-    home, keeping, exchanges, wills, admissions, lease, tenure = kept
-    downstream = Downstream(
-        brokers, settings, name, clock, keeping, rounds, upstream.topic_of, authenticator.may_publish
-    )
+    home, saver, exchanges, wills, pending_connects, lease, lease_recovery = kept
+    downstream = Downstream(brokers, settings, name, clock, saver, rounds, upstream.topic_of, authenticator.may_publish)
     connections = _connections(settings, quotas, rounds)
     takeovers = Takeovers(settings.takeovers_per_min_max)
     client_ids = ClientIds(settings, authenticator, home, quotas, rng)
     rejudging = Rejudging(judge, authenticator.may_stay, downstream, rounds.wake)
     refusals = Refusals(connections, Door(settings), limits, quotas, client_ids, rounds)
     rules = Rules(refusals, authenticator, client_ids, judge, rejudging, takeovers, limits, quotas)
-    parts = SessionParts(home, admissions, exchanges, brokers, downstream)
+    parts = SessionParts(home, pending_connects, exchanges, brokers, downstream)
     connecting = Connecting(settings, rules, parts, connections, sessions, rounds)
     disconnecting = Disconnecting(
-        connections, sessions, admissions, home, keeping, exchanges, wills, upstream, downstream, rounds
+        connections, sessions, pending_connects, home, saver, exchanges, wills, upstream, downstream, rounds
     )
-    takeover = Takeover(sessions, admissions, wills, takeovers, rounds)
+    takeover = Takeover(sessions, pending_connects, wills, takeovers, rounds)
     watch = SessionWatch(home, takeover.called, OperatorQuestions(sessions, connections, rounds).answer, rounds.wake)
     turns, removals = Turns(rounds, connections.failed), Removals(authenticator.is_gone)
     pacing, room = Pacing(settings, quotas), MemoryBudget(settings, quotas, shards)
     services = Services(
-        settings, rounds, authenticator, judge, limits, quotas, pacing, room, creations, upstream, downstream, keeping,
+        settings, rounds, authenticator, judge, limits, quotas, pacing, room, creations, upstream, downstream, saver,
         exchanges, connections, connecting, disconnecting, turns,
     )  # fmt: skip
-    rounds.ends_with(tenure, rejudging, turns, downstream, keeping, exchanges, upstream, brokers)
+    rounds.ends_with(lease_recovery, rejudging, turns, downstream, saver, exchanges, upstream, brokers)
     ticks = (downstream.tick, *_ticks(settings, quotas, connections, services, removals), *_kept_ticks(kept, watch))
     return Gateway(
-        name, settings, rounds, shards, brokers, quotas, upstream, downstream, sessions, home, keeping, wills, lease,
-        watch, tenure, connections, rejudging, removals, takeovers, services, ticks,
+        name, settings, rounds, shards, brokers, quotas, upstream, downstream, sessions, home, saver, wills, lease,
+        watch, lease_recovery, connections, rejudging, removals, takeovers, services, ticks,
     )  # fmt: skip
 
 
@@ -182,13 +180,13 @@ def _kept(
 ) -> _Kept:
     rounds = upstream.rounds
     home = SessionStore(brokers, name, rounds.wake, upstream.note_over)
-    keeping = SessionSaver(home, settings.output_bytes_max, rounds.wake)
+    saver = SessionSaver(home, settings.output_bytes_max, rounds.wake)
     wills = Wills(home, upstream, rounds, judge.may_leave, creations)
-    admissions = PendingConnects(home, wills)
+    pending_connects = PendingConnects(home, wills)
     new_life = partial(_new_life, rng)
     lease = GatewayLease(home, wills, settings.session_lease_s, rounds.wake, upstream.life, new_life)
-    tenure = LeaseRecovery(lease, home, upstream, wills, admissions, sessions.values)
-    return _Kept(home, keeping, ExchangeIds(brokers, rounds.wake), wills, admissions, lease, tenure)
+    lease_recovery = LeaseRecovery(lease, home, upstream, wills, pending_connects, sessions.values)
+    return _Kept(home, saver, ExchangeIds(brokers, rounds.wake), wills, pending_connects, lease, lease_recovery)
 
 
 def _connections(settings: GatewaySettings, quotas: Quotas, rounds: Rounds) -> Connections:
@@ -213,15 +211,15 @@ def _ticks(
         partial(removals.tick, connections),
         services.pacing.tick,
         connections.journal.tick,
-        connections.patience.tick,
+        connections.timeouts.tick,
     ]
 
 
 def _kept_ticks(kept: _Kept, watch: SessionWatch) -> list[Callable[[float], None]]:
     """What is due of sessions."""
     return [
-        lambda now: kept.keeping.tick(),
-        lambda now: kept.tenure.tick(),
+        lambda now: kept.saver.tick(),
+        lambda now: kept.lease_recovery.tick(),
         kept.wills.tick,
         lambda now: kept.home.tick(),
         kept.lease.tick,

@@ -38,7 +38,7 @@ class Figures:
     def read(self) -> dict[str, float]:
         """All of them, by metric name."""
         refused = {f"gateway_refused_{limit}_total": count for limit, count in self._gateway.quotas.refused.items()}
-        counted = self._of_all() | self._gateway.connections.tallies.by_listener() | refused | self._logins()
+        counted = self._of_all() | self._gateway.connections.counters.by_listener() | refused | self._logins()
         return {**counted, **self._certificates(), **self._clock()}
 
     def _logins(self) -> dict[str, int]:
@@ -60,7 +60,7 @@ class Figures:
 
     def sums(self) -> dict[str, int]:
         """Those of the whole gateway, listeners taken together."""
-        return self._of_all() | self._gateway.connections.tallies.sums()
+        return self._of_all() | self._gateway.connections.counters.sums()
 
     def _of_all(self) -> dict[str, int]:
         gateway = self._gateway
@@ -68,7 +68,7 @@ class Figures:
         upstream, downstream, sessions = gateway.upstream, gateway.downstream, gateway.sessions
         return {
             "gateway_connections": len(connections),
-            "gateway_connections_most": connections.tallies.most_connected,
+            "gateway_connections_most": connections.counters.most_connected,
             "gateway_connections_half_open": connections.half_open,
             "gateway_connections_failed_total": (
                 sum([shard.failures for shard in gateway.shards]) + downstream.failures + connections.failures
@@ -97,7 +97,7 @@ class Figures:
             "gateway_replayed_total": downstream.replays.replayed,
             "gateway_position_commits_total": downstream.positions.commits,
             "gateway_position_commits_refused_total": downstream.positions.refused,
-            "gateway_logins_expired_total": connections.patience.expired + gateway.removals.count,
+            "gateway_logins_expired_total": connections.timeouts.expired + gateway.removals.count,
             "gateway_takeovers_total": gateway.takeovers.count,
             "gateway_paced": services.pacing.waiting,
             "gateway_subscribing": services.turns.waiting,

@@ -82,39 +82,43 @@ async def run(
         on_users=gateway.users_changed,
     )
     drain = Drain(settings, gateway.connections, gateway.rounds, settings.drain_per_s)
-    told = SysTopics(gateway.upstream, settings.sys_prefix, gateway.name, settings.sys_every_s, gateway.rounds.now)
+    sys_topics = SysTopics(
+        gateway.upstream, settings.sys_prefix, gateway.name, settings.sys_every_s, gateway.rounds.now
+    )
     try:
-        front = Listeners(settings, gateway.services, gateway.shards)
+        listeners = Listeners(settings, gateway.services, gateway.shards)
         now, upstream = gateway.rounds.now, gateway.upstream
-        health = Health(gateway.brokers, gateway.home, upstream, drain, front.trouble, now, clock.witness)
+        health = Health(gateway.brokers, gateway.home, upstream, drain, listeners.trouble, now, clock.witness)
         figures = Figures(
             gateway,
             health=health,
             access=access,
             verifier=verifier,
-            certificates=front.certificates_end_at,
+            certificates=listeners.certificates_end_at,
             clock=clock.figures,
         )
-        stages = (gateway.tick, drain.tick, health.tick, front.tick)
+        stages = (gateway.tick, drain.tick, health.tick, listeners.tick)
 
         def reload() -> None:
             verifier.look_again()
-            front.reload()
+            listeners.reload()
 
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(verifier.run)
                 for shard in gateway.shards:
                     nursery.start_soon(shard.run)
-                nursery.start_soon(Ticker(settings, world.clock, gateway, stages, figures, told).run)
-                nursery.start_soon(front.run)
+                nursery.start_soon(Ticker(settings, world.clock, gateway, stages, figures, sys_topics).run)
+                nursery.start_soon(listeners.run)
                 task_status.started(
-                    RunningGateway(front.host, front.port, figures.read, health.reasons, drain, front.listeners, reload)
+                    RunningGateway(
+                        listeners.host, listeners.port, figures.read, health.reasons, drain, listeners.further, reload
+                    )
                 )
         finally:
-            front.close()
+            listeners.close()
             with trio.CancelScope(shield=True):
-                await _say_goodbye(gateway, told)
+                await _say_goodbye(gateway, sys_topics)
     finally:
         for shard in gateway.shards:
             shard.close()
@@ -145,7 +149,7 @@ class Ticker:
         gateway: Gateway,
         stages: Sequence[Callable[[float], None]],
         figures: Figures,
-        told: SysTopics,
+        sys_topics: SysTopics,
     ) -> None:
         """``stages`` are called with the time at each tick."""
         self._settings = settings
@@ -153,7 +157,7 @@ class Ticker:
         self._gateway = gateway
         self._stages = stages
         self._figures = figures
-        self._told = told
+        self._sys_topics = sys_topics
 
     async def run(self) -> None:
         """Ticks until cancelled."""
@@ -168,19 +172,19 @@ class Ticker:
             rounds.come_to(now)
             for tick in self._stages:
                 tick(now)
-            if self._told.is_due(now):
-                self._told.tell(self._figures.sums(), now)
+            if self._sys_topics.is_due(now):
+                self._sys_topics.tell(self._figures.sums(), now)
             for shard in self._gateway.shards:
                 shard.tick(now)
             rounds.wake()
             await trio.sleep(TICK_S)
 
 
-async def _say_goodbye(gateway: Gateway, told: SysTopics) -> None:
+async def _say_goodbye(gateway: Gateway, sys_topics: SysTopics) -> None:
     rounds, upstream, home = gateway.rounds, gateway.upstream, gateway.home
     rounds.begin()
     gateway.connections.close()
-    told.take_back()
+    sys_topics.take_back()
     rounds.finish()
     for shard in gateway.shards:
         shard.write_out()

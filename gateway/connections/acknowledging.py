@@ -39,7 +39,7 @@ def acknowledge(device: Guest, services: Services, ids: Sequence[int]) -> None:
         services.downstream.trace.settling(session, ids)
     session.acknowledged_all(ids)
     if session.lasting is not None:
-        services.keeping.note(session)
+        services.saver.note(session)
     if session.is_waiting:
         services.downstream.pump_later(session)
 
@@ -71,14 +71,14 @@ def _pubrec(device: Guest, services: Services, packet: Pubrec) -> None:
     known = session.received(packet.packet_id, is_refusal)
     if is_refusal:
         if session.lasting is not None:
-            services.keeping.note(session)
+            services.saver.note(session)
         if session.is_waiting:
             services.downstream.pump_later(session)
         return
     reason = 0 if known or not device.is_v5 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
     pubrel = answer(PUBREL, packet.packet_id, reason)
     if known and not is_again:
-        services.keeping.before(session, pubrel)
+        services.saver.before(session, pubrel)
     elif not is_again or not _has_unsaved(session):
         device.send(pubrel)
 
@@ -87,7 +87,7 @@ def _pubcomp(device: Guest, services: Services, packet: Pubcomp) -> None:
     session = _session(device)
     if session.completed(packet.packet_id):
         if session.lasting is not None:
-            services.keeping.note(session)
+            services.saver.note(session)
         if session.is_waiting:
             services.downstream.pump_later(session)
 

@@ -55,7 +55,7 @@ class SessionParts(NamedTuple):
     """Where sessions come from, and what stands of them at the brokers."""
 
     home: SessionStore
-    admissions: PendingConnects
+    pending_connects: PendingConnects
     exchanges: ExchangeIds
     brokers: Brokers
     downstream: Downstream
@@ -76,7 +76,7 @@ class Connecting:
         self._settings = settings
         self._refusals, self._authenticator, self._client_ids, self._judge = rules[:4]
         self._rejudging, self._takeovers, self._limits, self._quotas = rules[4:]
-        self._home, self._admissions, self._exchanges, self._brokers, self._downstream = parts
+        self._home, self._pending_connects, self._exchanges, self._brokers, self._downstream = parts
         self._connections = connections
         self._sessions = sessions
         self._rounds = rounds
@@ -134,7 +134,7 @@ class Connecting:
             done(ReasonCode.PACKET_TOO_LARGE)
             return
         known = self._sessions.get(client_id)
-        others = (self._admissions.holder(client_id), known.device if known is not None else None)
+        others = (self._pending_connects.holder(client_id), known.device if known is not None else None)
         if self._client_ids.is_kept_by(others, identity):
             done(ReasonCode.NOT_AUTHORIZED)
             return
@@ -147,7 +147,7 @@ class Connecting:
         if known is not None and known.device is not None:
             ends = asked.clean_start or is_anothers(known.device, identity)
             known.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=ends)
-        self._admissions.begin(client_id, device)
+        self._pending_connects.begin(client_id, device)
         self._ask_home(device, asked, grant, done)
 
     def _ask_home(self, device: Guest, asked: Arriving, grant: Grant, done: OnAdmitted, instead_of: str = "") -> None:
@@ -182,10 +182,10 @@ class Connecting:
         if isinstance(result, PenstockError):
             self._turn_away(device, client_id, done, _reason_of(result))
             return
-        past = self._admissions.settle(client_id, result, encode_will(asked.will))
+        past = self._pending_connects.settle(client_id, result, encode_will(asked.will))
         if result.ended:
             self._forget_ended(client_id, result)
-        release = partial(self._admissions.give_back, client_id, device, past, expiry_s)
+        release = partial(self._pending_connects.give_back, client_id, device, past, expiry_s)
         if not self._is_awaited(device, client_id):
             release()
             self._turn_away(device, client_id, done, ReasonCode.SESSION_TAKEN_OVER)
@@ -213,13 +213,13 @@ class Connecting:
     def _is_awaited(self, device: Guest, client_id: str) -> bool:
         """Whether it is still there, no other connection of its client, here or elsewhere, has come since, and this
         gateway has not stood still meanwhile."""
-        is_holder = device in self._connections and self._admissions.holder(client_id) is device
-        return is_holder and self._admissions.is_sure(client_id)
+        is_holder = device in self._connections and self._pending_connects.holder(client_id) is device
+        return is_holder and self._pending_connects.is_sure(client_id)
 
     def _turn_away(self, device: Guest, client_id: str, done: OnAdmitted, reason: Reason) -> None:
         """Something came between a client and its session."""
-        if self._admissions.holder(client_id) is device:
-            self._admissions.forget(client_id)
+        if self._pending_connects.holder(client_id) is device:
+            self._pending_connects.forget(client_id)
         if device in self._connections:
             done(reason)
 
@@ -247,7 +247,7 @@ class Connecting:
             reason = ReasonCode.SESSION_TAKEN_OVER if error is None else ReasonCode.SERVER_UNAVAILABLE
             self._turn_away(device, client_id, done, reason)
             return
-        self._admissions.forget(client_id)
+        self._pending_connects.forget(client_id)
         self._sessions[session.client_id] = session
         session.attach(device)
         identity = grant.identity

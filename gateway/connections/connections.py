@@ -33,17 +33,17 @@ class Connections:
 
     def __init__(
         self,
-        tallies: Counters,
+        counters: Counters,
         half_opens: HalfOpens,
         crowd: Crowd,
-        patience: ConnectionTimeouts,
+        timeouts: ConnectionTimeouts,
         journal: Journal,
         turns_away: Reason,
     ) -> None:
-        self.tallies = tallies
+        self.counters = counters
         self.half_opens = half_opens
         self.crowd = crowd
-        self.patience = patience
+        self.timeouts = timeouts
         self.journal = journal
         self.turns_away = turns_away
         self.failures = 0
@@ -73,19 +73,19 @@ class Connections:
 
     def opened(self, device: Guest) -> None:
         """A connection stands; its CONNECT must come soon."""
-        self._stays[device] = self.patience.opened(device)
-        self.tallies.entered(device.tally, len(self._stays))
+        self._stays[device] = self.timeouts.opened(device)
+        self.counters.entered(device.tally, len(self._stays))
         self.crowd.enter(device.peer.address)
         self.half_opens.enter(device.peer.address, device)
 
     def admitted_one(self, device: Guest, keep_alive_s: int, until: float) -> None:
         """A connection has its session. ``until``: monotonic time at which its login ends."""
-        self.patience.admitted(self._stays[device], keep_alive_s, until)
+        self.timeouts.admitted(self._stays[device], keep_alive_s, until)
         self.half_opens.leave(device.peer.address, device)
 
     def expect(self, device: Guest, proving: Proving) -> float:
         """A connected client begins to authenticate again: when it must have done so."""
-        return self.patience.expect(self._stays[device], proving)
+        return self.timeouts.expect(self._stays[device], proving)
 
     def closed(self, device: Guest) -> float | None:
         """A connection is over: monotonic time of its beginning, ``None`` if it had been over before."""
@@ -93,7 +93,7 @@ class Connections:
         if stay is None:
             return None
         stay.end()
-        self.tallies.left(device.tally)
+        self.counters.left(device.tally)
         self.crowd.leave(device.peer.address)
         if device.session is None:
             self.half_opens.leave(device.peer.address, device)

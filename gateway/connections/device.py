@@ -89,7 +89,7 @@ class Device(Incoming):
         self._authenticating: Authenticating | None = None
         self.heard_at = services.rounds.now
         self.full_since = -1.0
-        self.tally = services.connections.tallies.of(peer.listener)
+        self.tally = services.connections.counters.of(peer.listener)
         self.pace = services.pacing.new(self.heard_at)
         services.connections.opened(self)
 

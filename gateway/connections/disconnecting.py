@@ -36,9 +36,9 @@ class Disconnecting:
         self,
         connections: Connections,
         sessions: dict[str, Session],
-        admissions: PendingConnects,
+        pending_connects: PendingConnects,
         home: SessionStore,
-        keeping: SessionSaver,
+        saver: SessionSaver,
         exchanges: ExchangeIds,
         wills: Wills,
         upstream: Upstream,
@@ -47,9 +47,9 @@ class Disconnecting:
     ) -> None:
         self._connections = connections
         self._sessions = sessions
-        self._admissions = admissions
+        self._pending_connects = pending_connects
         self._home = home
-        self._keeping = keeping
+        self._saver = saver
         self._exchanges = exchanges
         self._wills = wills
         self._upstream = upstream
@@ -98,8 +98,8 @@ class Disconnecting:
     def _withdraw(self, device: Guest) -> None:
         """A connection is over that had no session yet: if its home was not asked for one, it need not be."""
         client_id = device.identity.client_id if device.identity is not None else ""
-        if self._admissions.holder(client_id) is device and self._home.withdraw(client_id):
-            self._admissions.forget(client_id)
+        if self._pending_connects.holder(client_id) is device and self._home.withdraw(client_id):
+            self._pending_connects.forget(client_id)
 
     def _put_away(self, session: Session, state: int, *, ends: bool, on_lost: Callable[[], None] = _nothing) -> None:
         """Nothing of the session stays here. ``GONE``: its home keeps it until its will is stored. ``on_lost``: it was
@@ -115,6 +115,6 @@ class Disconnecting:
             if state == RELEASED:
                 self._home.end(session.client_id, session.epoch, on_lost)
         else:
-            self._keeping.leave(session, state, b"" if state == GONE else NO_WILL, on_lost)
+            self._saver.leave(session, state, b"" if state == GONE else NO_WILL, on_lost)
             self._downstream.leave(session, ends=False)
         session.clear()

@@ -53,14 +53,14 @@ class LeaseRecovery(Stage):
         home: SessionStore,
         upstream: Upstream,
         wills: Wills,
-        admissions: PendingConnects,
+        pending_connects: PendingConnects,
         sessions: Callable[[], Iterable[Session]],
     ) -> None:
         self._lease = lease
         self._home = home
         self._upstream = upstream
         self._wills = wills
-        self._admissions = admissions
+        self._pending_connects = pending_connects
         self._sessions = sessions
         self._is_beginning = False
         self._open: dict[Question, None] = {}
@@ -88,7 +88,7 @@ class LeaseRecovery(Stage):
     def _begun(self) -> None:
         """Whatever was lost before this is found now."""
         self._is_beginning = False
-        self._admissions.doubt()
+        self._pending_connects.doubt()
         self._open.clear()
         self._again.clear()
         self._lost = 0

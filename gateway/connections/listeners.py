@@ -1,7 +1,7 @@
 """Where clients come in: every listening socket, and the door behind it.
 
 A connection that speaks MQTT at once becomes a device as it is accepted. One that has something before it (TLS, HTTP, a
-load balancer's header) is an ``PendingConnection`` until its first byte of MQTT: only then is it known whose it is. An
+load balancer's header) is a ``PendingConnection`` until its first byte of MQTT: only then is it known whose it is. An
 arrival counts as half open (``half_open_max``, ``gateway/limits/half_open.py``) and has the time of a CONNECT
 (``connect_wait_s``). What it holds is its own (an OpenSSL connection has 50 KB): when it has gone, or is a device,
 nothing but its empty ``Ticket`` waits for that time.
@@ -59,10 +59,10 @@ class Ticket:
 class PendingConnection(Occupant):
     """A connection before its first byte of MQTT; its line's occupant until then."""
 
-    __slots__ = ("_entrance", "address", "codec", "counted_as", "line", "ticket")
+    __slots__ = ("_listener", "address", "codec", "counted_as", "line", "ticket")
 
-    def __init__(self, entrance: Listener, line: Line, codec: Codec, address: str) -> None:
-        self._entrance = entrance
+    def __init__(self, listener: Listener, line: Line, codec: Codec, address: str) -> None:
+        self._listener = listener
         self.line = line
         self.codec = codec
         self.address = address
@@ -70,17 +70,17 @@ class PendingConnection(Occupant):
         self.ticket = Ticket(self)
 
     def receive(self, chunk: bytes) -> None:
-        self._entrance.arrived(self, chunk)
+        self._listener.arrived(self, chunk)
 
     def writable(self) -> None:
         pass
 
     def broken(self) -> None:
-        self._entrance.gone(self)
+        self._listener.gone(self)
 
     def drop(self, why: str = "") -> None:
         """It has to make room."""
-        self._entrance.dropped(self)
+        self._listener.dropped(self)
 
     def is_new(self) -> bool:
         return True
@@ -94,7 +94,7 @@ class Listener:
         self.listening = listening
         self._settings = settings
         self._services = services
-        self._tally = services.connections.tallies.open(
+        self._tally = services.connections.counters.open(
             listening.name, is_lenient=listening.is_lenient, mount=listening.mount
         )
         self._arriving: Deadlines[Ticket] = Deadlines()
@@ -257,7 +257,7 @@ class Listener:
 
 
 class Listeners:
-    """All entrances of a gateway. ``host``, ``port``: of the one that the settings of these names make."""
+    """All listeners of a gateway. ``host``, ``port``: of the one that the settings of these names make."""
 
     def __init__(self, settings: GatewaySettings, services: Services, shards: Sequence[Shard]) -> None:
         """Raises ``AddressInUse`` or ``InvalidConfig``."""
@@ -265,60 +265,60 @@ class Listeners:
         self._half_opens = services.connections.half_opens
         self._turn = 0
         self._troubles: dict[Listener, str] = {}
-        self._entrances: list[Listener] = []
+        self._listeners: list[Listener] = []
         try:
             for one in (
                 Listening(DEFAULT_NAME, "tcp", settings.host, settings.port),
                 *parse_listeners(settings.listeners),
             ):
-                self._entrances.append(Listener(one, settings, services))
+                self._listeners.append(Listener(one, settings, services))
         except BaseException:
             self.close()
             raise
-        self.host, self.port = self._entrances[0].host, self._entrances[0].port
+        self.host, self.port = self._listeners[0].host, self._listeners[0].port
         self._connections_max = settings.connections_max
         self._accepts_per_s_max = settings.accepts_per_s_max
         self._sockets_max = descriptors.room_for_clients()
         self._is_full = False
 
     @property
-    def listeners(self) -> dict[str, str]:
-        """The further entrances: name -> ``host:port``."""
-        return {one.listening.name: join_address(one.host, one.port) for one in self._entrances[1:]}
+    def further(self) -> dict[str, str]:
+        """The further listeners: name -> ``host:port``."""
+        return {one.listening.name: join_address(one.host, one.port) for one in self._listeners[1:]}
 
     async def run(self) -> None:
         """Accepts until cancelled."""
         async with trio.open_nursery() as nursery:
-            for one in self._entrances:
+            for one in self._listeners:
                 nursery.start_soon(self._accept, one)
 
-    async def _accept(self, entrance: Listener) -> None:
+    async def _accept(self, listener: Listener) -> None:
         """Accepts many at a time, as fast as it may; out of descriptors it waits rather than spins."""
         pace = Bucket(self._accepts_per_s_max, trio.current_time()) if self._accepts_per_s_max else None
         while True:
-            await trio.lowlevel.wait_readable(entrance.socket)
+            await trio.lowlevel.wait_readable(listener.socket)
             try:
                 for _ in range(ACCEPTS_PER_ROUND):
-                    connected, address = entrance.socket.accept()
-                    self._let_in(entrance, connected, address[0])
-                    self._troubles.pop(entrance, "")
+                    connected, address = listener.socket.accept()
+                    self._let_in(listener, connected, address[0])
+                    self._troubles.pop(listener, "")
                     wait_s = pace.spend(1, trio.current_time()) if pace is not None else 0.0
                     if wait_s:
-                        await entrance.rest(wait_s)
+                        await listener.rest(wait_s)
             except BlockingIOError:
                 continue
             except OSError as error:
-                self._troubles[entrance] = error.strerror or type(error).__name__
+                self._troubles[listener] = error.strerror or type(error).__name__
                 await trio.sleep(_OUT_OF_DESCRIPTORS_S)
 
-    def _let_in(self, entrance: Listener, connected: socket.socket, address: str) -> None:
+    def _let_in(self, listener: Listener, connected: socket.socket, address: str) -> None:
         present = sum(map(len, self._shards))
         if present >= self._sockets_max:
             self._say_full()
             if present >= self._sockets_max + _MADE_ROOM or not self._half_opens.make_room(address):
-                entrance.refuse(connected)
+                listener.refuse(connected)
                 return
-        entrance.enter(connected, address, self._shards[self._turn])
+        listener.enter(connected, address, self._shards[self._turn])
         self._turn = (self._turn + 1) % len(self._shards)
 
     def _say_full(self) -> None:
@@ -342,18 +342,18 @@ class Listeners:
         """To be called about twice a second."""
         if self._is_full and sum(map(len, self._shards)) < self._sockets_max - self._sockets_max // 8:
             self._is_full = False
-        for one in self._entrances:
+        for one in self._listeners:
             one.tick(now)
 
     def reload(self) -> None:
         """Reads all certificates again, changed or not."""
-        for one in self._entrances:
+        for one in self._listeners:
             one.reload()
 
     def certificates_end_at(self) -> dict[str, float]:
         """When what they serve TLS with ends, in seconds since 1970, by metric name."""
         found = {}
-        for one in self._entrances:
+        for one in self._listeners:
             if one.certificates is not None:
                 for what, ends in (("certificate", one.certificates.ends_at), ("crl", one.certificates.list_ends_at)):
                     if ends is not None:
@@ -361,7 +361,7 @@ class Listeners:
         return found
 
     def close(self) -> None:
-        for one in self._entrances:
+        for one in self._listeners:
             one.socket.close()
 
 

@@ -73,27 +73,27 @@ class PendingConnects:
 
     def holder(self, client_id: str) -> Client | None:
         """The connection that is to have a client's session, if one is on its way."""
-        admission = self._of.get(client_id)
-        return None if admission is None else admission.device
+        pending = self._of.get(client_id)
+        return None if pending is None else pending.device
 
     def begin(self, client_id: str, device: Client) -> None:
         """From now on this connection is to have it."""
-        admission = self._of.get(client_id)
-        if admission is None:
+        pending = self._of.get(client_id)
+        if pending is None:
             self._of[client_id] = PendingConnect(device)
         else:
-            admission.ask_anew(device)
+            pending.ask_anew(device)
 
     def doubt(self) -> None:
         """Sessions of this gateway may have been given to others without a word: whoever is on its way to one here is
         to ask for it again."""
-        for admission in self._of.values():
-            admission.doubt()
+        for pending in self._of.values():
+            pending.doubt()
 
     def is_sure(self, client_id: str) -> bool:
         """Whether what a client on its way is given here can be relied upon."""
-        admission = self._of.get(client_id)
-        return admission is not None and admission.is_sure
+        pending = self._of.get(client_id)
+        return pending is not None and pending.is_sure
 
     def forget(self, client_id: str) -> None:
         """The client is admitted, or refused, or is at another gateway by now."""
@@ -102,13 +102,13 @@ class PendingConnects:
     def settle(self, client_id: str, given: OpenedSession, will: bytes) -> OpenedSession:
         """A session was given to a connection with this ``will``. Sees to the will that was there; gives what was found
         as it is afterwards, with the will that still waits if the client is not admitted."""
-        admission = self._of.get(client_id) or PendingConnect(None)
+        pending = self._of.get(client_id) or PendingConnect(None)
         due = self._wills.due(client_id)
         is_published = self._wills.cancel(client_id)
-        found = admission.seen_through(given)
+        found = pending.seen_through(given)
         old = decode_will(found.will)
         if found is given and old is not None:
-            admission.note_due(min(due, self._wills.moment(old, found.expiry_s, found.absence_s)))
+            pending.note_due(min(due, self._wills.moment(old, found.expiry_s, found.absence_s)))
         is_left = not is_published and found.state != RELEASED
         passed_s = found.absence_s if due == math.inf else 0.0  # of one that waited here its client is just in time
         if old is not None and is_left and (found.ended or old.delay_s <= passed_s):
@@ -116,7 +116,7 @@ class PendingConnects:
             old = None
         waits = found.present and old is not None and is_left
         past = replace(found, state=GONE if waits else RELEASED, will=found.will if waits else b"")
-        admission.settle(past, b"" if will == NO_WILL else will)
+        pending.settle(past, b"" if will == NO_WILL else will)
         return past
 
     def give_back(self, client_id: str, device: Client, past: OpenedSession, expiry_s: int) -> None:
@@ -125,9 +125,9 @@ class PendingConnects:
         if not past.present:
             self._home.finish(client_id, past.epoch, expiry_s, ends=expiry_s == 0)
             return
-        admission, will = self._of.get(client_id), decode_will(past.will)
-        if will is None or admission is None or admission.device is not device:
+        pending, will = self._of.get(client_id), decode_will(past.will)
+        if will is None or pending is None or pending.device is not device:
             self._home.finish(client_id, past.epoch, past.expiry_s, ends=False)
         else:
             self._home.let_go(SessionSave(client_id, past.epoch, GONE, past.expiry_s, past.will))
-            self._wills.wait(client_id, past.epoch, will, past.expiry_s, admission.due)
+            self._wills.wait(client_id, past.epoch, will, past.expiry_s, pending.due)

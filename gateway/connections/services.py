@@ -36,12 +36,12 @@ class Services:
         "downstream",
         "exchanges",
         "judge",
-        "keeping",
         "limits",
         "pacing",
         "quotas",
         "room",
         "rounds",
+        "saver",
         "settings",
         "turns",
         "upstream",
@@ -60,7 +60,7 @@ class Services:
         creations: Creations,
         upstream: Upstream,
         downstream: Downstream,
-        keeping: SessionSaver,
+        saver: SessionSaver,
         exchanges: ExchangeIds,
         connections: Connections,
         connecting: Connecting,
@@ -78,7 +78,7 @@ class Services:
         self.creations = creations
         self.upstream = upstream
         self.downstream = downstream
-        self.keeping = keeping
+        self.saver = saver
         self.exchanges = exchanges
         self.connections = connections
         self.connecting = connecting

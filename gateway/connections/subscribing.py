@@ -218,7 +218,7 @@ def send_saved(device: Guest, services: Services, when_saved: Callable[[], None]
     """Sends what promises that the subscriptions are as they are now; a client that cannot take it cannot be told."""
     assert device.session is not None
     if data:
-        services.keeping.before(device.session, data, when_saved)
+        services.saver.before(device.session, data, when_saved)
     else:
         device.fail(ReasonCode.PACKET_TOO_LARGE)
 

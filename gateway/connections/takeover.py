@@ -26,13 +26,13 @@ class Takeover:
     def __init__(
         self,
         sessions: Mapping[str, Session],
-        admissions: PendingConnects,
+        pending_connects: PendingConnects,
         wills: Wills,
         rate: Takeovers,
         rounds: Rounds,
     ) -> None:
         self._sessions = sessions
-        self._admissions = admissions
+        self._pending_connects = pending_connects
         self._wills = wills
         self._rate = rate
         self._rounds = rounds
@@ -47,5 +47,5 @@ class Takeover:
             else:
                 session.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=call.clean)
             return
-        self._admissions.forget(call.client)
+        self._pending_connects.forget(call.client)
         self._wills.hand_over(call)

@@ -65,13 +65,13 @@ class Downstream(Stage):
         settings: GatewaySettings,
         owner: str,
         clock: Clock,
-        keeping: SessionSaver,
+        saver: SessionSaver,
         rounds: Rounds,
         topic_of: Callable[[str], str | None],
         may_publish: Callable[[Identity, str], bool],
     ) -> None:
         """``may_publish``: whether a client may publish under a name, and so what it has retained there is sent."""
-        self._keeping = keeping
+        self._saver = saver
         self._pull_bytes_max = settings.pull_bytes_max
         self._pull_count_max = settings.pull_count_max
         self._pull_wait_s = settings.pull_wait_s
@@ -83,8 +83,8 @@ class Downstream(Stage):
         self._on_pulled = self._pulled
         life = f"{owner}/{clock.wall_ms()}"  # what one of the same name that died had is not kept open by this one
         self.positions = NamedPositions(life, topic_of, self._replaces.__contains__, wake)
-        self.sending = Sending(clock, keeping, self.positions)
-        self.resending = Resending(clock, keeping, self.sending, self.pump_later)
+        self.sending = Sending(clock, saver, self.positions)
+        self.resending = Resending(clock, saver, self.sending, self.pump_later)
         self.retained = Retained(clock, self._try, rounds, self.sending.as_variant, self._fail, may_publish)
         self.replays = Replays(clock, self.sending.as_variant, self._try, rounds, self.positions, self._fail)
         self.trace = DeviceTrace(owner)
@@ -92,7 +92,7 @@ class Downstream(Stage):
         self.shared = SharedSubscriptions(
             brokers, life, settings, clock, self.sending.as_variant, wake, self._leases.wanted
         )
-        self.holds = SessionHolds(self._leases, self.shared, keeping.note)
+        self.holds = SessionHolds(self._leases, self.shared, saver.note)
         self.failures = 0  # clients that an unforeseen error has ended
         self.lost = 0
         self.refused = 0  # subscriptions for which a broker had no room
@@ -287,8 +287,8 @@ class Downstream(Stage):
 
     def flush(self) -> bool:
         """Does what was noted since the last round. True if there is more to do at once."""
-        if self._keeping.eased:  # every round comes here
-            for session in self._keeping.take_eased():
+        if self._saver.eased:  # every round comes here
+            for session in self._saver.take_eased():
                 self.pump_later(session)
         self._due.take()
         self.replays.turns.take()

@@ -51,12 +51,10 @@ class Piece:
 class Resending:
     """Of one gateway."""
 
-    def __init__(
-        self, clock: Clock, keeping: SessionSaver, sending: Sending, on_more: Callable[[Session], None]
-    ) -> None:
+    def __init__(self, clock: Clock, saver: SessionSaver, sending: Sending, on_more: Callable[[Session], None]) -> None:
         """``on_more`` is told of sessions that may have something to be sent, and room."""
         self._clock = clock
-        self._keeping = keeping
+        self._saver = saver
         self._sending = sending
         self._on_more = on_more
         self._pieces: dict[Session, Piece] = {}  # that are being read, or have been and wait for their client
@@ -75,7 +73,7 @@ class Resending:
         self.go_on(session)
         pubrels = pubrels_of(session)
         if larger:  # whose message may be sent nevermore, wherever the session goes on (MQTT-4.3.3-6)
-            self._keeping.before(session, b"".join(pubrels))
+            self._saver.before(session, b"".join(pubrels))
         else:
             device.send(b"".join(pubrels), len(pubrels))
 

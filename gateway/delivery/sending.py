@@ -31,9 +31,9 @@ Runs = dict[tuple[bool, int, bool, int], PacketRun]
 class Sending:
     """Of one gateway. ``delivered`` and ``dropped`` count messages."""
 
-    def __init__(self, clock: Clock, keeping: SessionSaver, positions: NamedPositions) -> None:
+    def __init__(self, clock: Clock, saver: SessionSaver, positions: NamedPositions) -> None:
         self._clock = clock
-        self._keeping = keeping
+        self._saver = saver
         self._positions = positions
         self.delivered = 0
         self.dropped = 0
@@ -149,10 +149,10 @@ class Sending:
         if lasting is None:
             return False
         if qos == 2 or lasting.unsaved or lasting.is_saving:
-            self._keeping.before(session, packets)
+            self._saver.before(session, packets)
             return True
         if qos:
-            self._keeping.note(session)
+            self._saver.note(session)
         return False
 
 

@@ -1,4 +1,4 @@
-"""One entrance of a gateway on a real socket; rounds and time are the test's, the rest of the gateway is in memory."""
+"""One listener of a gateway on a real socket; rounds and time are the test's, the rest of the gateway is in memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Notes(Anonymous):
 
 
 class Doorway:
-    """An entrance, and a gateway behind it."""
+    """A listener, and a gateway behind it."""
 
     def __init__(self, kind: str, folder: Path, more: str = "", **settings: object) -> None:
         self.authority = Authority(folder)
@@ -53,21 +53,21 @@ class Doorway:
         self.notes = Notes()
         self.gateway = Gateway(self.notes, **settings)
         line = LINES.get(kind, kind).format(server=self.authority.server, ca=self.authority.ca)
-        self.entrance = Listener(parse_listener(f"{line} {more}"), self.gateway.settings, self.gateway.services)
+        self.listener = Listener(parse_listener(f"{line} {more}"), self.gateway.settings, self.gateway.services)
         self.shard = Shard(EpollPoller(), self.gateway.rounds, self.gateway.settings.output_bytes_max)
         self.clients: list[socket.socket] = []
 
     @property
     def tally(self) -> ListenerCounters:
-        return self.gateway.connections.tallies.of("x")
+        return self.gateway.connections.counters.of("x")
 
     def knock(self, address: str = "127.0.0.1") -> socket.socket:
         """A socket that has been let in, or not."""
-        client = socket.create_connection(("127.0.0.1", self.entrance.port), WAIT_S)
+        client = socket.create_connection(("127.0.0.1", self.listener.port), WAIT_S)
         self.clients.append(client)
-        self.entrance.socket.setblocking(True)
-        connected, _ = self.entrance.socket.accept()
-        self.entrance.enter(connected, address, self.shard)
+        self.listener.socket.setblocking(True)
+        connected, _ = self.listener.socket.accept()
+        self.listener.enter(connected, address, self.shard)
         client.setblocking(False)
         return client
 
@@ -79,11 +79,11 @@ class Doorway:
 
     def pass_time(self, seconds: float) -> None:
         self.gateway.pass_time(seconds)
-        self.entrance.tick(self.gateway.clock.now_s)
+        self.listener.tick(self.gateway.clock.now_s)
         self.turn()
 
     def close(self) -> None:
-        self.entrance.socket.close()
+        self.listener.socket.close()
         self.shard.close()
         for client in self.clients:
             client.close()
@@ -94,7 +94,7 @@ class Doorway:
 
 
 class End:
-    """A client at an entrance: MQTT at one side, the transport's bytes on its socket."""
+    """A client at a listener: MQTT at one side, the transport's bytes on its socket."""
 
     def __init__(
         self, doorway: Doorway, certificate: Path | None = None, step: int = 1 << 20, origin: str | None = None

@@ -160,11 +160,11 @@ class Gateway:
         self.downstream = parts.downstream
         self.sessions = parts.sessions
         self.home = parts.home
-        self.keeping = parts.keeping
+        self.saver = parts.saver
         self.wills = parts.wills
         self.lease = parts.lease
         self.watch = parts.watch
-        self.tenure = parts.tenure
+        self.lease_recovery = parts.lease_recovery
         self.connections = parts.connections
         self.rejudging = parts.rejudging
         self.removals = parts.removals

@@ -44,7 +44,7 @@ def test_a_gateway_that_may_have_lost_its_sessions_shows_it_for_as_long_as_it_st
     gateway.pass_time(1)
     held = [figures(gateway).read()["gateway_held"]]
     gateway.broker.holds = (KeepSessions,)
-    gateway.tenure.doubt()
+    gateway.lease_recovery.doubt()
     gateway.round()
     held.append(figures(gateway).read()["gateway_held"])
     gateway.broker.let_go()

@@ -115,7 +115,7 @@ def test_a_gateway_that_may_have_lost_its_sessions_is_not_ready_until_the_home_h
     health = watched(gateway)
     gateway.pass_time(1)
     gateway.broker.holds = (KeepSessions,)
-    gateway.tenure.doubt()
+    gateway.lease_recovery.doubt()
     gateway.round()
     assert health.reasons() == ["this gateway may have lost sessions, and stores nothing until their home has answered"]
     gateway.broker.let_go()

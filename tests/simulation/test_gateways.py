@@ -66,7 +66,7 @@ def test_a_seed_gives_the_same_run_every_time() -> None:
 def send_qos_2_before_the_session_is_durable(patch: pytest.MonkeyPatch) -> None:
     def hasty(self: Sending, session: Session, qos: int, packets: bytes) -> bool:
         if session.lasting is not None:
-            self._keeping.note(session)
+            self._saver.note(session)
         return False
 
     patch.setattr(Sending, "waits", hasty)

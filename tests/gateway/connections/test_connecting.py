@@ -1,4 +1,4 @@
-"""Who comes and who goes: admission, takeover, wills, keep-alive, expiry."""
+"""Clients that connect and leave: admission, takeover, wills, keep-alive, expiry."""
 
 from __future__ import annotations
 

@@ -351,7 +351,7 @@ def test_a_client_that_exceeds_our_receive_maximum_is_told_and_closed() -> None:
 
 def test_at_a_lenient_listener_a_client_that_exceeds_our_receive_maximum_is_served_and_counted() -> None:
     gateway = Gateway(receive_max=3)
-    tally = gateway.connections.tallies.of("tcp")
+    tally = gateway.connections.counters.of("tcp")
     tally.is_lenient = True
     client = gateway.connect(level=5)
     client.publish("a")

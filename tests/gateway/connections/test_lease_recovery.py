@@ -177,10 +177,10 @@ def test_a_second_doubt_asks_anew_and_waits_for_its_own_answers() -> None:
     one, _ = two()
     staying = one.connect("d", **BRIEF)
     one.broker.holds = (SaveSessions,)
-    one.tenure.doubt()
+    one.lease_recovery.doubt()
     one.round()
     one.broker.holds = (KeepSessions,)
-    one.tenure.doubt()
+    one.lease_recovery.doubt()
     one.round()
     staying.publish("t", b"x", 1, packet_id=1)
     one.broker.let_first_go()
@@ -196,7 +196,7 @@ def test_answers_to_an_earlier_doubt_count_no_more() -> None:
     one.connect("d", **BRIEF)
     one.broker.holds = (SaveSessions,)
     for _ in range(2):
-        one.tenure.doubt()
+        one.lease_recovery.doubt()
         one.round()
     one.broker.let_first_go()
     one.round()
@@ -211,7 +211,7 @@ def test_what_the_home_says_of_an_earlier_life_begins_none() -> None:
     one.connect("d", **BRIEF)
     one.broker.holds = (KeepSessions,)
     one.pass_time(one.settings.session_lease_s / 3)
-    one.tenure.doubt()
+    one.lease_recovery.doubt()
     one.round()
     one.broker.let_first_go()
     one.round()
@@ -268,7 +268,7 @@ def test_a_batch_of_an_earlier_life_that_is_refused_late_still_goes_before_what_
     take_over(other, **BRIEF)
     one.broker.holds = (AppendRuns,)
     slow.publish("t", b"1", 1, packet_id=1)
-    one.tenure.doubt()
+    one.lease_recovery.doubt()
     one.round()
     assert not one.upstream.is_held
     slow.publish("t", b"2", 2, packet_id=2)
@@ -285,7 +285,7 @@ def test_it_goes_on_however_the_last_doubt_came_to_its_end() -> None:
     client = one.connect("c", **BRIEF)
     word = SessionSave("d", ANY_EPOCH, GONE, 0)
     one.home._unheard["d"] = {word: lambda: pytest.fail("nobody has said that it is another's")}
-    one.tenure.doubt()
+    one.lease_recovery.doubt()
     one.round()
     client.publish("t", b"x", 1, packet_id=1)
     assert (one.upstream.is_held, one.home.is_unsure) == (True, True)
@@ -368,7 +368,7 @@ def test_a_will_that_was_due_as_the_gateway_froze_is_not_stored_late() -> None:
     one.pass_time(3)
     assert not one.wills._waiting
     take_over(other, **LASTING).publish("w", b"online", 1, packet_id=1)
-    one.tenure.doubt()
+    one.lease_recovery.doubt()
     one.pass_time(2)
     assert published(one) == [b"offline", b"online"], "the other gateway has published it, first"
 
@@ -380,7 +380,7 @@ def test_the_will_of_a_dead_gateways_client_is_not_stored_late_either() -> None:
     asked = LASTING | {"properties": Properties(session_expiry_interval=1)}
     dead.connect("c", will=delayed(50), **asked).cut()
     one.upstream.hold()
-    one.tenure._is_beginning = True  # or it would go on with the next tick
+    one.lease_recovery._is_beginning = True  # or it would go on with the next tick
     one.broker.leave_alone("dead")
     one.pass_time(one.settings.session_lease_s / 3 + 1)
     assert one.wills._storing
@@ -388,8 +388,8 @@ def test_the_will_of_a_dead_gateways_client_is_not_stored_late_either() -> None:
     hold_calls(one)
     take_over(other, **LASTING).publish("w", b"online", 1, packet_id=1)
     before = published(one)
-    one.tenure._is_beginning = False
-    one.tenure.doubt()
+    one.lease_recovery._is_beginning = False
+    one.lease_recovery.doubt()
     one.pass_time(2)
     assert published(one) == before
 
@@ -404,7 +404,7 @@ def test_a_will_of_which_nobody_knows_whether_it_is_stored_is_given_up_with_its_
     one.broker.refuses = {}
     take_over(other, **LASTING).publish("w", b"online", 1, packet_id=1)
     before = published(one)
-    one.tenure.doubt()
+    one.lease_recovery.doubt()
     one.round()
     one.pass_time(2)
     assert published(one) == before
@@ -418,7 +418,7 @@ def test_a_will_that_is_being_stored_as_its_gateway_is_taken_for_dead_is_stored_
     first.cut()
     one.broker.leave_alone("one")
     one.broker.pass_time()
-    one.tenure.doubt()
+    one.lease_recovery.doubt()
     one.round()
     assert published(one) == [b"offline"]
     for gateway in (one, other):
@@ -504,7 +504,7 @@ def test_whoever_is_on_its_way_to_a_session_meanwhile_is_turned_away() -> None:
     late.send(Connect("d", **LASTING))
     one.broker.holds = ()
     take_over(other, "d", **LASTING)  # which is open here, and not admitted yet
-    one.tenure.doubt()
+    one.lease_recovery.doubt()
     one.round()
     one.broker.let_go()
     one.round()
@@ -519,7 +519,7 @@ def test_whoever_comes_after_that_is_not_turned_away_for_one_that_came_before() 
     one.broker.holds = (OpenSession,)
     early, late = one.open(5), one.open(5)
     early.send(Connect("d", **LASTING))
-    one.tenure.doubt()
+    one.lease_recovery.doubt()
     one.round()
     late.send(Connect("d", **LASTING))
     one.broker.let_go()

@@ -172,10 +172,10 @@ def test_of_an_arrival_that_went_away_nothing_big_is_kept_until_its_time_is_over
     client.close()
     house.turn()
     gc.collect()
-    assert len(house.entrance._arriving) == 1, "its time is not over"
+    assert len(house.listener._arriving) == 1, "its time is not over"
     assert (tls(), house.gateway.connections.half_open, house.tally.handshakes_failed) == (None, 0, 0)
     house.pass_time(12)
-    assert (len(house.entrance._arriving), house.gateway.connections.half_open) == (0, 0)
+    assert (len(house.listener._arriving), house.gateway.connections.half_open) == (0, 0)
 
 
 def test_of_an_arrival_that_became_a_device_and_left_nothing_big_is_kept_either(doorway: Make) -> None:
@@ -185,7 +185,7 @@ def test_of_an_arrival_that_became_a_device_and_left_nothing_big_is_kept_either(
     end.socket.close()
     house.turn()
     gc.collect()
-    assert len(house.entrance._arriving) == 1
+    assert len(house.listener._arriving) == 1
     assert tls() is None
 
 
@@ -374,7 +374,7 @@ def test_a_renewed_certificate_is_there_for_the_next_client(doorway: Make) -> No
     house = doorway("tls")
     end = admitted(house)
     house.authority.renew("new.example")
-    house.entrance.tick(house.gateway.clock.now_s)
+    house.listener.tick(house.gateway.clock.now_s)
     context = house.authority.client_context()
     later = End(house)
     assert later._tls is not None
@@ -397,8 +397,8 @@ def front(*lines: str, **settings: object) -> Listeners:
 
 def test_the_first_entrance_is_the_plain_one_and_the_others_have_names(tmp_path: Path) -> None:
     made = front("ws 127.0.0.1:0", f"tls 127.0.0.1:0 name=safe certificate={Authority(tmp_path).server}")
-    assert list(made.listeners) == ["ws", "safe"]
-    assert len({made.port, *made.listeners.values()}) == 3
+    assert list(made.further) == ["ws", "safe"]
+    assert len({made.port, *made.further.values()}) == 3
     assert made.trouble() == ""
     made.close()
 
@@ -442,11 +442,11 @@ def test_a_client_that_vanished_without_a_keep_alive_is_noticed_by_the_system(si
 def test_every_listener_reads_its_certificate_again_when_asked(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     made = front(f"tls 127.0.0.1:0 certificate={authority.server}", f"wss 127.0.0.1:0 certificate={authority.server}")
-    contexts = [one.certificates.context for one in made._entrances if one.certificates is not None]
+    contexts = [one.certificates.context for one in made._listeners if one.certificates is not None]
     made.tick(0.0)
-    assert [one.certificates.context for one in made._entrances if one.certificates is not None] == contexts
+    assert [one.certificates.context for one in made._listeners if one.certificates is not None] == contexts
     made.reload()
-    again = [one.certificates.context for one in made._entrances if one.certificates is not None]
+    again = [one.certificates.context for one in made._listeners if one.certificates is not None]
     made.close()
     assert len(again) == 2
     assert not set(again) & set(contexts)
@@ -493,7 +493,7 @@ async def test_clients_leave_descriptors_to_the_rest_of_the_process(
         nursery.cancel_scope.cancel()
     assert 0 < len(shard) < 10
     assert few_descriptors - count_open() > 20  # the clients of this test are in the same process
-    assert gateway.connections.tallies.of("tcp").refused == 20 - len(shard)
+    assert gateway.connections.counters.of("tcp").refused == 20 - len(shard)
     (record,) = caplog.records
     assert f"connections_max is 1000, but this process may have {few_descriptors} files" in record.getMessage()
     assert "LimitNOFILE" in record.getMessage()
@@ -569,7 +569,7 @@ async def test_a_listener_accepts_no_faster_than_it_may_and_sends_nobody_away() 
     gateway = Gateway()
     shard = Shard(EpollPoller(), gateway.rounds, 1 << 20)
     made = Listeners(GatewaySettings(port=0, accepts_per_s_max=5), gateway.services, [shard])
-    tally = gateway.connections.tallies.of("tcp")
+    tally = gateway.connections.counters.of("tcp")
 
     async def settle() -> int:
         for _ in range(200):

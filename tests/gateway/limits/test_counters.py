@@ -50,7 +50,7 @@ def test_connections_are_counted_as_they_come_and_go() -> None:
     clients[0].cut()
     clients[1].cut()
     gateway.connect("d")
-    tallies = gateway.connections.tallies
+    tallies = gateway.connections.counters
     assert tallies.of("tcp").connects == 4
     assert tallies.of("tcp").connected == 2
     assert tallies.most_connected == 3
@@ -64,7 +64,7 @@ def test_packets_and_publications_count_the_same_by_either_way() -> None:
         data = b"\x32\x07\x00\x03a/b\x00\x01" * 5 + b"\x30\x05\x00\x03a/b" * 5
         for at in range(pieces):
             client.send_bytes(data[at * len(data) // pieces : (at + 1) * len(data) // pieces])
-    tallies = [gateway.connections.tallies.of("tcp") for gateway in (straight, other)]
+    tallies = [gateway.connections.counters.of("tcp") for gateway in (straight, other)]
     assert [one.publications_in for one in tallies] == [11, 11]
     assert [one.packets_in for one in tallies] == [12, 12]
     assert tallies[0].bytes_in == tallies[1].bytes_in

@@ -394,7 +394,7 @@ def test_a_connection_ends_when_the_token_does_and_its_will_is_published() -> No
         got = client.got()
         assert [packet.reason_code for packet in got if isinstance(packet, Disconnect)] == [farewell][: level - 4]
         assert [decode_message(record).body for record in gateway.broker.log] == [b"gone"]
-        assert gateway.connections.patience.expired == 1
+        assert gateway.connections.timeouts.expired == 1
 
 
 def test_a_token_that_lasts_for_hours_ends_on_time_and_who_left_before_is_forgotten() -> None:
@@ -410,7 +410,7 @@ def test_a_token_that_lasts_for_hours_ends_on_time_and_who_left_before_is_forgot
     gone.send(Disconnect())
     gateway.pass_time(598)
     assert not client.is_closed
-    assert len(gateway.connections.patience._expiring) == 1
+    assert len(gateway.connections.timeouts._expiring) == 1
     gateway.pass_time(4)
     assert client.is_closed
 

@@ -34,7 +34,7 @@ LASTING = Properties(session_expiry_interval=1000)
 def mounted_gateway(**more: Any) -> Gateway:
     gateway = Gateway(**more)
     for listener, mount in MOUNTS.items():
-        gateway.connections.tallies.of(listener).mount = mount
+        gateway.connections.counters.of(listener).mount = mount
     return gateway
 
 

@@ -121,7 +121,7 @@ def test_while_nothing_leaves_a_gateway_no_values_heap_up() -> None:
     tell(gateway, told)
     before = len(gateway.broker.log)
     gateway.broker.holds = (KeepSessions,)
-    gateway.tenure.doubt()
+    gateway.lease_recovery.doubt()
     gateway.pass_time(10)
     for _ in range(10):
         tell(gateway, told)

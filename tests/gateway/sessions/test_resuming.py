@@ -367,7 +367,7 @@ def test_what_an_older_gateway_has_saved_without_positions_is_found_by_its_offse
     session = client.device.session
     assert session is not None
     saved = flow_of(session)
-    one.keeping.flush()
+    one.saver.flush()
     flow = encode_flow(saved._replace(sent=[sent._replace(position=-1) for sent in saved.sent]))
     one.home.save(SessionSave("c", session.epoch, CONNECTED, session.expiry_s, b"", b"", flow), lambda _: None)
     one.home.flush()
@@ -388,7 +388,7 @@ def test_a_place_at_a_broker_that_nobody_knows_loses_nothing_of_those_that_live(
     assert session is not None
     saved = flow_of(session)
     places = {(filter, "elsewhere:1"): place for (filter, _), place in saved.places.items()}
-    one.keeping.flush()
+    one.saver.flush()
     flow = encode_flow(saved._replace(places=places, sent=[]))
     one.home.save(SessionSave("c", session.epoch, CONNECTED, session.expiry_s, b"", b"", flow), lambda _: None)
     one.home.flush()

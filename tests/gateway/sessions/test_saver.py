@@ -285,7 +285,7 @@ def test_subscriptions_that_found_no_room_are_in_the_save_that_does() -> None:
     assert session.lasting is not None
     session.lasting.has_new_terms = True
     session.subscriptions["a"].name = "position" * 20
-    gateway.keeping.note(session)
+    gateway.saver.note(session)
     gateway.pass_time(1)
     assert (entry.terms, client.is_closed) == (terms, False)
     gateway.broker.limit_sessions(1 << 20)
