@@ -140,7 +140,7 @@ def _access(settings: GatewaySettings, quotas: Quotas, world: World, wake: Calla
 
 
 class Ticker:
-    """What happens by the clock."""
+    """The task that calls everything which happens by the clock."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class ClientIds:
-    """Those of one gateway."""
+    """The rules for client ids at one gateway."""
 
     def __init__(
         self, settings: GatewaySettings, authenticator: Authenticator, home: SessionStore, quotas: Quotas, rng: Rng

@@ -39,7 +39,7 @@ from penstock.protocol.requests.sessions import OpenedSession
 
 
 class Rules(NamedTuple):
-    """What a client may ask for in its CONNECT, and how often. ``takeovers``: of one client id."""
+    """The parts that judge a CONNECT. ``takeovers``: the rate at which one client id may be taken over."""
 
     refusals: Refusals
     authenticator: Authenticator
@@ -52,7 +52,7 @@ class Rules(NamedTuple):
 
 
 class SessionParts(NamedTuple):
-    """Where sessions come from, and what stands of them at the brokers."""
+    """The parts that open a session and resume it."""
 
     home: SessionStore
     pending_connects: PendingConnects
@@ -62,7 +62,7 @@ class SessionParts(NamedTuple):
 
 
 class Connecting:
-    """That of one gateway. ``sessions``: those that are here, by client."""
+    """The CONNECTs of one gateway. ``sessions``: those with a connection here, by client."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Connections:
-    """Those of one gateway.
+    """All connections of one gateway.
 
     Attributes:
         turns_away: the reason why no client is let in, 0 if there is none.

@@ -30,7 +30,7 @@ def _nothing() -> None:
 
 
 class Disconnecting:
-    """That of one gateway. ``sessions``: those that are here, by client."""
+    """The ends of one gateway's connections. ``sessions``: those with a connection here, by client."""
 
     def __init__(
         self,

@@ -83,7 +83,7 @@ class Grant(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """What came of it."""
+    """The outcome of an accepted CONNECT. ``present``: whether its session was there before."""
 
     session: Session
     grant: Grant

@@ -73,7 +73,7 @@ class Kind:
 
 
 class Journal:
-    """That of one gateway. ``detail``: a key of ``LOG_RATES``."""
+    """The connection log of one gateway. ``detail``: a key of ``LOG_RATES``."""
 
     def __init__(self, detail: str) -> None:
         rate = LOG_RATES[detail]

@@ -19,7 +19,7 @@ from penstock.protocol.requests.sessions import KeepSessions, SessionDuties
 
 
 class GatewayLease:
-    """That of one gateway.
+    """A gateway's lease on its sessions.
 
     Attributes:
         life: the name of its present life.

@@ -44,8 +44,8 @@ class Question:
 
 
 class LeaseRecovery(Stage):
-    """That of one gateway: the first stage of a round's end, so that nothing leaves in doubt. ``sessions``: those with
-    connections."""
+    """The recovery of one gateway's lease: the first stage of a round's end, so that nothing is sent in doubt.
+    ``sessions``: those with connections."""
 
     def __init__(
         self,

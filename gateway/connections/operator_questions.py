@@ -17,7 +17,7 @@ _DISCONNECTED: Final = Told(ReasonCode.ADMINISTRATIVE_ACTION, "an operator has d
 
 
 class OperatorQuestions:
-    """Answers of one gateway. ``sessions``: those that are here, by client."""
+    """Answers of one gateway. ``sessions``: those with a connection here, by client."""
 
     def __init__(self, sessions: Mapping[str, Session], connections: Connections, rounds: Rounds) -> None:
         self._sessions = sessions

@@ -64,7 +64,7 @@ class PendingConnect:
 
 
 class PendingConnects:
-    """Those of one gateway."""
+    """The clients that wait for their sessions at one gateway, by client id."""
 
     def __init__(self, home: SessionStore, wills: Wills) -> None:
         self._home = home

@@ -14,7 +14,7 @@ from gateway.net.rounds import Rounds
 
 
 class Refusals:
-    """Those of one gateway."""
+    """The checks that a CONNECT must pass before its client is asked who it is."""
 
     def __init__(
         self,

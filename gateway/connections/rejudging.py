@@ -39,8 +39,8 @@ class Subscriber(Client, Protocol):
 
 
 class Rejudging(Stage):
-    """That of one gateway. ``may_stay``: whether a client may still use its id. ``wake`` calls for a
-    turn."""
+    """The new judgement of connected clients, some in each turn. ``may_stay``: whether a client may still use its id.
+    ``wake`` calls for a turn."""
 
     def __init__(
         self, judge: Judge, may_stay: Callable[[Identity], bool], downstream: Downstream, wake: Callable[[], None]

@@ -32,7 +32,7 @@ class Removable(Protocol):
 
 
 class Removals:
-    """Those of one gateway. ``count``: connections that ended so."""
+    """The end of connections whose users were removed. ``count``: connections that ended so."""
 
     def __init__(self, is_gone: Callable[[Identity], bool]) -> None:
         self._is_gone = is_gone

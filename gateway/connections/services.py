@@ -25,7 +25,7 @@ from gateway.settings import GatewaySettings
 
 
 class Services:
-    """Those of one gateway."""
+    """The parts of one gateway that its connections use."""
 
     __slots__ = (
         "authenticator",

@@ -21,7 +21,8 @@ _CLOSED: Final = Told(ReasonCode.ADMINISTRATIVE_ACTION, "an operator has ended t
 
 
 class Takeover:
-    """Those from one gateway. ``sessions``: those that are here, by client. ``rate``: counts takeovers of a client."""
+    """The takeovers of one gateway's sessions. ``sessions``: those with a connection here, by client. ``rate``: counts
+    takeovers of a client."""
 
     def __init__(
         self,

@@ -80,7 +80,7 @@ class Stay:
 
 
 class ConnectionTimeouts:
-    """That of one gateway. ``expired`` counts logins whose time was over."""
+    """The deadlines of one gateway's connections. ``expired`` counts logins whose time was over."""
 
     def __init__(self, connect_wait_s: float, quotas: Quotas, rounds: Rounds) -> None:
         self._connect_wait_s = connect_wait_s

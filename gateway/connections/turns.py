@@ -60,7 +60,7 @@ class _Waiting(NamedTuple):
 
 
 class Turns(Stage):
-    """Those of one gateway."""
+    """The turns of one gateway's SUBSCRIBEs and UNSUBSCRIBEs."""
 
     def __init__(self, rounds: Rounds, failed: Callable[[Waiter], None]) -> None:
         """``failed`` closes a connection for an error that nobody has foreseen, which is being handled."""

@@ -49,7 +49,7 @@ class _Line(Generic[Held]):
 
 
 class LookupTurns(Generic[Held]):
-    """Those of one gateway, for one kind of what is owed."""
+    """The requests of one gateway for stored messages of one kind: history, or retained messages."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ Feeds = dict[Feed[Cursor], None]
 
 
 class DeliveryScheduler:
-    """Of one gateway.
+    """The deliveries of one gateway that a round's end carries out.
 
     Attributes:
         looks: so many are left until others have their turn; whoever looks at a message takes one off.

@@ -25,7 +25,7 @@ from gateway.sessions.session import Session
 
 
 class SessionHolds:
-    """Of one gateway. ``note`` has a session saved soon."""
+    """The filters and shares that brokers hold open for one gateway's sessions. ``note`` has a session saved soon."""
 
     def __init__(self, leases: FilterLeases, shared: SharedSubscriptions, note: Callable[[Session], None]) -> None:
         self._leases = leases

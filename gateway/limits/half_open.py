@@ -22,7 +22,7 @@ class HalfOpen(Protocol):
 
 
 class HalfOpens:
-    """Those of one gateway."""
+    """The half-open connections of one gateway, by host."""
 
     def __init__(self) -> None:
         self._by_host: dict[str, dict[HalfOpen, None]] = {}

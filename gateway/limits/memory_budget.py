@@ -55,10 +55,9 @@ class Lined(Protocol):
 
 
 class MemoryBudget:
-    """How much of it is left.
+    """The bytes that all connections together may hold, and what of it each may.
 
     Attributes:
-        shards: the lines of all of them.
         unfinished, untaken, unstored: bytes of all connections, when they were last looked at.
         output_bytes_max, unstored_bytes_max: what each client may have for now.
     """

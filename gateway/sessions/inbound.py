@@ -22,7 +22,7 @@ _NONE_INCOMING: Final[dict[int, int]] = {}
 
 
 class InboundExchanges:
-    """Those of one session.
+    """The inbound QoS 2 exchanges of one session.
 
     Attributes:
         incoming: packet id -> its state.

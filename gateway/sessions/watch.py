@@ -26,8 +26,8 @@ WATCH_S: Final = 30.0
 
 
 class SessionWatch:
-    """That of one gateway. ``on_call`` gives a session up, ``on_asked`` answers a question, with ``None`` where the
-    client is not here."""
+    """A gateway's watch at the home of sessions. ``on_call`` gives a session up, ``on_asked`` answers a question, with
+    ``None`` where the client is not here."""
 
     def __init__(
         self,
