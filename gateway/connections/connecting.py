@@ -74,9 +74,19 @@ class Connecting:
         rounds: Rounds,
     ) -> None:
         self._settings = settings
-        self._refusals, self._authenticator, self._client_ids, self._judge = rules[:4]
-        self._rejudging, self._takeovers, self._limits, self._quotas = rules[4:]
-        self._home, self._pending_connects, self._exchanges, self._brokers, self._downstream = parts
+        self._refusals = rules.refusals
+        self._authenticator = rules.authenticator
+        self._client_ids = rules.client_ids
+        self._judge = rules.judge
+        self._rejudging = rules.rejudging
+        self._takeovers = rules.takeovers
+        self._limits = rules.limits
+        self._quotas = rules.quotas
+        self._home = parts.home
+        self._pending_connects = parts.pending_connects
+        self._exchanges = parts.exchanges
+        self._brokers = parts.brokers
+        self._downstream = parts.downstream
         self._connections = connections
         self._sessions = sessions
         self._rounds = rounds
