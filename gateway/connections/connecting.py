@@ -258,7 +258,7 @@ class Connecting:
             self._turn_away(device, client_id, done, reason)
             return
         self._pending_connects.forget(client_id)
-        self._sessions[session.client_id] = session
+        self._sessions[client_id] = session
         session.attach(device)
         identity = grant.identity
         self._connections.admitted_one(device, grant.keep_alive_s, identity.until)

@@ -112,20 +112,21 @@ class GatewayLease:
             begun()
 
     def leave(self, on_left: Callable[[], None]) -> None:
-        """This gateway stops, and all that it had to say is said. The home is told as of a process that begins: what is
-        left, wills that wait for their time, is for other gateways, which need not wait until this one's lease is over;
-        nor, where the home stops too and starts anew, for as long as it waits for gateways that it had. Where its life
-        is over, another process may have its name by now, and its sessions: then nothing is said."""
+        """Gives the lease back as this gateway stops, after its last request. A renewal shows whether its life is
+        over: then another process may have its name and its sessions by now, and nothing more is said. Otherwise the
+        lease begins anew, as that of a process that starts: the home gives what this gateway leaves, wills that wait
+        for their time, to other gateways at once, and neither they nor a home that starts anew wait for the old lease
+        to end."""
         broker, owner = self._home.broker, self._home.owner
+        if broker is None:
+            on_left()
+            return
 
         def heard(result: Result) -> None:
-            if broker is None or not isinstance(result, SessionDuties) or result.is_over:
+            if not isinstance(result, SessionDuties) or result.is_over:
                 on_left()
                 return
             anew = KeepSessions(owner, self._lease_s, True, self._new_life())
             broker.submit(anew, lambda _: on_left())
 
-        if broker is None:
-            on_left()
-        else:
-            broker.submit(KeepSessions(owner, self._lease_s, False, self.life), heard)
+        broker.submit(KeepSessions(owner, self._lease_s, False, self.life), heard)
