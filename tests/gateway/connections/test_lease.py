@@ -3,47 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from pairs import entry_of, settle, two_gateways
 from rig import Gateway
 
-from broker.sessions.fold import Entry
 from gateway.mqtt.packets import Disconnect, Will
 from gateway.mqtt.properties import Properties
 from penstock.protocol.requests.sessions import (
     CONNECTED,
     KeepSessions,
     SaveSessions,
-    SessionSave,
 )
 
 LASTING = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
-
-
-def settle(*gateways: Gateway) -> None:
-    """Rounds of all gateways until each has heard of what the others did."""
-    for _ in range(5):
-        for gateway in gateways:
-            gateway.rounds.begin()
-            gateway.round()
-
-
-def two(**settings: object) -> tuple[Gateway, Gateway]:
-    one = Gateway(name="one", **settings)
-    other = Gateway(beside=one, name="other", **settings)
-    for gateway in (one, other):
-        gateway.pass_time(1)
-    return one, other
-
-
-def entry_of(gateway: Gateway) -> Entry:
-    entry = gateway.broker.state.sessions.get("c")
-    assert entry is not None
-    return entry
-
-
-def kept(gateway: Gateway, client: str, terms: bytes = b"", flow: bytes = b"") -> SessionSave:
-    entry = gateway.broker.state.sessions.get(client)
-    assert entry is not None
-    return SessionSave(client, entry.epoch, CONNECTED, 100, b"", terms, flow)
 
 
 def test_the_lease_is_renewed_in_time_and_tells_of_a_fresh_start_once() -> None:
@@ -84,7 +55,7 @@ def test_a_fresh_start_is_told_again_only_after_the_answer() -> None:
 @pytest.mark.mqtt("3.1.4-3", old=("3.1.4-2",))
 def test_a_gateway_that_was_taken_for_dead_asks_which_clients_are_still_its_own() -> None:
     """A session that is not kept is never saved, so nothing else would ever tell it."""
-    one, other = two()
+    one, other = two_gateways()
     first = one.connect("c", level=5)
     first.subscribe("t", qos=1)
     other.pass_time(one.settings.session_lease_s + 2)  # the first one is frozen
@@ -111,7 +82,7 @@ def test_a_home_that_is_slow_to_answer_still_hears_that_its_gateways_live() -> N
 
 
 def test_a_gateway_that_was_taken_for_dead_keeps_a_client_with_a_will_that_nobody_has_taken() -> None:
-    one, other = two()
+    one, other = two_gateways()
     other.connect("w").subscribe("will", qos=1)
     client = one.connect("c", **LASTING, will=Will("will", b"gone"))
     one.clock.now_s += one.settings.session_lease_s + 2

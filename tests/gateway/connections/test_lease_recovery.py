@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pairs import two_gateways
 from rig import Client, Gateway
 
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Pubrec, Will
@@ -31,18 +32,9 @@ LASTING: dict[str, Any] = {"level": 5, "clean_start": False, "properties": Prope
 BRIEF: dict[str, Any] = {"level": 5}
 
 
-def house() -> tuple[Gateway, Gateway]:
-    """Two gateways of one cluster."""
-    one = Gateway(name="one")
-    other = Gateway(beside=one, name="other")
-    for gateway in (one, other):
-        gateway.pass_time(1)
-    return one, other
-
-
 def two() -> tuple[Gateway, Gateway]:
     """The same; the first hears no calls: it stands still for as long as nobody gives it a round."""
-    one, other = house()
+    one, other = two_gateways()
     one.broker.silent.add(WatchSessions)
     one.broker.asked.clear()
     return one, other
@@ -333,7 +325,7 @@ def test_the_will_of_a_client_that_went_elsewhere_is_not_stored_late(asked: dict
 
 @pytest.mark.parametrize("asked", [LASTING, BRIEF], ids=["lasting", "brief"])
 def test_a_call_that_is_heard_too_late_brings_no_will(asked: dict[str, Any]) -> None:
-    one, other = house()
+    one, other = two_gateways()
     will = Will("w", b"offline", 1, True)
     first = one.connect("c", will=will, **asked)
     calls = hold_calls(one)
@@ -351,7 +343,7 @@ def test_a_call_that_is_heard_too_late_brings_no_will(asked: dict[str, Any]) -> 
 
 
 def test_the_will_of_a_session_that_was_ended_elsewhere_is_stored_once() -> None:
-    one, other = house()
+    one, other = two_gateways()
     one.connect("c", will=delayed(50), **LASTING).cut()
     calls = hold_calls(one)
     take_over(other, **LASTING | {"clean_start": True}).publish("w", b"online", 1, packet_id=1)
@@ -374,7 +366,7 @@ def test_a_will_that_was_due_as_the_gateway_froze_is_not_stored_late() -> None:
 
 
 def test_the_will_of_a_dead_gateways_client_is_not_stored_late_either() -> None:
-    one, other = house()
+    one, other = two_gateways()
     dead = Gateway(beside=one, name="dead")
     dead.pass_time(1)
     asked = LASTING | {"properties": Properties(session_expiry_interval=1)}
@@ -412,7 +404,7 @@ def test_a_will_of_which_nobody_knows_whether_it_is_stored_is_given_up_with_its_
 
 
 def test_a_will_that_is_being_stored_as_its_gateway_is_taken_for_dead_is_stored_once() -> None:
-    one, other = house()
+    one, other = two_gateways()
     first = one.connect("c", will=Will("w", b"offline", 1), **LASTING)
     one.upstream.hold()
     first.cut()
@@ -465,7 +457,7 @@ def test_a_will_whose_last_word_the_home_did_not_hear_is_not_stored_late(asked: 
 def test_a_will_is_stored_also_where_the_home_has_heard_the_last_word_and_its_answer_was_lost(
     asked: dict[str, Any],
 ) -> None:
-    one, _ = house()
+    one, _ = two_gateways()
     one.connect("c", will=Will("w", b"offline", 1, True), **asked)
     one.broker.refuses = dict.fromkeys((OpenSession, AppendRuns), Unavailable("away"))
     one.broker.holds = (SaveSessions, EndSession)
@@ -482,7 +474,7 @@ def test_a_will_is_stored_also_where_the_home_has_heard_the_last_word_and_its_an
 
 
 def test_a_call_that_is_heard_in_time_brings_the_will() -> None:
-    one, other = house()
+    one, other = two_gateways()
     one.connect("c", will=Will("w", b"offline", 1), **BRIEF)
     again = other.open(5)
     again.send(Connect("c", **BRIEF))
@@ -568,7 +560,7 @@ def test_an_older_broker_that_knows_of_no_lives_is_told_once() -> None:
 
 
 def test_a_client_that_is_back_before_another_gateway_has_got_its_session_ends_no_life() -> None:
-    one, other = house()
+    one, other = two_gateways()
     first = one.connect("c", **LASTING)
     again = other.open(5)
     again.send(Connect("c", **LASTING))

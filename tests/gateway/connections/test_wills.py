@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pairs import settle, two_gateways
 from rig import Gateway, HandClock
 
 from gateway.connections.wills import KEPT_BYTES_MAX
@@ -28,26 +29,10 @@ def published(gateway: Gateway) -> list[bytes]:
     return [message.body for message in map(decode_message, gateway.broker.log)]
 
 
-def house() -> tuple[Gateway, Gateway]:
-    one = Gateway(name="one")
-    other = Gateway(beside=one, name="other")
-    for gateway in (one, other):
-        gateway.pass_time(1)
-    return one, other
-
-
-def turn(*gateways: Gateway) -> None:
-    """Some rounds of each, in which they hear of each other; no time passes."""
-    for _ in range(5):
-        for gateway in gateways:
-            gateway.rounds.begin()
-            gateway.round()
-
-
 @pytest.mark.parametrize("asked", [{}, LASTING])
 @pytest.mark.mqtt("3.1.2-8", old=("3.1.2-8",))
 def test_the_will_of_a_client_whose_gateway_dies_is_published_by_another_one(asked: dict[str, object]) -> None:
-    one, other = house()
+    one, other = two_gateways()
     one.connect("c", will=Will("w", b"gone", 1), **asked)
     other.pass_time(40)  # the first one has no rounds any more
     assert published(other) == [b"gone"]
@@ -66,7 +51,7 @@ def test_a_gateway_that_begins_anew_sees_to_the_wills_of_its_earlier_life() -> N
 
 @pytest.mark.mqtt("3.1.2-8")
 def test_wills_that_wait_at_a_gateway_that_stops_are_seen_to_by_others_at_once() -> None:
-    one, other = house()
+    one, other = two_gateways()
     one.connect("c", will=delayed(6), **LASTING).cut()
     left: list[bool] = []
     one.lease.leave(lambda: left.append(True))
@@ -97,7 +82,7 @@ def test_a_gateway_that_found_no_home_leaves_without_a_word() -> None:
 
 
 def test_the_delay_of_a_dead_gateways_will_is_kept_and_a_return_cancels_it() -> None:
-    one, other = house()
+    one, other = two_gateways()
     one.connect("stays", will=delayed(30), **LASTING)
     one.connect("returns", will=delayed(30), **LASTING)
     other.pass_time(20)
@@ -110,7 +95,7 @@ def test_the_delay_of_a_dead_gateways_will_is_kept_and_a_return_cancels_it() -> 
 
 @pytest.mark.mqtt("3.1.2-8")
 def test_the_delay_of_a_will_goes_on_where_its_gateway_dies() -> None:
-    one, other = house()
+    one, other = two_gateways()
     one.connect("c", will=delayed(60), **LASTING).cut()
     other.pass_time(58)  # the first one has no rounds any more
     assert len(other.wills) == 1
@@ -122,7 +107,7 @@ def test_the_delay_of_a_will_goes_on_where_its_gateway_dies() -> None:
 
 
 def test_a_dead_gateways_will_that_was_due_before_its_client_came_back_is_published() -> None:
-    one, other = house()
+    one, other = two_gateways()
     one.connect("late", will=Will("w", b"late", properties=Properties(will_delay_interval=5)), **LASTING).cut()
     one.connect("soon", will=Will("w", b"soon", properties=Properties(will_delay_interval=50)), **LASTING).cut()
     one.broker.leave_alone("one")
@@ -136,12 +121,12 @@ def test_a_dead_gateways_will_that_was_due_before_its_client_came_back_is_publis
 
 
 def test_a_client_that_comes_back_elsewhere_cancels_its_will_at_the_first_gateway() -> None:
-    one, other = house()
+    one, other = two_gateways()
     one.connect("c", will=delayed(5), **LASTING).cut()
     assert len(one.wills) == 1
     back = other.open(5)
     back.send(Connect("c", **LASTING))
-    turn(one, other)
+    settle(one, other)
     for _ in range(20):
         one.pass_time(0.5)
         other.rounds.begin()
@@ -152,11 +137,11 @@ def test_a_client_that_comes_back_elsewhere_cancels_its_will_at_the_first_gatewa
 
 @pytest.mark.mqtt("3.1.2-8", old=("3.1.2-8",))
 def test_a_client_that_begins_anew_elsewhere_ends_its_session_and_with_it_the_delay_of_its_will() -> None:
-    one, other = house()
+    one, other = two_gateways()
     one.connect("c", will=delayed(500), **LASTING).cut()
     back = other.open(5)
     back.send(Connect("c", **{**LASTING, "clean_start": True}))
-    turn(one, other)
+    settle(one, other)
     assert not back.is_closed
     assert published(one) == [b"gone"]
     one.pass_time(600)
@@ -164,7 +149,7 @@ def test_a_client_that_begins_anew_elsewhere_ends_its_session_and_with_it_the_de
 
 
 def test_a_gateway_that_was_thought_dead_does_not_publish_a_will_that_is_not_its_own_any_more() -> None:
-    one, other = house()
+    one, other = two_gateways()
     one.connect("c", will=delayed(10), **LASTING).cut()
     one.broker.leave_alone("one")
     back = other.connect("c", **LASTING)
@@ -174,7 +159,7 @@ def test_a_gateway_that_was_thought_dead_does_not_publish_a_will_that_is_not_its
 
 
 def test_a_will_whose_session_is_another_gateways_is_forgotten_although_nobody_has_called_for_it() -> None:
-    one, other = house()
+    one, other = two_gateways()
     one.connect("c", will=delayed(10), **LASTING).cut()
     one.broker.silent.add(WatchSessions)
     one.broker.asked.clear()
@@ -210,7 +195,7 @@ def test_a_will_waits_while_its_home_is_away() -> None:
 
 
 def test_a_will_that_was_published_is_not_published_when_the_gateway_dies_later() -> None:
-    one, other = house()
+    one, other = two_gateways()
     one.connect("c", will=delayed(2), **LASTING).cut()
     one.pass_time(5)
     assert published(one) == [b"gone"]
@@ -249,7 +234,7 @@ def test_a_will_is_published_when_its_broker_is_back(error: Exception, is_known:
 def test_a_will_that_is_not_stored_when_its_gateway_dies_is_published_by_another_one(
     asked: dict[str, object], delay_s: int
 ) -> None:
-    one, other = house()
+    one, other = two_gateways()
     will = delayed(delay_s) if asked is LASTING else Will("w", b"gone", 1)
     client = one.connect("c", will=will, **asked)
     one.broker.refuses[AppendRuns] = Unavailable("away")
@@ -269,7 +254,7 @@ def test_a_will_that_is_not_stored_when_its_gateway_dies_is_published_by_another
 def test_a_client_that_is_back_before_its_will_is_stored_gets_its_session_and_the_will_comes_once(
     asked: dict[str, object], where: str
 ) -> None:
-    one, other = house()
+    one, other = two_gateways()
     client = one.connect("c", will=Will("w", b"gone", 1), **asked)
     one.broker.refuses[AppendRuns] = Unavailable("away")
     client.cut()
@@ -277,7 +262,7 @@ def test_a_client_that_is_back_before_its_will_is_stored_gets_its_session_and_th
     gateway = one if where == "here" else other
     back = gateway.open(5)
     back.send(Connect("c", level=5, clean_start=False, properties=Properties(session_expiry_interval=1000)))
-    turn(one, other)
+    settle(one, other)
     assert back.got_one(Connack).session_present is (asked is LASTING)
     del one.broker.refuses[AppendRuns]
     for _ in range(4):
@@ -303,7 +288,7 @@ def test_the_session_of_a_will_that_is_given_up_is_let_go() -> None:
 
 
 def test_a_claim_whose_answer_was_lost_is_offered_anew() -> None:
-    one, other = house()
+    one, other = two_gateways()
     one.connect("c", will=Will("w", b"gone", 1), **LASTING)
     other.broker.holds = (OpenSession,)
     other.pass_time(40)

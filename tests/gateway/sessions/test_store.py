@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from moving import gateway_at_moving_broker, move, tell
+from pairs import entry_of, save_of, settle, two_gateways
 from rig import Gateway
 
-from broker.sessions.fold import Entry
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
 from gateway.sessions.store import PART_BYTES_MAX, SAVES_BYTES_MAX
@@ -35,22 +35,6 @@ from topicmap.queues import TopicMap, check_topic
 LASTING = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
 
 
-def settle(*gateways: Gateway) -> None:
-    """Rounds of all gateways until each has heard of what the others did."""
-    for _ in range(5):
-        for gateway in gateways:
-            gateway.rounds.begin()
-            gateway.round()
-
-
-def two(**settings: object) -> tuple[Gateway, Gateway]:
-    one = Gateway(name="one", **settings)
-    other = Gateway(beside=one, name="other", **settings)
-    for gateway in (one, other):
-        gateway.pass_time(1)
-    return one, other
-
-
 def test_no_device_can_name_the_topic_of_the_home() -> None:
     check_topic(HOME_TOPIC)
     assert TopicMap().place(HOME_TOPIC).topic != HOME_TOPIC
@@ -58,7 +42,7 @@ def test_no_device_can_name_the_topic_of_the_home() -> None:
 
 @pytest.mark.mqtt("3.1.4-3", "4.13.1-1", old=("3.1.4-2",))
 def test_a_client_that_goes_to_another_gateway_is_told_at_the_first_and_finds_its_session() -> None:
-    one, other = two()
+    one, other = two_gateways()
     first = one.connect("c", **LASTING)
     first.subscribe("t", qos=1)
     second = other.open(5)
@@ -72,14 +56,8 @@ def test_a_client_that_goes_to_another_gateway_is_told_at_the_first_and_finds_it
     assert (len(one.sessions), len(other.sessions)) == (0, 1)
 
 
-def entry_of(gateway: Gateway) -> Entry:
-    entry = gateway.broker.state.sessions.get("c")
-    assert entry is not None
-    return entry
-
-
 def test_a_session_that_is_handed_over_leaves_no_doubt_of_what_was_sent() -> None:
-    one, other = two()
+    one, other = two_gateways()
     for gateway in (one, one, other):
         client = gateway.open(5)
         client.send(Connect("c", **LASTING))
@@ -90,7 +68,7 @@ def test_a_session_that_is_handed_over_leaves_no_doubt_of_what_was_sent() -> Non
 
 
 def test_a_session_without_expiry_is_taken_over_too() -> None:
-    one, other = two()
+    one, other = two_gateways()
     first = one.connect("c", level=5)
     second = other.open(5)
     second.send(Connect("c", clean_start=False, level=5))
@@ -100,7 +78,7 @@ def test_a_session_without_expiry_is_taken_over_too() -> None:
 
 
 def test_a_gateway_that_does_not_answer_loses_the_session_after_a_second() -> None:
-    one, other = two()
+    one, other = two_gateways()
     one.connect("c", **LASTING).subscribe("t", qos=1)
     second = other.open(5)
     second.send(Connect("c", **LASTING))
@@ -111,7 +89,7 @@ def test_a_gateway_that_does_not_answer_loses_the_session_after_a_second() -> No
 
 
 def test_an_earlier_connection_does_not_get_the_session_behind_a_later_one() -> None:
-    one, other = two()
+    one, other = two_gateways()
     first = one.connect("c", **LASTING)
     other.broker.holds_replies = True
     earlier, later = other.open(5), other.open(5)
@@ -260,7 +238,7 @@ def test_a_client_is_not_let_in_before_the_home_has_heard_that_it_left() -> None
 
 
 def test_what_was_not_heard_of_a_session_is_void_when_another_gateway_has_it() -> None:
-    one, other = two()
+    one, other = two_gateways()
     client = one.connect("c", **LASTING)
     lose(one, SaveSessions)
     client.send(Disconnect(0))
@@ -335,19 +313,13 @@ def save_all(gateway: Gateway, *saves: SessionSave) -> list[bool | PenstockError
     return outcomes
 
 
-def kept(gateway: Gateway, client: str, terms: bytes = b"", flow: bytes = b"") -> SessionSave:
-    entry = gateway.broker.state.sessions.get(client)
-    assert entry is not None
-    return SessionSave(client, entry.epoch, CONNECTED, 100, b"", terms, flow)
-
-
 def test_large_saves_of_a_round_are_several_requests_that_the_wire_can_hold() -> None:
     gateway = Gateway()
     flow = bytes(SAVES_BYTES_MAX // 3)
     for number in range(5):
         gateway.connect(f"c{number}", **LASTING)
     before = len(gateway.broker.made(SaveSessions))
-    assert save_all(gateway, *[kept(gateway, f"c{number}", flow=flow) for number in range(5)]) == [True] * 5
+    assert save_all(gateway, *[save_of(gateway, f"c{number}", flow=flow) for number in range(5)]) == [True] * 5
     requests = gateway.broker.made(SaveSessions)[before:]
     assert [len(request.saves) for request in requests] == [2, 2, 1]
     for request in requests:
@@ -358,7 +330,7 @@ def test_the_largest_session_that_is_kept_can_be_handed_out_again() -> None:
     gateway = Gateway()
     gateway.connect("c", **LASTING)
     part, will = bytes(PART_BYTES_MAX), bytes(gateway.settings.connect_packet_bytes_max)
-    largest = kept(gateway, "c", part, part)._replace(will=will)
+    largest = save_of(gateway, "c", part, part)._replace(will=will)
     assert save_all(gateway, largest) == [True]
     encode_request(1, gateway.broker.made(SaveSessions)[-1])
     encode_reply(1, OpenedSession(1, 1, True, will=will, terms=part, flow=part))
@@ -369,8 +341,8 @@ def test_a_save_that_is_too_large_even_alone_is_refused_without_the_others(part:
     gateway = Gateway()
     for client in ("a", "b", "c"):
         gateway.connect(client, **LASTING)
-    large = kept(gateway, "b")._replace(**{part: bytes(PART_BYTES_MAX + 1)})
-    outcomes = save_all(gateway, kept(gateway, "a"), large, kept(gateway, "c"))
+    large = save_of(gateway, "b")._replace(**{part: bytes(PART_BYTES_MAX + 1)})
+    outcomes = save_all(gateway, save_of(gateway, "a"), large, save_of(gateway, "c"))
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["TooLarge", "bool", "bool"]
     assert gateway.home.unanswered == 0
 
@@ -378,8 +350,8 @@ def test_a_save_that_is_too_large_even_alone_is_refused_without_the_others(part:
 def test_a_last_word_that_is_too_large_is_said_without_what_it_keeps() -> None:
     gateway = Gateway()
     gateway.connect("c", **LASTING)
-    save_all(gateway, kept(gateway, "c", b"terms", b"flow"))
-    gateway.home.let_go(kept(gateway, "c", b"new", bytes(PART_BYTES_MAX + 1))._replace(state=RELEASED))
+    save_all(gateway, save_of(gateway, "c", b"terms", b"flow"))
+    gateway.home.let_go(save_of(gateway, "c", b"new", bytes(PART_BYTES_MAX + 1))._replace(state=RELEASED))
     gateway.pass_time(1)
     entry = entry_of(gateway)
     assert (entry.state, entry.terms, entry.flow) == (RELEASED, b"terms", b"flow")
@@ -405,11 +377,11 @@ def test_a_last_word_that_the_home_refuses_for_good_is_said_once_more_without_wh
 def test_a_last_word_for_which_the_home_has_no_room_is_said_without_what_it_keeps(is_missed_first: bool) -> None:
     gateway = Gateway()
     client = gateway.connect("c", will=Will("w", b"dead", 1), **LASTING)
-    save_all(gateway, kept(gateway, "c", b"terms", b"flow"))
+    save_all(gateway, save_of(gateway, "c", b"terms", b"flow"))
     gateway.broker.limit_sessions(1)
     if is_missed_first:
         lose(gateway, SaveSessions)
-    word = kept(gateway, "c", flow=bytes(100))._replace(state=RELEASED, will=NO_WILL)
+    word = save_of(gateway, "c", flow=bytes(100))._replace(state=RELEASED, will=NO_WILL)
     gateway.home.let_go(word)
     gateway.home.flush()
     if is_missed_first:
@@ -439,7 +411,7 @@ def test_a_session_is_given_back_also_where_there_is_no_room_any_more_for_its_wi
     gateway = Gateway()
     gateway.connect("c", **LASTING)
     gateway.broker.limit_sessions(1)
-    gateway.home.let_go(kept(gateway, "c")._replace(state=GONE, will=b"will"))
+    gateway.home.let_go(save_of(gateway, "c")._replace(state=GONE, will=b"will"))
     gateway.pass_time(1)
     entry = entry_of(gateway)
     assert (entry.state, entry.will) == (GONE, NO_WILL)
@@ -452,7 +424,7 @@ def test_what_was_not_heard_is_said_again_in_requests_that_the_wire_can_hold() -
     lose(gateway, SaveSessions)
     for number in range(5):
         flow = bytes(SAVES_BYTES_MAX // 3)
-        gateway.home.let_go(kept(gateway, f"c{number}", flow=flow)._replace(state=RELEASED))
+        gateway.home.let_go(save_of(gateway, f"c{number}", flow=flow)._replace(state=RELEASED))
     gateway.rounds.begin()
     gateway.round()
     lose(gateway)
@@ -497,7 +469,7 @@ def test_a_home_that_has_another_name_at_the_same_address_is_found() -> None:
 
 
 def test_who_asks_and_gets_no_answer_asks_again() -> None:
-    one, other = two()
+    one, other = two_gateways()
     first = one.connect("c", level=5)
     other.pass_time(one.settings.session_lease_s + 2)
     other.connect("c", level=5)

@@ -16,14 +16,6 @@ from penstock.protocol.requests.sessions import (
 )
 
 
-def two(**settings: object) -> tuple[Gateway, Gateway]:
-    one = Gateway(name="one", **settings)
-    other = Gateway(beside=one, name="other", **settings)
-    for gateway in (one, other):
-        gateway.pass_time(1)
-    return one, other
-
-
 def subscriptions_at(gateway: Gateway, *clients: str, wants_terms: bool = False) -> dict[str, SessionTerms]:
     """What an operator is told of the subscriptions of these clients."""
     told: list[Any] = []
