@@ -1,4 +1,4 @@
-"""The composition of a gateway: each object is made here, once, from what it uses, and nothing is assigned to it later.
+"""The composition of a gateway: each object is made here, once, from what it uses, and is not rewired later.
 
 ``build`` makes all that decides; it opens nothing and never waits. The running service (``gateway/server.py``) adds
 sockets, files and tasks; the tests (``tests/gateway/rig.py``) make the same gateway on a broker in memory.

@@ -1,6 +1,6 @@
-"""Who a query or a write is: the options of a login, as they travel to the driver's helper processes and to executors.
+"""The options of a query's or a write's login, as they travel to the driver's helper processes and to executors.
 
-Files are read, and TLS is set up, where a connection is made. No value is in a ``repr``.
+Files are read, and TLS is set up, where a connection is made. A ``repr`` has the user's name at most.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _DottedOptions = TypedDict(
 
 
 class LoginOptions(TypedDict, total=False):
-    """Options that say who a query or a write is."""
+    """Options of the login of a query or a write."""
 
     user: str
     password: str

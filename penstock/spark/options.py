@@ -81,7 +81,7 @@ class SourceOptions:
         pull_bytes, batch_rows: most bytes of a pull and rows of an Arrow batch.
         timeout_s: deadline of each request.
         is_stream: whether it is a stream's.
-        login: who the query is.
+        login: the login of the query's connections.
     """
 
     servers: tuple[str, ...] = (SERVERS,)

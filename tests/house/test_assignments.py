@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CEILINGS = {"gateway": 282, "broker": 131, "penstock": 117, "node": 15, "namesrv": 5, "topicmap": 0}
+CEILINGS = {"gateway": 244, "broker": 131, "penstock": 117, "node": 15, "namesrv": 5, "topicmap": 0}
 """So many there are in each package: lower a figure when there are fewer, never raise one."""
 OWN = ("self", "cls")
 

@@ -52,7 +52,7 @@ class SinkOptions:
         patience_s, retries, retry_pause_s: longest wait for a broker that is away, minimum number of repetitions and
             the pause between them.
         timeout_s: deadline of each request.
-        login: who the write is.
+        login: the login of the write's connections.
     """
 
     servers: tuple[str, ...] = (SERVERS,)
