@@ -17,13 +17,14 @@ _DottedOptions = TypedDict(
     {
         "bootstrap.servers": str,
         "kafka.bootstrap.servers": str,
-        "kafka.group.id": str,
         "fetchOffset.numRetries": Number,
         "fetchOffset.retryIntervalMs": Number,
     },
     total=False,
 )
-"""Options whose names are no names of Python."""
+"""Options of reading and writing whose names are no names of Python."""
+
+_Group = TypedDict("_Group", {"kafka.group.id": str}, total=False)
 
 
 class LoginOptions(TypedDict, total=False):
@@ -72,7 +73,7 @@ class FurtherOptions(LoginOptions, total=False):
     batchRows: Number
 
 
-class ReadOptions(FurtherOptions, _DottedOptions, total=False):
+class ReadOptions(FurtherOptions, _DottedOptions, _Group, total=False):
     """Options of ``spark.read`` and ``spark.readStream``."""
 
     servers: str
@@ -83,25 +84,14 @@ class ReadOptions(FurtherOptions, _DottedOptions, total=False):
     where: str
 
 
-_Writing = TypedDict(
-    "_Writing",
-    {
-        "servers": str,
-        "bootstrap.servers": str,
-        "kafka.bootstrap.servers": str,
-        "nameServer": str,
-        "topic": str,
-        "writeId": str,
-        "writeBatch": Number,
-        "rowOrder": Literal["given", "sorted"],
-        "brokerPatienceMs": Number,
-        "fetchOffset.numRetries": Number,
-        "fetchOffset.retryIntervalMs": Number,
-        "pollTimeoutMs": Number,
-    },
-    total=False,
-)
-
-
-class WriteOptions(LoginOptions, _Writing, total=False):
+class WriteOptions(LoginOptions, _DottedOptions, total=False):
     """Options of ``frame.write`` and ``frame.writeStream``."""
+
+    servers: str
+    nameServer: str
+    topic: str
+    writeId: str
+    writeBatch: Number
+    rowOrder: Literal["given", "sorted"]
+    brokerPatienceMs: Number
+    pollTimeoutMs: Number
