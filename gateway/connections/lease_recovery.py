@@ -4,9 +4,9 @@ A process that stood still (stopped, its machine paused, its network away) does 
 clients meanwhile, and what those had sent here before is older than what they have published since. So the home of
 sessions ends the *life* of a gateway from which it takes a session that was not let go of, or that it takes for dead,
 and no broker stores anything of a life that is over. That is what guards the log; it needs no clock, and covers what
-was in any buffer at that time. Here the gateway finds its feet again: as soon as a broker or the home says so, nothing
-more is sent, another life begins, and the home is asked about every session. What was kept back leaves with the new
-life, without that of sessions which are another's: their connections are closed, and their wills are for the other.
+was in any buffer at that time. Here the gateway recovers: as soon as a broker or the home says so, it sends nothing
+more, begins another life, and asks the home about every session. What was kept back leaves with the new life, except
+that of sessions which are another gateway's: their connections are closed, and their wills are for the other gateway.
 
 A session that is taken after the new life has begun ends that one, so nothing falls between. Nothing here waits.
 """
@@ -77,7 +77,8 @@ class LeaseRecovery(Stage):
             self._go_on()
 
     def doubt(self) -> None:
-        """This gateway may have lost sessions without a word: who is taken for dead, or was too slow, is not called."""
+        """This gateway may have lost sessions without a call: the home calls no gateway that it takes for dead, or that
+        was too slow."""
         if self._is_beginning:
             return
         _log.warning("this gateway stood still or was away, and may have lost sessions; it asks about all of them")
@@ -120,8 +121,8 @@ class LeaseRecovery(Stage):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Nothing is open any more, not even whose the sessions were that the home has not heard the last word of:
-        their wills are among what is kept back."""
+        """Ends the recovery when every question is answered and the home has heard the last word about each session
+        that might be another's: the wills of these are among what is kept back."""
         if not self._open and not self._is_beginning and self._upstream.is_held and not self._home.is_unsure:
             _log.warning("this gateway goes on; %d of its sessions were another's", self._lost)
             self._upstream.go_on(self._lease.life)

@@ -6,8 +6,9 @@ arrival counts as half open (``half_open_max``, ``gateway/limits/half_open.py``)
 (``connect_wait_s``). What it holds is its own (an OpenSSL connection has 50 KB): when it has gone, or is a device,
 nothing but its empty ``Ticket`` waits for that time.
 
-Nobody is let in beyond a limit, which is also what the system leaves to clients of the process's descriptors: the rest
-of it keeps the others. And nobody is let in but a trusted network where load balancers announce connections.
+A connection beyond a limit is closed, unless a half-open one makes room for it. One limit is the number of descriptors
+that the process has left for clients (``penstock/service/descriptors.py``). A listener for load balancers accepts
+connections from their networks only.
 """
 
 from __future__ import annotations
@@ -335,7 +336,7 @@ class Listeners:
             )
 
     def trouble(self) -> str:
-        """What keeps it from accepting, empty if nothing does."""
+        """The error that keeps a listener from accepting, empty if there is none."""
         return next(iter(self._troubles.values()), "")
 
     def tick(self, now: float) -> None:

@@ -1,5 +1,5 @@
 """Whether a CONNECT is considered at all: the limits on connections and their rates, and what it asks for that is not
-offered. Asked before anything is known of who its client is. Nothing here waits."""
+offered. These checks come before the client is asked who it is. Nothing here waits."""
 
 from __future__ import annotations
 

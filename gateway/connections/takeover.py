@@ -1,7 +1,7 @@
 """Takeovers by other gateways: a client whose session is here has connected elsewhere, or an operator ends its session.
 
-The session goes at once: its connection is told 0x8E and closed (MQTT-3.1.4-3). A client that is just on its way to it
-here is turned away when it is known; a will that waits here is handed over. Nothing here waits.
+The session goes at once: its connection is told 0x8E and closed (MQTT-3.1.4-3). A client that waits here for the same
+session is refused when the home answers; a will that waits here is handed over. Nothing here waits.
 """
 
 from __future__ import annotations
