@@ -11,7 +11,7 @@ that allows, and for any level in one that denies.
 
 A filter is allowed by a rule that covers it, so that every name it can ever match is allowed; it is denied by a rule
 that it overlaps anywhere. A pattern that begins with a wildcard never speaks of names that begin with ``$``. Rules
-about client ids have patterns of their own (``penstock.access.text_patterns.py``). Pure.
+about client ids have patterns of their own (``penstock/access/text_patterns.py``). Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GROUP: Final = "group"
 VIEW: Final = "view"
 ADMIN: Final = "admin"
 NATIVE: Final = (PRODUCE, CONSUME, GROUP, VIEW, ADMIN)
-"""Actions at the native ports and pages. A rule that allows the last allows the others too, for the same pattern."""
+"""Actions at the native ports. A rule that allows the last allows the others too, for the same pattern."""
 ACTIONS: Final = ("publish", "subscribe", "position", _CLIENT, "all", *NATIVE)
 _OF: Final = {_CLIENT: "client ids", GROUP: "groups"}
 _ALL: Final = "all"

@@ -1,4 +1,4 @@
-"""Who somebody is: the exchanges in which clients of native ports and pages prove it, and what is in force for them.
+"""Identities: the exchanges by which clients of native ports prove theirs, and the users, keys and rules in force.
 
 An authority holds users, keys of tokens, the cluster's key and the policy, each as its file was read last. ``asks``:
 whether anybody has to log in at all: where there are neither users, nor keys of tokens, nor certificates, a port is

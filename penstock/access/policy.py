@@ -1,4 +1,4 @@
-"""Whether somebody may do something: one answer for brokers, name servers and pages.
+"""Decides what an identity may do at the native ports of brokers and name servers.
 
 An *identity* is who somebody has proved to be; a *policy* is what the access rules say of it. An action is one of
 ``acl.NATIVE``; what it is done to is the name of a topic or group, or empty for the cluster as a whole, which only a

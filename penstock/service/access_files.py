@@ -1,5 +1,5 @@
-"""The guard of a service as its settings have it: reads users, rules, keys and certificates, and reads them again when
-they change. The part of native logins that waits; what is decided is in ``penstock/access`` and ``guard.py``.
+"""Reads the files of a service's access settings (users, rules, keys, certificates), again when they change, and makes
+its guard. The part of native logins that waits; the decisions are in ``penstock/access`` and ``guard.py``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.access.authority import Authority
 from penstock.access.passwords import parse_passwords
 from penstock.access.tokens import TokenKeys
 from penstock.service.access_settings import AccessSettings
-from penstock.service.audit import Audit, Keep
+from penstock.service.audit import Audit
 from penstock.service.certificates import Certificates
 from penstock.service.guard import Guard
 from penstock.service.watched import Watched
@@ -25,20 +25,21 @@ ALPN: Final = "penstock"
 
 
 class AccessFiles:
-    """Everything that a native port needs to know who comes. Raises ``InvalidConfig`` for a file that cannot be read or
-    understood.
+    """The users, rules, keys and certificates of a native port. Raises ``InvalidConfig`` for a file that cannot be read
+    or understood.
 
     Attributes:
-        guard: what stands before the sessions of the port.
-        certificates: of TLS; None where that is not spoken.
+        authority: users, keys and rules as the files have them.
+        guard: checks the requests of all connections of the port.
+        certificates: of TLS; None for a port without it.
     """
 
-    def __init__(self, settings: AccessSettings, world: World, key: bytes | None, keep: Keep | None = None) -> None:
-        """``key``: the cluster's; None where there is none. ``keep``: where the audit's entries go."""
+    def __init__(self, settings: AccessSettings, world: World, key: bytes | None) -> None:
+        """``key``: the cluster's; None where there is none."""
         clock = world.clock
         self._world = world
         self.authority = Authority(new_secret, clock.wall_ms, key, takes_certificates=settings.tls_clients != "none")
-        audit = Audit(clock.wall_ms, clock.monotonic, keep) if keep else Audit(clock.wall_ms, clock.monotonic)
+        audit = Audit(clock.wall_ms, clock.monotonic)
         self.guard = Guard(self.authority, audit, clock.monotonic, lambda: clock.wall_ms() / 1000)
         files = settings.tls_files()
         self.certificates = Certificates(files, ALPN) if files is not None else None

@@ -1,8 +1,8 @@
 """The audit log: who did what to what, from where, and whether it was allowed.
 
-Each login, each refusal and each act of administration is an *entry*. Entries go to the log, a bounded number of lines
-a second, and to a *keeper*: a broker stores them in the topic ``%AUDIT%``. None ever has a password, a token or a proof
-in it. Pure but for the log.
+Each login, each refusal and each act of administration is an *entry*. Entries go to the log ``penstock.audit``, a
+bounded number of lines a second; the others are only counted. No entry has a password, a token or a proof in it. Pure
+but for the log.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _log = logging.getLogger("penstock.audit")
 
 
 class Entry(NamedTuple):
-    """What happened.
+    """A login or request, and what was decided about it.
 
     Attributes:
         at_ms: wall-clock milliseconds since 1970.
-        user, how: who it was (``policy.Identity``).
-        address: where it came from.
+        user, how: the identity of the peer (``policy.Identity``).
+        address: the peer's address.
         act: the request's name, or ``Login``.
-        name: the topic, group or login mechanism that it was about; empty for the cluster.
-        allowed: whether it was done.
+        name: the topic, group or login mechanism of the request; empty for the cluster.
+        allowed: whether it was allowed.
         why: the cause of a refusal, for operators.
     """
 
@@ -48,7 +48,7 @@ Keep = Callable[[Entry], None]
 
 
 def _nowhere(entry: Entry) -> None:
-    """Nobody keeps entries."""
+    """Keeps no entry."""
 
 
 class Audit:
@@ -57,7 +57,7 @@ class Audit:
     Args:
         wall_ms: milliseconds since 1970.
         clock: seconds that never go back.
-        keep: is given each entry that has a line in the log.
+        keep: called with each entry that has a line in the log; services leave it out.
 
     Attributes:
         allowed, refused: how many acts of either kind there were.
@@ -73,7 +73,7 @@ class Audit:
         self.refused = 0
 
     def note(self, who: Identity, address: str, act: str, name: str, *, allowed: bool, why: str = "") -> None:
-        """One act. Those beyond the bound of lines are counted, and told of by the next line."""
+        """Counts an act and logs it. Beyond the bound of lines it is only counted; the next line says how many were."""
         if allowed:
             self.allowed += 1
         else:

@@ -27,9 +27,8 @@ class Ping(Request):
 
 @value
 class LoginStep(Reply):
-    """What a server says in a login. ``data``: of the mechanism, for the client to go on with, or to see by that the
-    server is the one it takes itself for. ``is_over``: the login is done, and ``user`` who the client is now; an empty
-    one where the server asks for no such login."""
+    """A server's answer in a login. ``data``: the mechanism's challenge, or the server's own proof. ``is_over``: the
+    login is done, and ``user`` is the client's name; empty if the server asks for no such login."""
 
     data: bytes
     is_over: bool = False
@@ -38,9 +37,9 @@ class LoginStep(Reply):
 
 @value
 class Login(Request):
-    """Says who asks, at the beginning of a connection. An exchange of as many requests as the mechanism takes
-    (``penstock/access/mechanisms.py``): the first names it, the following ones may leave it empty. ``NotAuthorized``
-    ends the exchange, and soon the connection."""
+    """A step of a client's login, at the beginning of a connection. The mechanism (``penstock/protocol/logins.py``)
+    says how many there are: the first names it, the following ones may leave it empty. ``NotAuthorized`` ends the
+    exchange, and soon the connection."""
 
     code: ClassVar[int] = 2
     reply: ClassVar[type[Reply]] = LoginStep
