@@ -30,10 +30,6 @@ HOW: Final = (ANONYMOUS, PASSWORD, SCRAM, TOKEN, CERTIFICATE, SERVICE, LOCAL)
 """How an identity was proved; ``LOCAL``: not at all, at a port that asks for nothing."""
 _WITHOUT_RULES: Final = (PRODUCE, CONSUME, GROUP, VIEW)
 
-ROLE_ADMIN: Final = "admin"
-ROLE_VIEWER: Final = "viewer"
-NO_ROLE: Final = ""
-
 
 class Identity(NamedTuple):
     """Who somebody has proved to be.
@@ -87,13 +83,6 @@ class Policy:
     def may(self, identity: Identity, action: str, name: str = CLUSTER) -> bool:
         """The same without the rule."""
         return self.judge(identity, action, name).allowed
-
-    def role(self, identity: Identity) -> str:
-        """``ROLE_ADMIN`` for whoever may administer the cluster, ``ROLE_VIEWER`` for whoever may view all of it, else
-        ``NO_ROLE``."""
-        if self.may(identity, ADMIN):
-            return ROLE_ADMIN
-        return ROLE_VIEWER if self.may(identity, VIEW) else NO_ROLE
 
     def refusal(self, identity: Identity, actions: Sequence[str], name: str = CLUSTER) -> NotAuthorized:
         """The error for what it may not do, none of these, which says what would allow it."""

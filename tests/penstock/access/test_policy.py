@@ -12,11 +12,8 @@ from penstock.access.policy import (
     CLUSTER,
     HOW,
     LOCAL,
-    NO_ROLE,
     NOBODY,
     PASSWORD,
-    ROLE_ADMIN,
-    ROLE_VIEWER,
     SCRAM,
     SERVICE,
     TOKEN,
@@ -78,14 +75,19 @@ def test_what_nobody_has_written_a_rule_for(how: str, rules: str | None) -> None
         assert told == []  # rules of MQTT say nothing of native ports
 
 
-def test_roles_are_rights_to_the_cluster() -> None:
-    policy = Policy(parse_acl(RULES))
-    assert policy.role(Identity("ada", SCRAM)) == ROLE_ADMIN
-    assert policy.role(Identity("auditor", SCRAM)) == ROLE_VIEWER
-    assert policy.role(Identity("billing", SCRAM)) == NO_ROLE
-    assert policy.role(NOBODY) == NO_ROLE
-    assert policy.role(AT_OPEN_PORT) == ROLE_ADMIN
-    assert Policy().role(Identity("ada", SCRAM)) == ROLE_VIEWER
+@pytest.mark.parametrize(
+    ("policy", "identity", "administers", "views"),
+    [
+        (Policy(parse_acl(RULES)), Identity("ada", SCRAM), True, True),
+        (Policy(parse_acl(RULES)), Identity("auditor", SCRAM), False, True),
+        (Policy(parse_acl(RULES)), Identity("billing", SCRAM), False, False),
+        (Policy(parse_acl(RULES)), NOBODY, False, False),
+        (Policy(parse_acl(RULES)), AT_OPEN_PORT, True, True),
+        (Policy(), Identity("ada", SCRAM), False, True),
+    ],
+)
+def test_rights_to_the_cluster(policy: Policy, identity: Identity, administers: bool, views: bool) -> None:
+    assert (policy.may(identity, ADMIN), policy.may(identity, VIEW)) == (administers, views)
 
 
 @pytest.mark.parametrize("action", NATIVE)
