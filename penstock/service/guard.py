@@ -197,9 +197,7 @@ class GuardedSession:
         self.identity = identity
         self._allowed.clear()
         self._settle()
-        left_s = identity.until_s - self._guard.wall_s()
-        if left_s < float("inf"):
-            self._limit(max(left_s, 0.0))
+        self._limit(max(identity.until_s - self._guard.wall_s(), 0.0))
         self._guard.audit.note(identity, self._peer.address, "Login", self._mechanism, allowed=True)
         return LoginStep(known.data, True, identity.user)
 

@@ -80,6 +80,8 @@ def test_a_token_that_ends_ends_its_connection() -> None:
     port = Port()
     port.session.become(Known(Identity("consume-one", TOKEN, until_s=30.0)))
     assert port.limits[-1] == 30.0
+    port.session.become(Known(Identity("consume-one", SCRAM)))  # which does not end
+    assert port.limits[-1] == float("inf")
 
 
 def test_a_failed_login_ends_the_connection_and_says_no_cause() -> None:
