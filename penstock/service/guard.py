@@ -1,22 +1,23 @@
-"""What stands between a native connection and its server: who is there, and whether it may ask what it asks.
+"""Checks logins and requests between a native connection and its server.
 
-A server of frames wraps the session of each connection (``frame_server.py``). As long as nobody has to log in,
-requests pass as they are. Otherwise each must meet its row of ``penstock/access/needs.py``; what was allowed once to a
-connection is remembered until users or rules change, so that a request costs microseconds. A batch of runs of which
-some topics are not allowed is cut: the others are stored, and the refused messages are told one by one.
+A server of frames wraps the session of each connection (``frame_server.py``). At a port that asks for no login,
+requests pass as they are. Otherwise each must meet its row of ``penstock/access/needs.py``; a connection's permissions
+are cached until users or rules change, so that a check costs microseconds. A batch with forbidden topics is split: its
+other messages are stored, and the reply lists those that were refused.
 
-Until a connection has logged in, its frames are short and its time is bounded; each address may fail so often a minute.
-A failed login ends the connection, and says no cause to its peer. Pure: it never waits.
+Until a connection has logged in, its frames are short and its time is bounded; failures per address and minute are
+limited. A failed login ends the connection, and the reply gives no cause. Pure: it never waits.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from penstock.access.acl import ADMIN, PRODUCE
-from penstock.access.authority import GONE, Authority, Exchange, Known
+from penstock.access.authority import EAVESDROPPED, GONE, NO_MECHANISM, Authority, Exchange, Known
 from penstock.access.needs import KNOWN, OPEN, PEER, Need, needs_of, of_topic
 from penstock.access.policy import ANONYMOUS, AT_OPEN_PORT, NOBODY
 from penstock.access.scram_exchange import Denied
@@ -35,7 +36,7 @@ STRANGER_BYTES_MAX: Final = 16 * 1024
 """Frames of a connection that has not logged in: a login has a few hundred bytes, a token a few thousand."""
 LOGIN_S: Final = 10.0
 GOODBYE_S: Final = 1.0
-"""After a failed login its connection lives on for so long, to hear of it."""
+"""Seconds that a connection stays open after a failed login, so that its peer reads the reply."""
 REMEMBERED_MAX: Final = 4096
 STEPS_MAX: Final = 4
 _WORDS: Final = "the server did not accept this login"
@@ -46,14 +47,17 @@ Limit = Callable[[float], None]
 
 
 class Guard:
-    """What all connections of a server share.
+    """The guard of a server, for all its connections.
 
     Args:
-        authority: who is who, and the policy in force.
-        audit: where logins, refusals and acts of administration are noted.
+        authority: users, keys and the policy in force.
+        audit: the log of logins, refusals and acts of administration.
         clock: seconds that never go back.
         wall_s: seconds since 1970.
-        failures_per_min_max: so many logins may fail from an address in a minute; 0: no limit.
+        failures_per_min_max: maximum failed logins per address and minute; 0: no limit.
+
+    Attributes:
+        strangers: connections that have yet to log in.
     """
 
     def __init__(
@@ -72,23 +76,23 @@ class Guard:
         self.strangers = 0
 
     def watch(self, session: Session, peer: Peer, frames: FrameReader, limit: Limit) -> GuardedSession:
-        """The session of one connection, guarded. ``frames``: what cuts its bytes into frames."""
+        """The session of one connection, guarded. ``frames``: cuts its bytes into frames."""
         return GuardedSession(self, session, peer, frames, limit)
 
     def came(self) -> None:
-        """A connection has yet to log in."""
+        """Counts a connection that has yet to log in."""
         self.strangers += 1
 
     def settled(self) -> None:
-        """One of them has, or is gone."""
+        """Counts one less: it has logged in, or is closed."""
         self.strangers -= 1
 
     def may_try(self, peer: Peer) -> bool:
-        """Whether a login from there may be tried."""
+        """Whether an address is below its limit of failed logins."""
         return self._addresses.has(host_of(peer.host), self._clock())
 
     def failed(self, peer: Peer) -> None:
-        """One from there has failed."""
+        """Counts a failed login against the limit of its address."""
         self._addresses.spend(host_of(peer.host), self._clock())
 
     def figures(self, prefix: str) -> dict[str, float]:
@@ -101,7 +105,7 @@ class Guard:
 
 
 class GuardedSession:
-    """Satisfies ``Session``. What it lets through goes to the session within."""
+    """A ``Session`` that passes on allowed requests to the session within."""
 
     def __init__(self, guard: Guard, session: Session, peer: Peer, frames: FrameReader, limit: Limit) -> None:
         self._guard = guard
@@ -117,10 +121,9 @@ class GuardedSession:
         self._allowed: set[Need] = set()
         self._version = self._authority.version
         self._asks = self._authority.asks
-        self._is_stranger = False
+        self._is_stranger = self._asks
         self.identity = NOBODY if self._asks else AT_OPEN_PORT
         if self._asks:
-            self._is_stranger = True
             guard.came()
             frames.bound(STRANGER_BYTES_MAX)
             limit(LOGIN_S)
@@ -132,7 +135,7 @@ class GuardedSession:
     # ------------------------------------------------------------ Session
 
     def submit(self, request: Request, on_result: OnResult) -> None:
-        """Lets one request through, or answers it with why not."""
+        """Passes one request on, or answers it with ``NotAuthorized``."""
         if type(request) is Login:
             on_result(self._log_in(request))
             return
@@ -167,7 +170,7 @@ class GuardedSession:
         self._settle()
         self._session.close()
 
-    # ------------------------------------------------------------ who
+    # ------------------------------------------------------------ logins
 
     def _log_in(self, request: Login) -> Result:
         self._steps += 1
@@ -189,10 +192,10 @@ class GuardedSession:
         return LoginStep(step.data)
 
     def become(self, known: Known) -> LoginStep:
-        """A login has ended well: what is to be answered."""
+        """Takes over a proven identity, and gives the answer to its login."""
         self._exchange, self._steps = None, 0
         identity = known.identity
-        if identity.how == ANONYMOUS:  # nothing was asked for
+        if identity.how == ANONYMOUS:  # the mechanism proves nothing here
             return LoginStep(known.data, True)
         self.identity = identity
         self._allowed.clear()
@@ -202,7 +205,8 @@ class GuardedSession:
         return LoginStep(known.data, True, identity.user)
 
     def _denied(self, cause: str, mechanism: str = "") -> PenstockError:
-        """The end of a login that failed. The cause is for the operator alone, but for mechanisms that do not count."""
+        """Ends a failed login, and gives its answer. Only operators see the cause, except of mechanisms that the server
+        does not take."""
         self._exchange, self._is_over = None, True
         self.identity = NOBODY
         self._allowed.clear()
@@ -210,23 +214,23 @@ class GuardedSession:
         self._guard.audit.note(NOBODY, self._peer.address, "Login", self._mechanism, allowed=False, why=cause)
         self._limit(GOODBYE_S)
         hint, words = _HINT, _WORDS
-        if cause == "no_mechanism":
+        if cause == NO_MECHANISM:
             words = f"this server takes no login by {mechanism or 'that mechanism'!s:.40}"
             hint = "for passwords its settings name a password_file, for tokens a jwt_key_file"
-        elif cause == "token_in_clear":
+        elif cause == EAVESDROPPED:
             hint = "a token goes over TLS only: connect with tls, or from the server's own machine"
         return NotAuthorized(words, hint=hint).as_result()
 
     def _settle(self) -> None:
-        """It is no stranger any more."""
+        """Lifts the limits of a connection that has yet to log in."""
         if self._is_stranger:
             self._is_stranger = False
             self._guard.settled()
             self._frames.bound(FRAME_BYTES_MAX)
-            self._limit(float("inf"))
+            self._limit(math.inf)
 
     def _renew(self) -> None:
-        """Users, tokens or rules are others than before."""
+        """Judges the connection anew after a change of users, tokens or rules."""
         self._version = self._authority.version
         self._allowed.clear()
         if not self._asks and self._authority.asks:
@@ -237,7 +241,7 @@ class GuardedSession:
             self.identity, self._is_over = NOBODY, True
             self._limit(GOODBYE_S)
 
-    # ------------------------------------------------------------ what
+    # ------------------------------------------------------------ requests
 
     def _check(self, request: Request, need: Need) -> None:
         """Raises ``NotAuthorized`` unless a need is met."""
@@ -279,14 +283,15 @@ class GuardedSession:
     # ------------------------------------------------------------ batches of several topics
 
     def _append(self, request: AppendRuns, on_result: OnResult) -> None:
-        """The runs whose topics are allowed. Where some are not, the rest goes in pieces, each of runs that lie side by
-        side; one answer tells of all."""
+        """Passes on the runs whose topics are allowed. If some are not, the others go in pieces of adjacent runs, and
+        their answers are made into one."""
         if type(request.body) is not bytes:
             request = replace(request, body=bytes(request.body))
         body = bytes(request.body)
         found = topics_of_runs(body)
+        topics = {topic for topic, *_ in found}
         refusals: dict[bytes, NotAuthorized] = {}
-        for topic in {topic for topic, *_ in found}:
+        for topic in topics:
             try:
                 self._check(request, of_topic((PRODUCE,), topic.decode(errors="replace")))
             except NotAuthorized as error:
@@ -296,7 +301,7 @@ class GuardedSession:
             return
         if checksum_of(body) != request.checksum or sum([count for _, count, _, _ in found]) != request.count:
             raise InvalidRequest(f"the {len(body)} bytes of runs are not {request.count} messages; nothing was stored")
-        if len(refusals) == len({topic for topic, *_ in found}):
+        if len(refusals) == len(topics):
             raise next(iter(refusals.values()))
         pieces = _Pieces(on_result)
         kept: list[tuple[int, int, int, int]] = []  # first message, messages, where its bytes begin and end
@@ -328,15 +333,15 @@ class _Pieces:
         self._runs: list[PlacedRun] = []
 
     def refuse(self, first: int, count: int, error: PenstockError) -> None:
-        """Messages that are not stored."""
+        """Adds messages that are not stored."""
         self._refused += [Refused(at, error.code, error.message) for at in range(first, first + count)]
 
     def expect(self, count: int) -> None:
-        """So many answers come."""
+        """Sets the number of answers to wait for."""
         self._left = count
 
     def of(self, first: int, count: int) -> OnResult:
-        """Takes the answer to the piece that begins with this message."""
+        """The callback for the answer to the piece that begins with this message."""
 
         def on_result(result: Result) -> None:
             if isinstance(result, Appended):
