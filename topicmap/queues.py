@@ -36,6 +36,8 @@ SYSTEM_PREFIX: Final = "%sys%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 RETRY_PREFIX: Final = "%RETRY%"
 """RocketMQ's prefixes. No level maps to a topic with them, for the same reason."""
+REDRIVE_PREFIX: Final = "redrive "
+"""Begins the name of the group whose offset says which dead letters of another group were sent again."""
 
 POP_PREFIX: Final = "$pop/"
 """Names of what groups pop begin so; no MQTT share does."""

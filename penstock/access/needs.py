@@ -31,13 +31,11 @@ from penstock.protocol.requests import (
 )
 from penstock.protocol.requests.request import Bytes, Request
 from penstock.protocol.runs import topics_of_records, topics_of_runs
-from topicmap.queues import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, TRACE_TOPIC
+from topicmap.queues import DEAD_LETTER_PREFIX, REDRIVE_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, TRACE_TOPIC
 
 OPEN: Final = "open"
 KNOWN: Final = "known"
 PEER: Final = "peer"
-REDRIVE_PREFIX: Final = "redrive "
-"""As ``penstock/client/administration.py`` has it."""
 
 
 class Need(NamedTuple):

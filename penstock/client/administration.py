@@ -38,7 +38,7 @@ from penstock.protocol.requests.transactions import (
     HalvesPage,
     ListHalves,
 )
-from topicmap.queues import DEAD_LETTER_PREFIX, dead_letter_topic, readable, retry_topic
+from topicmap.queues import DEAD_LETTER_PREFIX, REDRIVE_PREFIX, dead_letter_topic, readable, retry_topic
 
 PAGE: Final = 500
 REDRIVE_COUNT: Final = 64
@@ -439,7 +439,7 @@ def _bounds(route: BrokerRoute, topic: str) -> Task[tuple[int, int, int]]:
 
 def _redriver(topic: str) -> str:
     """The consumer group whose position says which dead letters were sent again."""
-    return f"redrive {topic.removeprefix(DEAD_LETTER_PREFIX)}"
+    return REDRIVE_PREFIX + topic.removeprefix(DEAD_LETTER_PREFIX)
 
 
 def _has(route: BrokerRoute, topic: str) -> Task[bool]:
