@@ -322,18 +322,24 @@ def dead_letters() -> Task[list[DeadLetters]]:
     """The number of dead letters of each group at each broker."""
     found: list[DeadLetters] = []
     for route in (yield ALL_BROKERS):
-        after = DEAD_LETTER_PREFIX
-        while after:
-            page: TopicCounts = yield Ask(route.address, CountTopics(after), TopicCounts)
-            after = page.after
-            for topic in page.topics:
-                if not topic.topic.startswith(DEAD_LETTER_PREFIX):
-                    after = ""
-                    break
-                group = readable(topic.topic.removeprefix(DEAD_LETTER_PREFIX))
-                first, place, end = yield from _bounds(route, topic.topic)
-                found.append(DeadLetters(group, route.broker, end - first, end - max(first, place)))
+        for topic in (yield from _dead_letter_topics(route)):
+            group = readable(topic.removeprefix(DEAD_LETTER_PREFIX))
+            first, place, end = yield from _bounds(route, topic)
+            found.append(DeadLetters(group, route.broker, end - first, end - max(first, place)))
     return sorted(found, key=lambda one: (one.group, one.broker))
+
+
+def _dead_letter_topics(route: BrokerRoute) -> Task[list[str]]:
+    """The topics of dead letters at a broker, which are neighbours in its list of topics by name."""
+    found: list[str] = []
+    after = DEAD_LETTER_PREFIX
+    while True:
+        page: TopicCounts = yield Ask(route.address, CountTopics(after), TopicCounts)
+        names = [one.topic for one in page.topics if one.topic.startswith(DEAD_LETTER_PREFIX)]
+        found += names
+        after = page.after
+        if not after or len(names) < len(page.topics):
+            return found
 
 
 def letters_of(group: str, count_max: int = 100) -> Task[list[DeadLetter]]:
