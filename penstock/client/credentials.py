@@ -1,7 +1,8 @@
-"""Who a client says it is, and whether it speaks TLS: as a program says it, or the environment.
+"""Credentials of a client, and its TLS: from a program's arguments, or the environment.
 
 A program gives a user and a password, or a token, or neither; ``tls`` is true, the path of the authority's certificate,
-or an ``ssl.SSLContext``, which may hold a certificate of the client's. What it does not say, these variables do:
+or an ``ssl.SSLContext``, which may hold a certificate of the client's. Arguments that it leaves out are taken from
+these variables:
 
     PENSTOCK_USER, PENSTOCK_PASSWORD, PENSTOCK_TOKEN; or, for files that have them,
     PENSTOCK_CLIENT_PASSWORD_FILE, PENSTOCK_CLIENT_TOKEN_FILE;
@@ -36,7 +37,7 @@ from penstock.protocol.requests.servers import Login, LoginStep
 from penstock.world import new_secret
 
 ITERATIONS_MAX: Final = 1_000_000
-"""No server has this client work longer on a password: a quarter of a second."""
+"""Maximum iterations of a password's hash that a server may ask for: about a quarter of a second of work."""
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("", "0", "false", "no", "off")
 
@@ -49,7 +50,7 @@ Steps = Generator[Login, LoginStep, None]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """What a client shows.
+    """The credentials of a client.
 
     Attributes:
         user, password: of the password file.
@@ -93,31 +94,31 @@ def credentials_of(
     tls: Tls = None,
     environ: Mapping[str, str] | None = None,
 ) -> Credentials:
-    """What a program says, or else the environment. Raises ``InvalidRequest`` for arguments that do not fit each other,
-    and ``InvalidConfig`` for a file that cannot be read."""
+    """A program's credentials, or else those of the environment. Raises ``InvalidRequest`` for arguments that do not
+    fit each other, and ``InvalidConfig`` for a file that cannot be read."""
     found = os.environ if environ is None else environ
     for name, value in (("user", user), ("password", password), ("token", token)):
         if not isinstance(value, str):
             raise InvalidRequest(f"{name} is text, not {type(value).__name__}")
     if token and (user or password):
         raise InvalidRequest("a client has a user and a password, or a token, not both")
-    if bool(user) != bool(password) and not (user and _secret(found, "PASSWORD")):
+    if user and not password:
+        password = _secret(found, "PASSWORD")
+    if bool(user) != bool(password):
         raise InvalidRequest(
             "a user has a password, and a password is a user's", hint="give both user= and password=, or neither"
         )
-    if user:
-        password = password or _secret(found, "PASSWORD")
-    elif not token:
-        user, password = found.get("PENSTOCK_USER", ""), ""
-        if user:
+    if not (user or token):
+        user = found.get("PENSTOCK_USER", "")
+        if not user:
+            token = _secret(found, "TOKEN")
+        else:
             password = _secret(found, "PASSWORD")
             if not password:
                 raise InvalidConfig(
                     "PENSTOCK_USER is set, and no password",
                     hint="set PENSTOCK_CLIENT_PASSWORD_FILE to a file that has it",
                 )
-        else:
-            token = _secret(found, "TOKEN")
     return Credentials(user, password, token, tls=_context(tls, found))
 
 
@@ -130,7 +131,7 @@ def login_step(frame: wire.RawFrame) -> LoginStep:
 
 
 def login_refused(address: str, error: PenstockError, credentials: Credentials) -> PenstockError:
-    """What to tell a program, or a service, whose login a server refused, or does not know."""
+    """The error for a program or service whose login a server refused, or does not know."""
     if isinstance(error, UnknownRequest):
         return NotAuthorized(f"{address} knows no logins", hint="it is of an older version, or no server of Penstock")
     if isinstance(error, NotAuthorized):
