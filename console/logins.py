@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from penstock.access.passwords import Users as FileUsers
 from penstock.access.passwords import parse_passwords, verify
 from penstock.errors import InvalidConfig
+from penstock.service.watched import Watched
 from penstock.world import Clock, Offload, new_secret
 
 VIEWER: Final = "viewer"
@@ -39,7 +41,7 @@ class Users(Protocol):
 
 
 class PasswordFile(Users):
-    """The users of a password file (docs/formats/access.md), read again when it changes.
+    """The users of a password file (docs/formats/access.md), which each login reads again if it has changed.
 
     Args:
         admins: users with the role ``admin``; all others are viewers.
@@ -48,10 +50,10 @@ class PasswordFile(Users):
     """
 
     def __init__(self, path: Path, admins: Collection[str], offload: Offload) -> None:
-        self._path = path
         self._admins = frozenset(admins)
         self._offload = offload
-        self._stamp, self._users = _read(path)
+        self._users = FileUsers({})
+        self._file = Watched("cannot read password_file", str(path), parse_passwords, self._take)
         missing = sorted(self._admins - self._users.by_name.keys())
         if missing:
             raise InvalidConfig(f"admins names {missing[0]}, who is not in {path}", hint="`penstock user add`")
@@ -59,39 +61,21 @@ class PasswordFile(Users):
     async def authenticate(self, user: str, password: str) -> frozenset[str]:
         if len(user) > USER_LENGTH_MAX or len(password) > PASSWORD_LENGTH_MAX:
             return NO_ROLES
-        is_right = await self._offload(lambda: self._check(user, password))
+        await self._file.look(self._offload)
+        is_right = await self._offload(partial(_is_right, self._users, user, password))
         if not is_right:
             return NO_ROLES
         return frozenset({VIEWER, ADMIN} if user in self._admins else {VIEWER})
 
-    def _check(self, user: str, password: str) -> bool:
-        """Slow, and equally so for users that are not there."""
-        users = self._fresh()
-        known = users.by_name.get(user)
-        is_right = verify(known or users.decoy(user), password.encode("utf-8", "surrogatepass"))
-        return is_right and known is not None
-
-    def _fresh(self) -> FileUsers:
-        try:
-            if _stamp_of(self._path) != self._stamp:
-                self._stamp, self._users = _read(self._path)
-        except (InvalidConfig, OSError):
-            pass  # half written: those that were read before count
-        return self._users
+    def _take(self, users: FileUsers) -> None:
+        self._users = users
 
 
-def _stamp_of(path: Path) -> tuple[int, int]:
-    stat = path.stat()
-    return stat.st_mtime_ns, stat.st_size
-
-
-def _read(path: Path) -> tuple[tuple[int, int], FileUsers]:
-    try:
-        return _stamp_of(path), parse_passwords(path.read_text())
-    except OSError as error:
-        raise InvalidConfig(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InvalidConfig(f"{path} is no text") from None
+def _is_right(users: FileUsers, user: str, password: str) -> bool:
+    """Whether a user has this password. Slow, and equally so for users that are not there."""
+    known = users.by_name.get(user)
+    is_right = verify(known or users.decoy(user), password.encode("utf-8", "surrogatepass"))
+    return is_right and known is not None
 
 
 @dataclass(slots=True)
