@@ -1,4 +1,4 @@
-"""What is wrong now, in sentences with a remedy, from what brokers say of themselves. Pure."""
+"""Alerts: sentences with a remedy, made from the figures of brokers and groups. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAGGING_SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Something that is wrong. ``level``: ``error`` or ``warning``; ``link``: the page that says more, or empty."""
+    """An alert. ``level``: ``error`` or ``warning``; ``link``: the page that says more, or empty."""
 
     level: str
     text: str

@@ -1,4 +1,4 @@
-"""The console as an ASGI application: which page is where."""
+"""The console as an ASGI application: the paths of its pages."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from console import markup
 from console.guard import Guard
-from console.pages import brokers, clients, entering, groups, letters, messages, overview, sleeping, topics
-from console.visits import Answer, Endpoint, House, change, view
+from console.pages import brokers, clients, groups, letters, login, messages, overview, sleeping, topics
+from console.visits import Answer, Console, Endpoint, change, view
 
 STATIC: Final = Path(__file__).parent / "static"
 
@@ -70,7 +70,7 @@ ACTIONS: Final[Mapping[str, Answer]] = MappingProxyType(
         "/broker/allow": brokers.allow,
     }
 )
-"""What forms ask for, of administrators."""
+"""Targets of forms, for administrators."""
 
 
 class Assets:
@@ -85,16 +85,16 @@ class Assets:
         await response(scope, receive, send)
 
 
-def application(house: House, hosts: Collection[str] = ()) -> ASGIApp:
+def application(console: Console, hosts: Collection[str] = ()) -> ASGIApp:
     """The application; ``hosts``: those of ``Guard``."""
-    routes: list[BaseRoute] = [Route(path, view(house, answer), methods=["GET"]) for path, answer in PAGES.items()]
-    routes += [Route(path, change(house, answer), methods=["POST"]) for path, answer in ACTIONS.items()]
-    doors: list[tuple[str, str, Callable[[House], Endpoint]]] = [
-        ("/login", "GET", entering.login_page),
-        ("/login", "POST", entering.log_in),
-        ("/logout", "POST", entering.log_out),
+    routes: list[BaseRoute] = [Route(path, view(console, answer), methods=["GET"]) for path, answer in PAGES.items()]
+    routes += [Route(path, change(console, answer), methods=["POST"]) for path, answer in ACTIONS.items()]
+    logins: list[tuple[str, str, Callable[[Console], Endpoint]]] = [
+        ("/login", "GET", login.login_page),
+        ("/login", "POST", login.log_in),
+        ("/logout", "POST", login.log_out),
     ]
-    routes += [Route(path, door(house), methods=[method]) for path, method, door in doors]
+    routes += [Route(path, endpoint_of(console), methods=[method]) for path, method, endpoint_of in logins]
     routes.append(Mount("/static", Assets()))
     return Guard(Starlette(routes=routes, exception_handlers={404: _missing, 405: _missing}), hosts)
 

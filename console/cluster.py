@@ -1,5 +1,5 @@
-"""The ways of the console to the cluster: one ``Admin`` that reads what there is, one that acts on all or nothing, and
-those who publish and search."""
+"""The console's access to the cluster: an ``Admin`` that reads from the brokers that answer, an ``Admin`` whose changes
+need all brokers, and functions that publish and search."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Cluster:
 
     Attributes:
         servers: its name servers.
-        links: the ways to its servers.
-        reads: for pages; what a broker has that is away is left out.
-        acts: for changes; a broker that is away refuses them.
+        links: connections to its servers.
+        reads: for pages; leaves out brokers that are away.
+        acts: for changes; fails if a broker is away.
     """
 
     servers: Sequence[str]
@@ -57,8 +57,7 @@ class Cluster:
 
 @asynccontextmanager
 async def open_cluster(servers: Sequence[str], credentials: Credentials | None = None) -> AsyncIterator[Cluster]:
-    """A cluster to which the ways are open. ``credentials``: with what they begin; left out: with those of the
-    environment."""
+    """A cluster with open connections. ``credentials``: for their logins; left out, those of the environment."""
     async with (
         lasting_links(credentials=credentials_of() if credentials is None else credentials) as links,
         Admin(list(servers), timeout_s=TIMEOUT_S, allow_incomplete=True, links=links) as reads,

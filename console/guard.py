@@ -1,4 +1,4 @@
-"""What stands before every page: whom a request may be for, and what a browser may do with the answer.
+"""Security checks of requests, and security headers of responses.
 
 An ASGI application around another one. The Host header must name this machine (DNS rebinding). No page may load, send
 or be framed by anything foreign, and no script or style may stand in a page (Content-Security-Policy).
@@ -78,7 +78,8 @@ class Guard:
 
 
 def _is_from_here(scope: Scope) -> bool:
-    """Whether a form was sent by a page of this console, as browsers say it. What is no browser says neither."""
+    """Whether a form was sent by a page of this console, by the headers that browsers set. Other clients send neither
+    header, and pass."""
     headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
     site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
     if site is not None and site != "same-origin":

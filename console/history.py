@@ -1,4 +1,4 @@
-"""What was, for charts: samples of a few series of numbers, the latest ones. Pure."""
+"""The latest samples of some figures, for charts. Pure."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class GroupLags:
         self._by_group: dict[str, Series] = {}
 
     def add(self, at_s: float, lags: Mapping[str, int]) -> None:
-        """A sample of all groups; what is not there any more is forgotten."""
+        """Adds a sample of all groups, and drops groups that are not in it."""
         for group in self._by_group.keys() - lags.keys():
             del self._by_group[group]
         for group in sorted(lags)[:GROUPS_MAX]:
             self._by_group.setdefault(group, Series(("lag",), self._count_max)).add(at_s, (lags[group],))
 
     def of(self, group: str) -> Series:
-        """The lag of a group; empty of one that is not known yet."""
+        """The lag of a group; an empty series if it has no sample."""
         return self._by_group.get(group) or Series(("lag",), self._count_max)
 
 

@@ -1,4 +1,4 @@
-"""Who is logged in: users and their roles, browsers' logins, and failed attempts.
+"""Users and their roles, browsers' logins, and failed attempts.
 
 ``Users`` says what roles a name and a password have. A login is a random token in a cookie and an entry here, so that
 it ends when the console says so. Where there are no users, each browser has a login as administrator all the same: its
@@ -24,17 +24,17 @@ VIEWER: Final = "viewer"
 ADMIN: Final = "admin"
 NO_ROLES: Final[frozenset[str]] = frozenset()
 LOGINS_MAX: Final = 1_000
-"""Beyond it the oldest login ends."""
+"""At this number a new login ends the oldest one."""
 FAILURES_MAX: Final = 10
 FAILURES_S: Final = 60.0
-"""An address that fails so often in so many seconds waits."""
+"""Seconds in which an address may fail ``FAILURES_MAX`` times; then it has to wait."""
 ADDRESSES_MAX: Final = 10_000
 USER_LENGTH_MAX: Final = 255
 PASSWORD_LENGTH_MAX: Final = 1_024
 
 
 class Users(Protocol):
-    """Those who may log in."""
+    """The users who may log in."""
 
     async def authenticate(self, user: str, password: str) -> frozenset[str]:
         """The roles of a user; none where name or password is wrong."""

@@ -1,4 +1,4 @@
-"""What pages are made of: text that is escaped, tables, forms, links, the frame of a page. Pure.
+"""Parts of pages: escaped text, tables, forms, links, the frame of a page. Pure.
 
 A part is a ``Markup``, which knows that it is escaped; whatever else is put into one is escaped then. So no value of a
 message, a topic or a user becomes a tag, an attribute or a script.
@@ -33,7 +33,7 @@ _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def joined(parts: Iterable[Markup]) -> Markup:
-    """Parts one behind the other."""
+    """Parts, joined."""
     return NOTHING.join(parts)
 
 
@@ -168,7 +168,7 @@ def action(
 
 
 def asked(summary: str, warning: str, form: Markup) -> Markup:
-    """What is only done after a second look."""
+    """A form behind a warning, which has to be opened first."""
     return Markup('<details class="asked"><summary>{}</summary><p>{}</p>{}</details>').format(summary, warning, form)
 
 

@@ -1,6 +1,6 @@
 """A message's body as a person can read it: text, JSON, msgpack, CBOR or hex. Pure.
 
-Nothing in a body is ever carried out: decoders that make values of plain kinds alone, bounded in size and depth.
+Nothing in a body is executed: the decoders make plain values alone, bounded in size and depth.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import cbor2
 import msgpack
 
 SHOWN_BYTES_MAX: Final = 64 * 1024
-"""So much of a body is shown."""
+"""Maximum bytes of a body that are shown, and characters of its text."""
 DEPTH_MAX: Final = 64
 FORMS: Final = ("auto", "text", "json", "msgpack", "cbor", "hex")
 SUMMARY_LENGTH: Final = 120

@@ -16,7 +16,7 @@ from console.application import application
 from console.cluster import open_cluster
 from console.logins import Attempts, Logins, PasswordFile, Users
 from console.settings import ConsoleSettings
-from console.visits import House
+from console.visits import Console
 from console.watch import Watch
 from penstock.client.credentials import Credentials, service_credentials
 from penstock.errors import AddressInUse, InvalidConfig
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RunningConsole:
-    """Where a console is."""
+    """The address of a running console, and its state."""
 
     host: str
     port: int
@@ -92,15 +92,15 @@ async def run(
         watch = Watch(cluster.reads, world.clock)
         nursery.start_soon(watch.run)
         logins = Logins(world.clock, settings.login_s)
-        house = House(cluster, watch, logins, Attempts(world.clock), users, bool(settings.certificate))
-        app = cast(Any, application(house, settings.hosts))  # ASGI, as starlette's types have it
+        console = Console(cluster, watch, logins, Attempts(world.clock), users, bool(settings.certificate))
+        app = cast(Any, application(console, settings.hosts))  # ASGI, as starlette's types have it
         await nursery.start(serve, app, config)
         task_status.started(RunningConsole(host, port, bool(settings.certificate), watch))
 
 
 def _credentials(settings: ConsoleSettings, key: bytes | None) -> Credentials | None:
-    """As what the console comes to brokers and name servers: with the key of the cluster, or what the environment
-    says."""
+    """The console's credentials at brokers and name servers: the key of the cluster, or None: those of the
+    environment."""
     if settings.cluster_secret_file and key is None:
         key = read_secret(Path(settings.cluster_secret_file))
     return None if key is None else service_credentials(key, "console", settings.peers_tls_ca)

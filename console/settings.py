@@ -14,7 +14,7 @@ CONSOLE: Final = "reads messages and ends sessions"
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """What the console is told at its start.
+    """The settings of a console.
 
     Attributes:
         host, port: where it listens; port 0 takes any free one.

@@ -1,4 +1,4 @@
-"""One request of a browser: who asks, what it asks for, and what it is answered.
+"""Requests of browsers, and endpoints that answer them.
 
 A page is a function from a ``Visit`` to a response. ``view`` makes an endpoint of it: it finds the login, checks role
 and token of a form, and makes a page of an error.
@@ -55,8 +55,9 @@ _WRONG: Final = (InvalidRequest, InvalidTopic, InvalidMessage)
 
 
 @dataclass(frozen=True, slots=True)
-class House:
-    """What all visits share. ``users``: None where everyone is an administrator; ``is_secure``: HTTPS is spoken."""
+class Console:
+    """The parts of the console that all requests share. ``users``: None if everyone is an administrator;
+    ``is_secure``: the console speaks HTTPS."""
 
     cluster: Cluster
     watch: Watch
@@ -68,20 +69,20 @@ class House:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A request of someone who may make it. ``form``: what a form has sent; empty of a page."""
+    """A permitted request. ``form``: the fields of a form; empty for a page."""
 
     request: Request
-    house: House
+    console: Console
     login: Login
     form: Mapping[str, str]
 
     @property
     def cluster(self) -> Cluster:
-        return self.house.cluster
+        return self.console.cluster
 
     @property
     def watch(self) -> Watch:
-        return self.house.watch
+        return self.console.watch
 
     @property
     def may_act(self) -> bool:
@@ -89,7 +90,7 @@ class Visit:
         return self.login.is_admin
 
     def ask(self, name: str, default: str = "") -> str:
-        """A part of the address, or of the form."""
+        """A field of the form, or else of the address."""
         return self.form.get(name, self.request.query_params.get(name, default))
 
     def ask_number(self, name: str, default: int) -> int:
@@ -104,16 +105,16 @@ class Visit:
         return HTMLResponse(str(text), status)
 
     def part(self, *parts: Markup) -> HTMLResponse:
-        """What a live part of a page is replaced by."""
+        """The new content of a live part of a page."""
         return HTMLResponse(str(markup.joined(parts)))
 
     def done(self, said: str, path: str, **query: object) -> RedirectResponse:
-        """After an action: the page that shows what came of it."""
+        """Redirects to a page that shows the result of an action once."""
         self.login.said.append(said)
         return RedirectResponse(markup.address(path, **query), 303)
 
     def action(self, path: str, submit: str, hidden: Mapping[str, str], *parts: Markup, kind: str = "") -> Markup:
-        """A form that changes something; nothing for who may not."""
+        """A form that changes something; empty for viewers."""
         return markup.action(path, self.login.csrf, submit, hidden, parts, kind=kind) if self.may_act else Markup("")
 
 
@@ -143,33 +144,33 @@ def time_of(name: str, text: str) -> datetime:
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
-def view(house: House, answer: Answer) -> Endpoint:
+def view(console: Console, answer: Answer) -> Endpoint:
     """The endpoint of a page, for all who are logged in."""
 
     async def endpoint(request: Request) -> Response:
-        login, token = _login_of(house, request)
+        login, token = _login_of(console, request)
         if login is None:
             return _to_login(request)
-        visit = Visit(request, house, login, {})
+        visit = Visit(request, console, login, {})
         response = await _answered(visit, answer)
         if token:
-            set_cookie(response, token, house)
+            set_cookie(response, token, console)
         return response
 
     return endpoint
 
 
-def change(house: House, answer: Answer) -> Endpoint:
+def change(console: Console, answer: Answer) -> Endpoint:
     """The endpoint of a form that changes something, for administrators."""
 
     async def endpoint(request: Request) -> Response:
-        login, _ = _login_of(house, request)
+        login, _ = _login_of(console, request)
         if login is None:
             return _to_login(request)
         form = await read_form(request)
         if form is None:
             return PlainTextResponse("the form is too large\n", 413)
-        visit = Visit(request, house, login, form)
+        visit = Visit(request, console, login, form)
         if not compare_digest(form.get("csrf", "").encode(), login.csrf.encode()):
             return _refused(visit, "This form is too old", "Go back, load the page again and repeat what you did.")
         if not login.is_admin:
@@ -194,18 +195,18 @@ async def read_form(request: Request) -> dict[str, str] | None:
     return dict(pairs)
 
 
-def set_cookie(response: Response, token: str, house: House) -> None:
-    """Has the browser keep its login."""
-    response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=house.is_secure, path="/")
+def set_cookie(response: Response, token: str, console: Console) -> None:
+    """Stores the token of a login in the browser."""
+    response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=console.is_secure, path="/")
 
 
-def _login_of(house: House, request: Request) -> tuple[Login | None, str]:
-    """Who asks, and the token that the browser is to be given: none if it has one."""
+def _login_of(console: Console, request: Request) -> tuple[Login | None, str]:
+    """The login of a request, and the token of a new one, which the browser has yet to store; else empty."""
     token = request.cookies.get(COOKIE, "")
-    login = house.logins.find(token)
-    if login is not None or house.users is not None:
+    login = console.logins.find(token)
+    if login is not None or console.users is not None:
         return login, ""
-    token, login = house.logins.open("", frozenset({VIEWER, ADMIN}))
+    token, login = console.logins.open("", frozenset({VIEWER, ADMIN}))
     return login, token
 
 

@@ -1,6 +1,6 @@
-"""The one task that looks at the cluster again and again, so that all pages together ask brokers once.
+"""A task that polls the cluster, so that brokers are asked once for all pages.
 
-What it saw last is shown by every page; what it could not ask is an alert, never an error of a page.
+Every page shows the last result. A failure is an alert, never an error of a page.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from penstock.world import Clock
 LOOK_S: Final = 2.0
 REST_S: Final = 10.0
 SEEN_S: Final = 60.0
-"""So long after a page was asked for it is looked often."""
+"""Seconds after the last request of a page for which ``LOOK_S`` is the interval; then it is ``REST_S``."""
 GROUPS_EVERY: Final = 5
-"""Groups are asked for at every so-many-th look."""
+"""Number of looks for each one that asks for groups too."""
 SHOWN_S: Final = 15 * 60
 LAG_SHOWN_S: Final = 3600
 PAGE: Final = 500
@@ -38,10 +38,10 @@ _COUNTED: Final = {
 
 
 class Watch:
-    """The cluster as it was seen last.
+    """The cluster at the last look.
 
     Attributes:
-        figures: what each broker counts.
+        figures: counters and gauges of each broker.
         away: brokers that do not answer.
         groups: the first groups by name, with their lag.
         rates: messages and bytes per second over time.
@@ -62,12 +62,12 @@ class Watch:
         self.trouble = ""
 
     def seen(self) -> None:
-        """Somebody looks at a page now."""
+        """Notes that a page was asked for."""
         self._seen_s = self._clock.monotonic()
 
     async def run(self) -> None:
-        """Looks until cancelled; seldom while no page is looked at. A mistake of ours is logged: it ends no broker that
-        is in the same process."""
+        """Looks until cancelled; less often while no page is asked for. A mistake of ours is logged: it does not end a
+        broker in the same process."""
         looks = 0
         while True:
             try:
@@ -112,5 +112,5 @@ class Watch:
         return sum([told.get(figure, 0.0) for told in self.figures.values()])
 
     def alerts(self) -> list[Alert]:
-        """What is wrong."""
+        """All alerts in force."""
         return alerts_of(self.figures, self.away, self.groups, self.trouble)

@@ -1,4 +1,4 @@
-"""Brokers and gateways: which live, what they hold, what limits them."""
+"""Brokers and gateways: their state, figures and limits."""
 
 from __future__ import annotations
 

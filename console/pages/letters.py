@@ -1,4 +1,4 @@
-"""Dead letters: messages that nothing could be done with; looked at, and sent again."""
+"""Dead letters: messages that a group failed to process; shown, and sent again."""
 
 from __future__ import annotations
 

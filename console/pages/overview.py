@@ -1,4 +1,4 @@
-"""The first page: what flows, what is wrong, who is behind; live."""
+"""The first page: alerts, rates, and the groups with the largest lag; live."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics: what is in each, how it is configured, how fast it grows; live."""
+"""Topics: their messages, configuration and queues; live."""
 
 from __future__ import annotations
 

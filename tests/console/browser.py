@@ -13,7 +13,7 @@ from markupsafe import Markup
 from console.application import application
 from console.cluster import open_cluster
 from console.logins import Attempts, Logins, Users
-from console.visits import House
+from console.visits import Console
 from console.watch import Watch
 from penstock.world import RealClock
 
@@ -21,9 +21,9 @@ from penstock.world import RealClock
 class Browser:
     """Keeps its cookie; sends with each form the token that its last page had."""
 
-    def __init__(self, client: httpx.AsyncClient, house: House) -> None:
+    def __init__(self, client: httpx.AsyncClient, console: Console) -> None:
         self.client = client
-        self.house = house
+        self.console = console
         self._csrf = ""
 
     async def get(self, path: str, status: int = 200) -> str:
@@ -71,7 +71,7 @@ class Site:
         async with open_cluster([self.servers]) as cluster:
             watch = Watch(cluster.reads, clock)
             await watch.look(with_groups=True)
-            house = House(cluster, watch, Logins(clock, 3600.0), Attempts(clock), users, False)
-            transport = httpx.ASGITransport(application(house))
+            console = Console(cluster, watch, Logins(clock, 3600.0), Attempts(clock), users, False)
+            transport = httpx.ASGITransport(application(console))
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8090") as client:
-                yield Browser(client, house)
+                yield Browser(client, console)

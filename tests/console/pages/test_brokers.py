@@ -24,7 +24,7 @@ async def test_brokers_are_shown_with_their_limits_and_taken_out_of_service(site
 
 async def test_a_broker_that_is_away_is_shown_as_such(site: Site) -> None:
     async with site.open() as browser:
-        browser.house.watch.away = ("broker-b",)
+        browser.console.watch.away = ("broker-b",)
         page = await browser.get("/brokers")
         assert ["broker-b", "away"] in [row[:2] for row in cells(page)]
         assert "broker broker-b is away" in page

@@ -39,7 +39,7 @@ async def test_a_group_is_shown_moved_after_a_preview_and_its_lag_kept(site: Sit
         await browser.get("/group/reset?name=readers&to=offset&at=2")
         assert "was moved in 1 queues" in await browser.post("/group/reset", name="readers", to="offset", at="2")
         assert ["grouped:0@broker-a", "2", "5", "3"] in cells(await browser.get("/group/live?name=readers"))
-        await browser.house.watch.look(with_groups=True)
+        await browser.console.watch.look(with_groups=True)
         lag = (await browser.client.get("/group/lag?name=readers")).json()
         assert (lag["names"], lag["data"][1]) == (["lag"], [0, 3])
 

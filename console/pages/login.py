@@ -1,4 +1,4 @@
-"""The door: logging in and out."""
+"""Login and logout."""
 
 from __future__ import annotations
 
@@ -10,53 +10,53 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from console import markup
 from console.logins import NO_ROLES
-from console.visits import COOKIE, Endpoint, House, read_form, set_cookie
+from console.visits import COOKIE, Console, Endpoint, read_form, set_cookie
 
 WRONG: Final = "Name or password is wrong."
 WAIT: Final = "Too many attempts. Wait a minute."
 
 
-def login_page(house: House) -> Endpoint:
+def login_page(console: Console) -> Endpoint:
     """The form of a name and a password."""
 
     async def endpoint(request: Request) -> Response:
-        if house.users is None:
+        if console.users is None:
             return RedirectResponse("/", 303)
         return _form(request.query_params.get("to", ""))
 
     return endpoint
 
 
-def log_in(house: House) -> Endpoint:
+def log_in(console: Console) -> Endpoint:
     """Checks a name and a password. ``Guard`` has seen that the form is the console's own."""
 
     async def endpoint(request: Request) -> Response:
         form, address = await read_form(request), request.client.host if request.client else ""
         if form is None:
             return PlainTextResponse("the form is too large\n", 413)
-        if house.users is None:
+        if console.users is None:
             return RedirectResponse("/", 303)
-        if not house.attempts.may(address):
+        if not console.attempts.may(address):
             return _form(form.get("to", ""), WAIT, 429)
         user = form.get("user", "")
-        roles = await house.users.authenticate(user, form.get("password", ""))
+        roles = await console.users.authenticate(user, form.get("password", ""))
         if roles == NO_ROLES:
-            house.attempts.failed(address)
+            console.attempts.failed(address)
             return _form(form.get("to", ""), WRONG, 403)
-        house.logins.close(request.cookies.get(COOKIE, ""))
-        token, _ = house.logins.open(user, roles)
+        console.logins.close(request.cookies.get(COOKIE, ""))
+        token, _ = console.logins.open(user, roles)
         response = RedirectResponse(_own(form.get("to", "")), 303)
-        set_cookie(response, token, house)
+        set_cookie(response, token, console)
         return response
 
     return endpoint
 
 
-def log_out(house: House) -> Endpoint:
+def log_out(console: Console) -> Endpoint:
     """Ends the login of a browser."""
 
     async def endpoint(request: Request) -> Response:
-        house.logins.close(request.cookies.get(COOKIE, ""))
+        console.logins.close(request.cookies.get(COOKIE, ""))
         response = RedirectResponse("/login", 303)
         response.delete_cookie(COOKIE)
         return response

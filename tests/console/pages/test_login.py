@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from console.logins import FAILURES_MAX
-from console.pages.entering import WAIT, WRONG
+from console.pages.login import WAIT, WRONG
 from console.visits import COOKIE
 from tests.console.browser import Site
 from tests.console.test_visits import TwoUsers
