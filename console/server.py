@@ -20,6 +20,7 @@ from console.visits import Console
 from console.watch import Watch
 from penstock.client.credentials import Credentials, service_credentials
 from penstock.errors import AddressInUse, InvalidConfig
+from penstock.protocol.addresses import join_address
 from penstock.service.cluster_secret import read_secret
 from penstock.service.status import open_socket
 from penstock.world import World
@@ -41,8 +42,7 @@ class RunningConsole:
     @property
     def url(self) -> str:
         """What a browser opens."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.is_secure else 'http'}://{host}:{self.port}/"
+        return f"{'https' if self.is_secure else 'http'}://{join_address(self.host, self.port)}/"
 
     def figures(self) -> dict[str, float]:
         """It counts nothing itself."""
@@ -76,18 +76,19 @@ async def run(
             raise
         listening = open_socket(settings.host, 0, "the console")
     host, port = listening.getsockname()[:2]
-    config = Config()
-    config.bind = [f"fd://{listening.detach()}"]  # hypercorn owns and closes it from here on
-    config.accesslog = None
-    config.errorlog = _log
-    config.alpn_protocols = ["http/1.1"]
-    config.h11_max_incomplete_size = _HEAD_BYTES_MAX
-    config.keep_alive_timeout = IDLE_S
-    config.read_timeout = int(IDLE_S)
-    config.graceful_timeout = 0.5
-    config.include_server_header = False
-    if settings.certificate:
-        config.certfile, config.keyfile = settings.certificate, settings.key or settings.certificate
+    config = Config.from_mapping(
+        bind=[f"fd://{listening.detach()}"],  # hypercorn owns and closes it from here on
+        accesslog=None,
+        errorlog=_log,
+        alpn_protocols=["http/1.1"],
+        h11_max_incomplete_size=_HEAD_BYTES_MAX,
+        keep_alive_timeout=IDLE_S,
+        read_timeout=int(IDLE_S),
+        graceful_timeout=0.5,
+        include_server_header=False,
+        certfile=settings.certificate or None,
+        keyfile=settings.key or settings.certificate or None,
+    )
     async with open_cluster(settings.namesrv, _credentials(settings, key)) as cluster, trio.open_nursery() as nursery:
         watch = Watch(cluster.reads, world.clock)
         nursery.start_soon(watch.run)
