@@ -183,6 +183,27 @@ def pager(first: str, following: str) -> Markup:
     return Markup('<nav class="pager" aria-label="Pages">{}</nav>').format(joined(links)) if links else NOTHING
 
 
+def listing(path: str, hint: str, contains: str, after: object, following: object, rows: Markup) -> Markup:
+    """A page of a list: a search by name, rows that are fetched again from ``path/live``, and links to other pages.
+
+    Args:
+        path: the page's.
+        hint: what the search looks for.
+        contains: the text that was searched for.
+        after: the last key before the page; empty or 0 for the first page.
+        following: ``after`` of the next page; empty or 0 if there is none.
+        rows: the table.
+    """
+    next_page = address(path, after=following, contains=contains) if following else ""
+    return joined(
+        [
+            search(path, [field("Find", "contains", contains, kind="search", hint=hint)], "Find"),
+            live(address(f"{path}/live", after=after or "", contains=contains), rows, every_s=5),
+            pager(address(path, contains=contains) if after else "", next_page),
+        ]
+    )
+
+
 def live(path: str, content: Markup, *, every_s: int = 2) -> Markup:
     """A part of a page that is fetched again and again (htmx)."""
     return Markup('<div hx-get="{}" hx-trigger="every {}s" hx-swap="innerMorph">{}</div>').format(

@@ -24,15 +24,9 @@ async def clients(visit: Visit) -> Response:
     """A page of sessions."""
     after, contains = visit.ask_number("after", 0), visit.ask("contains")
     page = await _page(visit)
-    fields = [markup.field("Find", "contains", contains, kind="search", hint="a part of a client id")]
     return visit.page(
         "MQTT clients",
-        markup.search(PATH, fields, "Find"),
-        markup.live(markup.address("/clients/live", after=after or "", contains=contains), _table(page), every_s=5),
-        markup.pager(
-            markup.address(PATH, contains=contains) if after else "",
-            markup.address(PATH, after=page.after, contains=contains) if page.after else "",
-        ),
+        markup.listing(PATH, "a part of a client id", contains, after, page.after, _table(page)),
         path=PATH,
     )
 

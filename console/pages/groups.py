@@ -22,15 +22,9 @@ async def groups(visit: Visit) -> Response:
     """A page of groups."""
     after, contains = visit.ask("after"), visit.ask("contains")
     page = await visit.cluster.reads.groups_page(after, PAGE_ROWS, contains)
-    fields = [markup.field("Find", "contains", contains, kind="search", hint="a part of a group's name")]
     return visit.page(
         "Groups",
-        markup.search(PATH, fields, "Find"),
-        markup.live(markup.address("/groups/live", after=after, contains=contains), _table(page), every_s=5),
-        markup.pager(
-            markup.address(PATH, contains=contains) if after else "",
-            markup.address(PATH, after=page.after, contains=contains) if page.after else "",
-        ),
+        markup.listing(PATH, "a part of a group's name", contains, after, page.after, _table(page)),
         path=PATH,
     )
 

@@ -20,7 +20,6 @@ async def topics(visit: Visit) -> Response:
     """A page of topics."""
     after, contains = visit.ask("after"), visit.ask("contains")
     page = await visit.cluster.reads.topics_page(after, PAGE_ROWS, contains)
-    fields = [markup.field("Find", "contains", contains, kind="search", hint="a part of a topic's name")]
     create = visit.action(
         "/topics/create",
         "Create topic",
@@ -30,12 +29,7 @@ async def topics(visit: Visit) -> Response:
     )
     return visit.page(
         "Topics",
-        markup.search(PATH, fields, "Find"),
-        markup.live(markup.address("/topics/live", after=after, contains=contains), _table(page), every_s=5),
-        markup.pager(
-            markup.address(PATH, contains=contains) if after else "",
-            markup.address(PATH, after=page.after, contains=contains) if page.after else "",
-        ),
+        markup.listing(PATH, "a part of a topic's name", contains, after, page.after, _table(page)),
         Markup("<details><summary>Create a topic</summary>{}</details>").format(create) if create else Markup(""),
         path=PATH,
     )
