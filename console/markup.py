@@ -151,7 +151,7 @@ def choice(label: str, name: str, options: Iterable[tuple[str, str]], chosen: st
 
 def search(path: str, parts: Iterable[Markup], submit: str = "Show", keeps: Mapping[str, str] = _EMPTY) -> Markup:
     """A form that asks for a page."""
-    kept = joined([_hidden(name, value) for name, value in keeps.items() if value])
+    kept = joined([hidden_field(name, value) for name, value in keeps.items() if value])
     return Markup(
         '<div role="search"><form method="get" action="{}" class="search">{}{}<button>{}</button></form></div>'
     ).format(path, kept, joined(parts), submit)
@@ -161,7 +161,7 @@ def action(
     path: str, csrf: str, submit: str, hidden: Mapping[str, str], parts: Iterable[Markup] = (), *, kind: str = ""
 ) -> Markup:
     """A form that changes something. ``kind``: ``danger`` for what cannot be taken back."""
-    kept = joined([_hidden(name, value) for name, value in [*hidden.items(), ("csrf", csrf)]])
+    kept = joined([hidden_field(name, value) for name, value in [*hidden.items(), ("csrf", csrf)]])
     return Markup('<form method="post" action="{}" class="action">{}{}<button class="{}">{}</button></form>').format(
         path, kept, joined(parts), kind, submit
     )
@@ -172,7 +172,8 @@ def asked(summary: str, warning: str, form: Markup) -> Markup:
     return Markup('<details class="asked"><summary>{}</summary><p>{}</p>{}</details>').format(summary, warning, form)
 
 
-def _hidden(name: str, value: str) -> Markup:
+def hidden_field(name: str, value: str) -> Markup:
+    """A field of a form that is not shown."""
     return Markup('<input type="hidden" name="{}" value="{}">').format(name, value)
 
 

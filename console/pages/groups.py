@@ -100,7 +100,7 @@ def _standing(found: list[GroupAt]) -> Markup:
 
 def _reset_form(visit: Visit, name: str) -> Markup:
     parts = [
-        Markup('<input type="hidden" name="name" value="{}">').format(name),
+        markup.hidden_field("name", name),
         markup.choice("Go to", "to", _PLACES, "earliest"),
         markup.field("Time (UTC) or offset", "at", hint="for the last two choices, as 2026-11-28T10:00 or 120"),
         markup.field("Topic", "topic", hint="empty: all topics that it has read"),

@@ -73,7 +73,7 @@ def _own(to: str) -> str:
 def _form(to: str, failed: str = "", status: int = 200) -> Response:
     told = Markup('<p class="failed" role="alert">{}</p>').format(failed) if failed else Markup("")
     form = Markup('<form method="post" action="/login">{}{}{}<button>Log in</button></form>').format(
-        Markup('<input type="hidden" name="to" value="{}">').format(to),
+        markup.hidden_field("to", to),
         markup.field("User", "user", more='autocomplete="username" required autofocus'),
         markup.field("Password", "password", kind="password", more='autocomplete="current-password" required'),
     )

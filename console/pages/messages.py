@@ -14,7 +14,7 @@ from penstock.client.arguments import Place
 from penstock.client.message_tasks import offset_id
 from penstock.errors import InvalidRequest
 from penstock.protocol.message import Message
-from penstock.protocol.received import MessageQueue, ReceivedMessage
+from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
 
 PATH: Final = "/messages"
 SHOWN: Final = 20
@@ -55,7 +55,7 @@ async def _browsed(visit: Visit, topic: str) -> Markup:
     at = _place(visit)
     queues = await _queues(visit, topic)
     wanted = visit.ask("queue")
-    chosen = [one for one in queues if f"{one.broker}/{one.number}" == wanted] if wanted else queues
+    chosen = [one for one in queues if queue_text(one) == wanted] if wanted else queues
     if wanted and not chosen:
         raise InvalidRequest(f"topic {topic} has no queue {wanted}")
     found: list[ReceivedMessage] = []
@@ -68,8 +68,7 @@ async def _browsed(visit: Visit, topic: str) -> Markup:
     parts = [_table(f"Messages of {topic}, the newest first", newest[: SHOWN * 5])]
     links = [markup.link("All queues", PATH, topic=topic)] if wanted else []
     links += [
-        markup.link(f"{one.number}@{one.broker}", PATH, topic=topic, queue=f"{one.broker}/{one.number}")
-        for one in queues[:64]
+        markup.link(f"{one.number}@{one.broker}", PATH, topic=topic, queue=queue_text(one)) for one in queues[:64]
     ]
     parts.insert(0, Markup('<p class="links">Queues: {}</p>').format(Markup(" ").join(links)))
     if wanted:
@@ -95,9 +94,7 @@ def _place(visit: Visit) -> Place:
 
 async def _queues(visit: Visit, topic: str) -> list[MessageQueue]:
     return [
-        MessageQueue(one.broker, one.topic, int(bound.queue.rpartition(":")[2]))
-        for one in await visit.cluster.reads.topic(topic)
-        for bound in one.bounds
+        queue_named(one.broker, bound.queue) for one in await visit.cluster.reads.topic(topic) for bound in one.bounds
     ]
 
 
@@ -114,6 +111,11 @@ def _row(one: ReceivedMessage) -> tuple[markup.Cell, ...]:
         len(one.body),
         Markup("<code>{}</code>").format(payloads.summary(one.body)),
     )
+
+
+def queue_text(queue: MessageQueue) -> str:
+    """A queue as the addresses of pages have it."""
+    return f"{queue.broker}/{queue.number}"
 
 
 def key_text(one: ReceivedMessage) -> str:
@@ -152,7 +154,7 @@ async def message(visit: Visit) -> Response:
 
 
 def _facts(one: ReceivedMessage) -> Markup:
-    place = f"{one.queue.broker}/{one.queue.number}"
+    place = queue_text(one.queue)
     return markup.facts(
         [
             ("Topic", markup.link(one.queue.topic, "/topic", name=one.queue.topic)),
@@ -221,6 +223,5 @@ async def send(visit: Visit) -> Response:
     topic, key, tag, name = (visit.ask(one) for one in ("topic", "key", "tag", "mqtt_topic"))
     message = Message(topic, body, key=key, tag=tag, mqtt_topic=name, retain=visit.ask("retain") == "yes")
     sent = await visit.cluster.publish(message)
-    place = f"{sent.queue.broker}/{sent.queue.number}"
     said = f"Stored in {sent.queue} at offset {sent.offset:,}, level {sent.level}."
-    return visit.done(said, PATH, topic=sent.queue.topic, queue=place, offset=sent.offset)
+    return visit.done(said, PATH, topic=sent.queue.topic, queue=queue_text(sent.queue), offset=sent.offset)

@@ -8,9 +8,11 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from console import markup
+from console.pages.messages import queue_text
 from console.visits import PAGE_ROWS, Visit
 from penstock.client.page_tasks import TopicRow, TopicsPage
 from penstock.client.topic_tasks import TopicAt
+from penstock.protocol.received import queue_named
 
 COLUMNS: Final = ("Topic", "Messages#", "Ever stored#", "Queues#", "Level", "Kept for", "Clients may", "Brokers#")
 PATH: Final = "/topics"
@@ -132,19 +134,16 @@ def _facts(found: list[TopicAt]) -> Markup:
 def _queues(found: list[TopicAt]) -> Markup:
     rows = [
         (
-            markup.link(f"{bound.queue}@{one.broker}", "/messages", topic=one.topic, queue=_place(one, bound.queue)),
+            markup.link(f"{bound.queue}@{queue.broker}", "/messages", topic=queue.topic, queue=queue_text(queue)),
             bound.min,
             bound.end,
             bound.end - bound.min,
         )
         for one in found
         for bound in one.bounds
+        for queue in [queue_named(one.broker, bound.queue)]
     ]
     return markup.section("Queues", markup.table("Queues", ("Queue", "First#", "End#", "Messages#"), rows))
-
-
-def _place(at: TopicAt, queue: str) -> str:
-    return f"{at.broker}/{queue.rpartition(':')[2]}"
 
 
 async def create(visit: Visit) -> Response:
