@@ -141,9 +141,12 @@ class FollowerLog:
                 return behind
             data = data[start:]
             parts = list(parts_of(data, self.end))
-        self._store.following.receive(data, parts)
-        for part in parts:
-            self._note_epochs(part)
+        try:
+            self._store.following.receive(data, parts)
+        finally:  # a full disk may stop it behind some of the parts
+            for part in parts:
+                if part.behind <= self.end:
+                    self._note_epochs(part)
         return behind
 
     def _mismatch_before(self, position: int) -> Mismatch:

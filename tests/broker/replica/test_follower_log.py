@@ -188,6 +188,22 @@ def test_a_full_disk_stops_a_follower_and_nothing_else() -> None:
     assert len(bodies(follower.store)) == 50
 
 
+def test_a_disk_that_is_full_behind_the_first_frames_of_an_epoch_leaves_that_epoch_known() -> None:
+    leader, follower = Copy().lead(), Copy()
+    leader.put(2)
+    follow(leader, follower)
+    begin(leader, 3)
+    leader.put(100)
+    follower.disk.capacity = follower.disk.used() + SMALL.segment_bytes
+    with pytest.raises(StorageFull):
+        follow(leader, follower)
+    assert follower.log.epoch_at(follower.log.end) == 3
+    follower.disk.capacity = None
+    follow(leader, follower)
+    assert follower.bytes() == leader.bytes()
+    assert follower.log.epochs == leader.log.epochs
+
+
 def test_after_a_failed_write_a_follower_goes_on_where_its_log_ends() -> None:
     leader, follower = Copy().lead(), Copy()
     leader.put(5)
