@@ -352,26 +352,37 @@ def _replay_copy(
         if position - told >= PROGRESS_BYTES:
             told = position
             on_progress(position - start, total)
-    last, watermark = scan, scan.watermark
+    last = scan
     if scan.damage:
         last = Scan(segments, scan.damage[0][1], durable)
         deque(last.runs(), 0)
         store.damage.extend([scan.damage[0], *last.damage])
         store.missing.extend([*[one for one in scan.missing if one[1] <= scan.damage[0][1]], *last.missing])
-        watermark = max(watermark, last.watermark)
-    known = max(known, watermark)
+    known = max(known, scan.watermark, last.watermark)
     if known < last.end:
         last.leave_blank()
-    _end_log(disk, log, segments, start, last, watermark)
+    # A watermark says what the group has, not what this disk has.
+    _end_log(disk, log, segments, start, last, start, store.damage)
     store.following.found(known, store.damage[0][0] if store.damage else log.end)
     on_progress(total, total)
 
 
-def _end_log(disk: Disk, log: CommitLog, segments: list[Segment], start: int, scan: Scan, watermark: int) -> None:
-    """The log ends where the scan does; from ``start`` on nothing counts as synced, and up to ``watermark`` it is known
-    to be. A blank fits behind its last frame, whatever size the file has."""
+def _end_log(
+    disk: Disk,
+    log: CommitLog,
+    segments: list[Segment],
+    start: int,
+    scan: Scan,
+    synced: int,
+    damage: Sequence[tuple[int, int]] = (),
+) -> None:
+    """The log ends where the scan does; from ``start`` on nothing counts as synced, and up to ``synced`` it is known to
+    be. ``damage`` behind that is left as it is: perhaps it cannot be read. A blank fits behind the last frame, whatever
+    size the file has."""
     _cut(disk, segments, scan.end)
-    _write_again(segments, watermark, scan.end)
+    for first, behind in (*damage, (scan.end, scan.end)):
+        _write_again(segments, synced, first)
+        synced = behind
     last = segments[-1]
     if scan.end == scan.frames_end:
         last.widen(scan.end - last.base + BLANK_BYTES_MIN)

@@ -218,6 +218,20 @@ def test_after_a_failed_write_a_follower_goes_on_where_its_log_ends() -> None:
     assert again.bytes() == leader.bytes()
 
 
+def test_a_start_brings_to_the_medium_what_a_failed_sync_has_left_although_the_group_has_it() -> None:
+    leader, follower = Copy().lead(), Copy()
+    leader.put(5)
+    leader.commit()
+    leader.put(1)  # its watermark says that the group has the others, not that this follower has
+    follow(leader, follower)
+    follower.disk.fail("sync", errno.EIO)
+    with pytest.raises(StorageFailed):
+        follower.sync()
+    again = follower.again()
+    assert again.log.durable == leader.log.end
+    assert again.again(power=True).bytes() == leader.bytes()
+
+
 def test_a_leader_that_steps_down_takes_back_what_it_had_taken_in() -> None:
     leader, follower = Copy().lead(), Copy()
     leader.store.append([command("+a t")], 1000)

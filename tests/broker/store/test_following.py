@@ -56,6 +56,20 @@ def test_a_copy_seals_and_checkpoints_no_more_than_it_has_and_is_committed() -> 
     assert leader.store.sealed == 0, "nothing of it is committed, as far as this leader knows"
 
 
+def test_a_start_leaves_a_page_alone_that_the_disk_cannot_read() -> None:
+    leader, follower = Copy().lead(), Copy()
+    leader.put(130)
+    leader.commit()
+    leader.put(1)
+    follow(leader, follower)
+    follower.sync()
+    follower.disk.spoil_page(segment_path(0), 5_000)
+    again = follower.again()
+    [(first, behind)] = again.store.damage
+    assert 0 < first <= 5_000 < behind
+    assert (again.log.applied, again.log.end, again.log.durable) == (first, leader.log.end, leader.log.end)
+
+
 def test_a_start_stops_before_damage_and_keeps_what_stands_behind_it() -> None:
     leader, follower = Copy().lead(), Copy()
     leader.put(5)
