@@ -21,10 +21,11 @@ class Series:
         assert len(values) == len(self._names)
         self._rows.append((at_s, *values))
 
-    def columns(self) -> dict[str, object]:
-        """Names, and a list of times and one of values per name: what a chart takes."""
-        columns = [list(column) for column in zip(*self._rows, strict=True)]
-        return {"names": self._names, "data": columns or [[] for _ in range(1 + len(self._names))]}
+    def columns(self, names: Sequence[str] = ()) -> dict[str, object]:
+        """The data of a chart: names (all, if none are given), and a list of times and one of values per name."""
+        shown = tuple(names) or self._names
+        places = [0, *[1 + self._names.index(name) for name in shown]]
+        return {"names": shown, "data": [[row[at] for row in self._rows] for at in places]}
 
     @property
     def last(self) -> Mapping[str, float]:
