@@ -92,14 +92,14 @@ async def serve_frames(
                 if certificates is None:
                     peer = peer._replace(is_private=is_loopback(peer.host))
                 else:
-                    stream, peer = await _encrypted(stream, peer, certificates)
+                    encrypted = await _encrypted(stream, peer, certificates)
+                    if encrypted is None:
+                        return
+                    stream, peer = encrypted
                 frames, session = wire.FrameReader(), open_session(peer)
                 if guard is not None:
                     session = guard.watch(session, peer, frames, partial(_end_in, scope))
                 await FrameConnection(stream, session, limits, held, frames).serve()
-        except (trio.BrokenResourceError, trio.TooSlowError) as error:
-            _log.info("no TLS with %s: %s", peer.address, error.__cause__ or "it took too long")
-            await trio.aclose_forcefully(stream)
         finally:
             live -= 1
             held.share_among(live)
@@ -113,12 +113,17 @@ def _end_in(scope: trio.CancelScope, wait_s: float) -> None:
 
 async def _encrypted(
     stream: trio.abc.Stream, peer: Peer, certificates: Certificates
-) -> tuple[trio.SSLStream[trio.abc.Stream], Peer]:
-    """The stream within TLS, and its peer with the name in the certificate that it has shown. Raises
-    ``BrokenResourceError`` and ``TooSlowError``."""
+) -> tuple[trio.SSLStream[trio.abc.Stream], Peer] | None:
+    """The stream within TLS, and its peer with the name in the certificate that it has shown; None if the handshake
+    fails, which ends the stream."""
     encrypted = trio.SSLStream(stream, certificates.context, server_side=True, https_compatible=True)
-    with trio.fail_after(HANDSHAKE_S):
-        await encrypted.do_handshake()
+    try:
+        with trio.fail_after(HANDSHAKE_S):
+            await encrypted.do_handshake()
+    except (trio.BrokenResourceError, trio.TooSlowError) as error:
+        _log.info("no TLS with %s: %s", peer.address, error.__cause__ or "it took too long")
+        await trio.aclose_forcefully(stream)
+        return None
     shown = encrypted.getpeercert()
     ends_s = ssl.cert_time_to_seconds(shown["notAfter"]) if shown else math.inf
     return encrypted, peer._replace(certificate=name_of(shown) or "", ends_s=ends_s)
