@@ -1,4 +1,4 @@
-"""What each request of the wire needs: the one table that says who may ask what of brokers and name servers.
+"""The permissions that each request of the wire needs, at brokers and name servers, in one table.
 
 A request needs one or several things, and all of them. Each names one or more actions of ``acl.NATIVE``, one of which
 must be allowed, and what they are about: a topic, a group, or the cluster. Three words stand beside the actions:
@@ -54,7 +54,7 @@ class Row(NamedTuple):
 
 
 def of_topic(actions: Sequence[str], topic: str) -> Need:
-    """What it takes to do one of these to a topic, which may be one of the system's."""
+    """The need of one of these actions on a topic, which may be one of the system's."""
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         if topic.startswith(prefix):
             return Need((GROUP,), topic.removeprefix(prefix)) if CONSUME in actions else Need((PEER,))
@@ -66,8 +66,8 @@ def of_topic(actions: Sequence[str], topic: str) -> Need:
 
 
 def of_group(actions: Sequence[str], group: str) -> Need:
-    """What it takes to do one of these to a group; the one that remembers what was sent again of a group's dead letters
-    is as that group."""
+    """The need of one of these actions on a group. The group that remembers which dead letters were sent again counts
+    as the group of those."""
     return Need(tuple(actions), group.removeprefix(REDRIVE_PREFIX))
 
 

@@ -38,7 +38,7 @@ class BlockingLink:
     Args:
         address: ``host:port``.
         timeout_s: deadline of a call that names none, connecting included; the wait of a long poll comes on top.
-        credentials: with what each connection begins; left out: with those of the environment.
+        credentials: for the login of each connection; left out: those of the environment.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class BlockingLink:
         return self._credentials.tls.wrap_socket(connection, server_hostname=self._host)
 
     def _log_in(self, connection: socket.socket, deadline: float) -> None:
-        """Says who we are, where we are somebody. Raises ``NotAuthorized``."""
+        """Logs in, if there are credentials. Raises ``NotAuthorized``, ``Unavailable``."""
         if not self._credentials.logs_in:
             return
         steps = self._credentials.steps(self._host)

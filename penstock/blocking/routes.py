@@ -33,7 +33,7 @@ class Routes:
     def __init__(
         self, servers: str | Sequence[str], timeout_s: float = TIMEOUT_S, credentials: Credentials | None = None
     ) -> None:
-        """``credentials``: with what connections begin; left out: with those of the environment."""
+        """``credentials``: for the logins of connections; left out: those of the environment."""
         check_wait("timeout_s", timeout_s)
         self._credentials = credentials_of() if credentials is None else credentials
         self._names = NameServers(servers, RealClock())

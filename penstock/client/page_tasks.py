@@ -1,5 +1,5 @@
-"""What administrators ask of lists that may be long, a page at a time: topics, groups, MQTT sessions and filters,
-delayed messages; and the figures of brokers. Pure; tasks as in ``administration.py``.
+"""Administration of lists that may be long, a page at a time: topics, groups, MQTT sessions and filters, delayed
+messages; and the figures of brokers. Pure; tasks as in ``administration.py``.
 
 A page of several brokers is made of the first rows of each. Its ``after`` continues it; it is empty at the end.
 """
@@ -40,7 +40,7 @@ from topicmap.names import is_share
 from topicmap.queues import filter_queue, readable
 
 LOOKS_MAX: Final = 10
-"""A search of sessions asks so often before it gives what it has."""
+"""Maximum number of requests of one search of sessions; then it returns what it has found."""
 R = TypeVar("R")
 
 
@@ -113,7 +113,7 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True)
 class SessionsOnPage:
-    """``after`` continues; 0 at the end."""
+    """A page of sessions. ``after`` continues; 0 at the end."""
 
     rows: tuple[SessionState, ...]
     after: int
@@ -130,7 +130,8 @@ class SubscriptionState:
 
 @dataclass(frozen=True, slots=True)
 class DelayedPage:
-    """``after``: due time and id with which to go on; ``(0, 0)`` at the end. ``count``: of all delayed messages."""
+    """A page of delayed messages. ``after``: due time and id that continue; ``(0, 0)`` at the end. ``count``: of all
+    delayed messages."""
 
     rows: tuple[DelayedMessage, ...]
     after: tuple[int, int]
@@ -179,7 +180,7 @@ def groups_page(after: str = "", count: int = 50, contains: str = "") -> Task[Gr
 
 
 def figures() -> Task[dict[str, Mapping[str, float]]]:
-    """What each live broker counts, by its name (docs/guide/metrics.md)."""
+    """Counters and gauges of each live broker, by its name (docs/guide/metrics.md)."""
     found: dict[str, Mapping[str, float]] = {}
     for route in (yield ALL_BROKERS):
         reply: BrokerFigures = yield Ask(route.address, ReadFigures(), BrokerFigures)
@@ -276,7 +277,7 @@ def _saved_terms(terms: bytes) -> list[tuple[str, int]]:
 
 
 def _told(home: BrokerRoute, rows: Sequence[SessionRow], *, wants_terms: bool) -> Task[dict[str, SessionTerms]]:
-    """What gateways say of those that are connected."""
+    """The terms of connected sessions, as their gateways have them."""
     clients = tuple([one.client for one in rows if one.state == CONNECTED and one.owner])
     if not clients:
         return {}

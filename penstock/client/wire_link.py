@@ -65,7 +65,7 @@ class WireLink:
         credentials: Credentials = NO_CREDENTIALS,
     ) -> None:
         """``on_lost`` is told the address when a connection there has ended, also where nothing waited for it.
-        ``credentials``: with what each connection begins."""
+        ``credentials``: for the login of each connection."""
         self.address = address
         self._on_lost = on_lost or _nobody
         self._host, self._port = split_address(address)
@@ -191,7 +191,7 @@ class WireLink:
         )
 
     async def _log_in(self, stream: ByteStream, reader: wire.FrameReader) -> PenstockError | None:
-        """Says who we are, where we are somebody; why that was refused."""
+        """Logs in, if there are credentials. Returns the error of a refused login."""
         if not self._credentials.logs_in:
             return None
         steps = self._credentials.steps(self._host)
@@ -263,7 +263,7 @@ class WireLink:
 
 
 def _for_unsent(error: PenstockError) -> PenstockError:
-    """What becomes of requests that have not left; one that comes later may do better, but for a login refused."""
+    """The error of requests that were not sent: they may be tried again, unless the login was refused."""
     return error.as_result() if isinstance(error, NotAuthorized) else Unavailable(error.message, hint=error.hint)
 
 
@@ -305,7 +305,7 @@ class WireLinks:
         rng: Rng | None = None,
         credentials: Credentials | None = None,
     ) -> None:
-        """``credentials``: with what connections begin; left out: with those of the environment. Raises
+        """``credentials``: for the logins of connections; left out: those of the environment. Raises
         ``InvalidConfig`` for bad ones there."""
         self._tasks = tasks
         self._credentials = credentials_of() if credentials is None else credentials

@@ -1,4 +1,4 @@
-"""Mechanisms by which a client of a native port says who it is, and the proofs of those that know the cluster's key.
+"""Login mechanisms of the native ports, and the proofs of services that know the cluster's key.
 
 The exchange is the request ``Login``, as often as the mechanism takes (docs/formats/wire.md):
 
@@ -28,12 +28,12 @@ _SERVER: Final = b"penstock server 1"
 
 
 def service_proof(key: bytes, client_nonce: bytes, server_nonce: bytes, name: str) -> bytes:
-    """What a service proves with that it has the key."""
+    """A service's proof that it has the key."""
     return _mac(key, _SERVICE, client_nonce, server_nonce, name.encode())
 
 
 def server_proof(key: bytes, client_nonce: bytes, server_nonce: bytes, name: str) -> bytes:
-    """What the server proves with to a service of that name."""
+    """The server's proof to a service of that name."""
     return _mac(key, _SERVER, client_nonce, server_nonce, name.encode())
 
 

@@ -1,4 +1,4 @@
-"""What brokers and name servers are told of logins, rules and TLS: the part of their settings that they share."""
+"""The settings of logins, access rules and TLS, which brokers and name servers share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLIENTS: Final = ("none", "optional", "required")
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """Who may come to a native port.
+    """The access settings of a native port.
 
     Attributes:
         insecure: allows ``host`` beyond loopback although it asks for no login, and ``status_host``, whose pages never
@@ -77,11 +77,11 @@ class AccessSettings:
             refuse_exposed("host", host, self.insecure, peer_can, hint=MENDED.format(host="host"))
 
     def token_rules(self) -> TokenRules:
-        """What tokens must be."""
+        """The rules for tokens."""
         return TokenRules(self.jwt_algorithms, self.jwt_audience, self.jwt_issuer)
 
     def tls_files(self) -> Files | None:
-        """The files of TLS; None where that is not spoken."""
+        """The files of TLS; None without TLS."""
         if not self.tls_certificate:
             return None
         return Files(self.tls_certificate, self.tls_key, self.tls_client_ca, self.tls_clients, self.tls_client_crl)

@@ -1,8 +1,8 @@
 """Which addresses other machines reach, and the refusal to listen there on a port that asks for no login.
 
-The native ports of brokers and name servers, and the status pages, know no users: a peer that connects may do
-everything there. So a service refuses an address beyond loopback unless its setting ``insecure`` allows it. A host name
-counts as loopback only if it is ``localhost``: what another name means is decided elsewhere, and may change. Pure.
+At a native port without users, and at the status pages, a peer that connects may do everything. So a service refuses
+an address beyond loopback there unless its setting ``insecure`` allows it. A host name counts as loopback only if it is
+``localhost``: what another name means is decided elsewhere, and may change. Pure.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ _log = logging.getLogger(__name__)
 
 
 class Peer(NamedTuple):
-    """Who is at the other end; ``id`` is unique for one call of ``serve_frames``. ``certificate``: whom the certificate
-    names that it has shown, which ends at ``ends_s`` (seconds since 1970); ``is_private``: whether nobody can listen,
-    by TLS or because it is this machine."""
+    """The peer of a connection; ``id`` is unique for one call of ``serve_frames``. ``certificate``: the name in its
+    certificate, which ends at ``ends_s`` (seconds since 1970); empty without one. ``is_private``: whether nobody can
+    overhear the connection, because it has TLS or stays within this machine."""
 
     id: int
     address: str

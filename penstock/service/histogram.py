@@ -1,6 +1,6 @@
-"""How long things take, as counts in buckets: what a histogram of Prometheus is, in plain integers.
+"""Durations as histograms of Prometheus, in plain integers.
 
-Observing costs one search among the bounds; names and text are made when somebody asks.
+An observation costs one search among the bounds; names and text are made for a scrape.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 
 
 class Histogram:
-    """Seconds that were observed."""
+    """A histogram of seconds."""
 
     def __init__(self) -> None:
         self._counts = [0] * (len(BOUNDS_S) + 1)
         self._sum_s = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Something took so long."""
+        """Counts one duration."""
         self._counts[bisect_left(BOUNDS_S, seconds)] += 1
         self._sum_s += seconds
 
     def figures(self, family: str) -> dict[str, float]:
-        """Its figures: buckets with all that took at most so long, the sum of seconds, and the count."""
+        """Its figures: cumulative buckets, the sum of seconds, and the count."""
         found: dict[str, float] = {}
         below = 0
         for bound, count in zip((*BOUNDS_S, float("inf")), self._counts, strict=True):

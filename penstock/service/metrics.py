@@ -31,8 +31,8 @@ def expose(figures: Mapping[str, float], *, openmetrics: bool = False) -> str:
 
 
 def expose_in_parts(figures: Mapping[str, float], *, openmetrics: bool = False) -> Iterator[str]:
-    """The same a part at a time, each of which takes a few milliseconds at most: between them others may have the
-    loop. Parts may be empty."""
+    """The same in parts, each made in a few milliseconds at most: an event loop can run other tasks between them. Parts
+    may be empty."""
     families: dict[str, list[tuple[str, float]]] = {}
     for number, (name, value) in enumerate(figures.items()):
         family, brace, labels = name.partition("{")
@@ -52,7 +52,7 @@ def expose_in_parts(figures: Mapping[str, float], *, openmetrics: bool = False) 
 
 
 def _heading(family: str, families: Collection[str], openmetrics: bool) -> str:
-    """What stands before the samples of a family; nothing before the further ones of a histogram."""
+    """The comment lines before the samples of a family; empty for ``_sum`` and ``_count`` of a histogram."""
     base, _, part = family.rpartition("_")
     kind, titled = "gauge", family
     if part in ("bucket", "count", "sum") and base + _BUCKET in families:

@@ -1,4 +1,4 @@
-"""What the nodes of a group say to each other, to have one log. Codes 130 to 145; never on the clients' port.
+"""Replication between the nodes of a group of copies. Codes 130 to 145; never on the clients' port.
 
 Positions are those of the log, ``end`` is behind a frame, ``epoch`` numbers a leadership.
 """
@@ -21,7 +21,7 @@ class Member(NamedTuple):
 
 
 class Members(NamedTuple):
-    """The nodes of a group. ``copies``: on so many disks everything is that is committed, whatever a majority is.
+    """The nodes of a group. ``copies``: minimum number of disks for an entry to be committed, whatever a majority is.
     ``segment_bytes``: size of the files of the log, 0: as each node's settings say."""
 
     nodes: tuple[Member, ...] = ()
@@ -30,12 +30,12 @@ class Members(NamedTuple):
 
     @property
     def voters(self) -> list[str]:
-        """Those of which a majority decides."""
+        """Names of the members that vote."""
         return [one.node for one in self.nodes if one.is_voter]
 
     @property
     def majority(self) -> int:
-        """So many voters decide."""
+        """Number of voters that decide."""
         return len(self.voters) // 2 + 1
 
     def get(self, node: str) -> Member | None:
