@@ -19,6 +19,8 @@ TYPES_MAX: Final = 1_000
 SOURCES_MAX: Final = 20
 SAMPLE_BYTES_MAX: Final = 4_096
 
+_Types = frozenset[str] | None
+
 
 class Catalogue:
     """The types that this instance has seen, and those that the configuration knows."""
@@ -52,16 +54,16 @@ class Catalogue:
         known = {(one.bus, one.name): one for one in self._facts.all("type", bus)}
         schemas = {(one.bus, one.name) for one in self._facts.all("schema", bus)}
         places = known.keys() | schemas | {at for at in self._seen if bus in (None, at[0])}
-        rules = self._facts.all("rule", bus)
+        rules = [(one, _types_of(one)) for one in self._facts.all("rule", bus)]
         return [self._row(*at, known.get(at), at in schemas, rules) for at in sorted(places)]
 
     def _row(
-        self, bus: str, of_type: str, fact: Fact | None, has_schema: bool, rules: Iterable[Fact]
+        self, bus: str, of_type: str, fact: Fact | None, has_schema: bool, rules: Iterable[tuple[Fact, _Types]]
     ) -> dict[str, Any]:
         count, sources = self._seen.get((bus, of_type), (0, {}))
         sample = fact.spec.get("sample") if fact else None
         producers = sorted({*sources, *([sample["source"]] if sample else [])})
-        wanted = [one.name for one in rules if one.bus == bus and _may_want(one, of_type)]
+        wanted = [one.name for one, types in rules if one.bus == bus and (types is None or of_type in types)]
         row = {"bus": bus, "type": of_type, "seen": count, "producers": producers, "rules": wanted}
         return row | {"schema": has_schema, "sample": sample}
 
@@ -71,13 +73,12 @@ def _sample(event: Event) -> dict[str, Any]:
     return {"sample": to_document(event if is_small else Event(event.attributes))}
 
 
-def _may_want(rule: Fact, of_type: str) -> bool:
-    """Whether a rule's pattern leaves room for a type."""
+def _types_of(rule: Fact) -> _Types:
+    """The types that a rule's pattern leaves room for; None for any."""
     given = rule.spec.get("pattern")
     if given is None:
-        return True
+        return None
     try:
-        texts = Pattern(given).texts_of("type")
+        return Pattern(given).texts_of("type")
     except Problem:
-        return False
-    return texts is None or of_type in texts
+        return frozenset()
