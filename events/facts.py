@@ -60,7 +60,7 @@ class Facts:
     def __init__(self) -> None:
         self.offset = 0
         self.changes = 0
-        self._facts: dict[tuple[str, str, str], Fact] = {}
+        self._facts: dict[tuple[str, str], dict[str, Fact]] = {}  # kind and bus -> by name
 
     def fold(self, offset: int, key: str, body: bytes, stored_ms: int) -> bool:
         """Takes one message in; returns whether it changed anything. What is no fact is passed over."""
@@ -74,28 +74,31 @@ class Facts:
             return False
         if kind not in KINDS or not isinstance(replaces, int):
             return False
-        at = (kind, bus, name)
-        before = self._facts.get(at)
+        before = self.get(kind, bus, name)
         if replaces not in (ANY, before.revision if before else NONE):
             return False
         if spec is None:
             if before is None:
                 return False
-            del self._facts[at]
+            del self._facts[kind, bus][name]
         else:
             created_ms = before.created_ms if before else stored_ms
-            self._facts[at] = Fact(kind, bus, name, spec, offset + 1, created_ms)
+            of_bus = self._facts.setdefault((kind, bus), {})
+            of_bus[name] = Fact(kind, bus, name, spec, offset + 1, created_ms)
         self.changes += 1
         return True
 
     def get(self, kind: str, bus: str, name: str = "") -> Fact | None:
         """One of them."""
-        return self._facts.get((kind, bus, name))
+        return self._facts.get((kind, bus), {}).get(name)
 
     def all(self, kind: str, bus: str | None = None) -> list[Fact]:
         """All of a kind, of one bus or of all, by name."""
-        found = [one for (of, at, _), one in self._facts.items() if of == kind and bus in (None, at)]
+        if bus is not None:
+            found = list(self._facts.get((kind, bus), {}).values())
+        else:
+            found = [one for (of, _), of_bus in self._facts.items() if of == kind for one in of_bus.values()]
         return sorted(found, key=lambda one: (one.bus, one.name))
 
     def __iter__(self) -> Iterator[Fact]:
-        return iter(list(self._facts.values()))
+        return iter([one for of_bus in self._facts.values() for one in of_bus.values()])
