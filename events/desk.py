@@ -18,7 +18,7 @@ from events.facts import Fact
 from events.mapping import Source
 from events.problems import Problem, invalid_config
 from events.pushing import request_of
-from events.rules import Rules, as_document
+from events.rules import Rules
 from events.runner import group_of
 from events.specs import NAME, TYPE, Bus, Http, Rule, Target, check_name
 from events.transform import TransformFailed
@@ -66,7 +66,7 @@ class Desk:
         if fact.kind == "rule":
             counts = self._rules.counts.get((fact.bus, fact.name))
             document["group"] = group_of(fact.bus, fact.name)
-            document["here"] = as_document(counts, self._clock.wall_ms())
+            document["here"] = counts.document(self._clock.wall_ms()) if counts else {"state": "starts"}
         return document
 
     def _bus(self, bus: str) -> Fact:

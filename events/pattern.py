@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from events.cloudevents import Event
-from events.problems import Problem, invalid_config
+from events.problems import invalid_config
 
 LEVELS_MAX: Final = 10
 TERMS_MAX: Final = 256
@@ -190,20 +190,14 @@ def _all_of(children: list[tuple[str, Test]], alternatives: list[Test]) -> Test:
 
 
 class Pattern:
-    """A compiled pattern. Raises ``Problem`` for one that cannot be compiled.
-
-    Attributes:
-        spec: as it was given.
-        reads_data: whether it looks at the data of events.
-    """
+    """A compiled pattern. Raises ``Problem`` for one that cannot be compiled."""
 
     def __init__(self, spec: object) -> None:
         try:
             self._root = Branch(spec, "", 1, _Budget())
         except RecursionError:
             raise invalid_config(f"a pattern has at most {LEVELS_MAX} levels") from None
-        self.spec = spec
-        self.reads_data = any("/data" in leaf.where for leaf in self._root.leaves())
+        self._reads_data = any("/data" in leaf.where for leaf in self._root.leaves())
         self._attribute_tests = [(key, child.test) for key, child in self._root.children if key != "data"]
         self._data_tests = [child.test for key, child in self._root.children if key == "data"]
 
@@ -219,7 +213,7 @@ class Pattern:
         alternatives = self._root.alternatives
         if not alternatives:
             return True
-        document = event.document() if self.reads_data else attributes
+        document = event.document() if self._reads_data else attributes
         return any([one.test(document) for one in alternatives])
 
     def texts_of(self, name: str) -> frozenset[str] | None:
@@ -418,12 +412,3 @@ _MAKERS: Final[Mapping[str, Callable[[object, str], Test]]] = {
     "wildcard": _wildcard,
     "anything-but": _anything_but,
 }
-
-
-def is_pattern(spec: object) -> bool:
-    """Whether it can be compiled."""
-    try:
-        Pattern(spec)
-    except Problem:
-        return False
-    return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import trio
 
@@ -152,17 +152,3 @@ async def keep_catalogue(catalogue: Catalogue, config: ConfigLog) -> None:
                 except PenstockError as error:
                     _log.info("the type %s is not noted: %s", of_type, error)
         await trio.sleep(NOTE_S)
-
-
-def trouble_of(facts: Facts, fact: Fact) -> str:
-    """Why a rule cannot run as it is configured; empty if it can."""
-    try:
-        assignment_of(facts, fact)
-    except Problem as problem:
-        return problem.detail
-    return ""
-
-
-def as_document(counts: RuleCounts | None, now_ms: int) -> dict[str, Any]:
-    """The state of a rule at this instance."""
-    return dict(counts.document(now_ms)) if counts else {"state": "starts"}
