@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from events.cloudevents import JSON, STRUCTURED, Event, check, from_document, from_properties, loads, media_type
 from events.problems import Problem, invalid_config
-from events.transform import Template, compiled_path, found_text
+from events.transform import Template, compiled_path, value_of
 from penstock.protocol.message import CLIENT_ID, MQTT_PROPERTIES
 from penstock.protocol.received import ReceivedMessage
 from topicmap.names import InvalidName
@@ -67,7 +67,7 @@ class Source:
         attributes["datacontenttype"] = content_type or self._content_type
         event = Event(attributes, message.body)
         document = {"data": event.value} if self._reads else {}
-        values |= {name: found_text(read(document)) for name, read in self._reads.items()}
+        values |= {name: value_of(read(document)) for name, read in self._reads.items()}
         for name, template in self._templates.items():
             text = template.fill(values).decode("utf-8", "replace")
             if text or name != "subject":

@@ -23,7 +23,6 @@ NODES_MAX: Final = 1_000
 VARIABLES_MAX: Final = 100
 TEMPLATE_CHARACTERS_MAX: Final = 65_536
 OUTPUT_BYTES_MAX: Final = 1024 * 1024
-KINDS: Final = ("complete", "jsonpath", "constant", "template")
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _PLACE: Final = re.compile(r"\$(?:(\$)\{|\{([^{}]*)\})")
@@ -53,18 +52,14 @@ class Transform:
     def __init__(self, spec: object = None) -> None:
         if spec is None:
             spec = {"kind": "complete"}
-        if not isinstance(spec, dict) or spec.get("kind") not in KINDS:
-            raise invalid_config(f"a transform is an object with a kind: {', '.join(KINDS)}", "/kind")
-        self.spec = spec
+        if not isinstance(spec, dict) or spec.get("kind") not in tuple(_KINDS):  # a kind that is a list has no hash
+            raise invalid_config(f"a transform is an object with a kind: {', '.join(_KINDS)}", "/kind")
         kind = spec["kind"]
-        known = {"kind"} | _FIELDS[kind]
+        names, make = _KINDS[kind]
         for name in spec:
-            if name not in known:
+            if name != "kind" and name not in names:
                 raise invalid_config(f"{name!r:.60} is not known of a transform of the kind {kind}", f"/{name}")
-        self.is_complete = kind == "complete"
-        self._apply = {"complete": _complete, "jsonpath": _partial, "constant": _constant, "template": _filled}[kind](
-            spec
-        )
+        self._apply = make(spec)
 
     def apply(self, event: Event, names: Mapping[str, Any] | None = None) -> Payload:
         """The payload. ``names``: further variables of templates, as bus and rule. Raises ``TransformFailed``."""
@@ -75,12 +70,6 @@ class Transform:
 
 
 _Apply = Callable[[Event, Mapping[str, Any]], Payload]
-_FIELDS: Final[Mapping[str, set[str]]] = {
-    "complete": set(),
-    "jsonpath": {"path", "strict"},
-    "constant": {"value", "content_type"},
-    "template": {"template", "variables", "content_type", "strict"},
-}
 OWN_VARIABLES: Final = ("bus", "rule", "event")
 """What a template knows without being told."""
 
@@ -93,10 +82,10 @@ def _partial(spec: Mapping[str, Any]) -> _Apply:
     read, is_strict, path = compiled_path(spec.get("path"), "/path"), _flag(spec, "strict"), spec.get("path")
 
     def apply(event: Event, _: Mapping[str, Any]) -> Payload:
-        value = read(event.document())
-        if value is _NOTHING and is_strict:
+        found = read(event.document())
+        if found is _NOTHING and is_strict:
             raise TransformFailed(f"the event has nothing at {path}")
-        return Payload(orjson.dumps(None if value is _NOTHING else value), JSON)
+        return Payload(orjson.dumps(value_of(found)), JSON)
 
     return apply
 
@@ -132,14 +121,23 @@ def _filled(spec: Mapping[str, Any]) -> _Apply:
 
     def apply(event: Event, names: Mapping[str, Any]) -> Payload:
         document = event.document()
-        values = {name: None for name in OWN_VARIABLES} | dict(names) | {"event": document}
+        values = dict.fromkeys(OWN_VARIABLES) | dict(names) | {"event": document}
         for name, read in reads.items():
-            values[name] = read(document)
-            if values[name] is _NOTHING and is_strict:
+            found = read(document)
+            if found is _NOTHING and is_strict:
                 raise TransformFailed(f"the event has nothing at {variables[name]} for the variable {name}")
-        return Payload(template.fill({name: None if one is _NOTHING else one for name, one in values.items()}), kind)
+            values[name] = value_of(found)
+        return Payload(template.fill(values), kind)
 
     return apply
+
+
+_KINDS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], _Apply]]]] = {
+    "complete": ((), _complete),
+    "jsonpath": (("path", "strict"), _partial),
+    "constant": (("value", "content_type"), _constant),
+    "template": (("template", "variables", "content_type", "strict"), _filled),
+}
 
 
 def _content_type(spec: Mapping[str, Any]) -> str:
@@ -176,6 +174,11 @@ def compiled_path(path: object, where: str) -> Read:
             raise TransformFailed(f"{path:.80} cannot be read of the event: {error}") from None
 
     return read
+
+
+def value_of(found: Any) -> Any:
+    """What a path has found, as a value of JSON: nothing is ``None``."""
+    return None if found is _NOTHING else found
 
 
 def _steps(path: str) -> list[str | int] | None:
@@ -270,8 +273,3 @@ def _ends_inside(literal: str, inside: bool) -> bool:
             inside = not inside
         at += 1
     return inside
-
-
-def found_text(value: Any) -> Any:
-    """What a path has found, for a template of text: nothing is no text."""
-    return None if value is _NOTHING else value
