@@ -161,7 +161,7 @@ class Target:
 
     @classmethod
     def of(cls, spec: object) -> Target:
-        if not isinstance(spec, dict) or spec.get("kind") not in _KINDS:
+        if not isinstance(spec, dict) or spec.get("kind") not in tuple(_KINDS):  # a kind that is a list has no hash
             raise invalid_config(f"a target is an object of the kind {', '.join(_KINDS)}", "/kind")
         names, make = _KINDS[spec["kind"]]
         given = _known(spec, f"{spec['kind']} target", "kind", "concurrency", "rate_per_s", "description", *names)

@@ -30,6 +30,7 @@ WRONG: list[tuple[Any, Any]] = [
     (Bus, {"violations": "shout"}),
     (Bus, {"color": 1}),
     (Target, {"kind": "mail"}),
+    (Target, {"kind": ["http"]}),
     (Target, {"kind": "http"}),
     (Target, http(url="ftp://x/")),
     (Target, http(url="http:///x")),

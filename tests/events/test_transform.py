@@ -78,6 +78,7 @@ REFUSED: list[Any] = [
     "complete",
     {},
     {"kind": "python"},
+    {"kind": ["complete"]},
     {"kind": "complete", "path": "$"},
     {"kind": "jsonpath"},
     path("data.n"),
