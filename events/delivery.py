@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
+from events.fields import number_of
 from events.problems import invalid_config
 from penstock.world import Rng
 
@@ -100,7 +101,7 @@ def policy_of(spec: object) -> RetryPolicy:
     if not isinstance(spec, dict) or spec.get("kind", "decay") not in ("backoff", "decay"):
         raise invalid_config("retry is an object of the kind backoff or decay", "/retry")
     usual = BACKOFF if spec.get("kind") == "backoff" else DECAY
-    fields: dict[str, Any] = {"kind": usual.kind}
+    fields: dict[str, Any] = {}
     limits = {"attempts": (1, 1_000), "first_s": (0, 86_400), "cap_s": (0, 86_400), "max_age_s": (0, 40 * 86_400)}
     for name, value in spec.items():
         if name == "kind":
@@ -108,20 +109,10 @@ def policy_of(spec: object) -> RetryPolicy:
         if name not in limits:
             raise invalid_config(f"{name!r:.60} is not known of retry: kind, {', '.join(limits)}", f"/retry/{name}")
         fields[name] = number_of(value, f"/retry/{name}", *limits[name], whole=name == "attempts")
-    rest = {name: getattr(usual, name) for name in limits if name not in fields}
-    policy = RetryPolicy(**(fields | rest))
+    policy = replace(usual, **fields)
     if policy.first_s > policy.cap_s:
         raise invalid_config("first_s is not more than cap_s", "/retry/first_s")
     return policy
-
-
-def number_of(value: object, where: str, least: float, most: float, *, whole: bool = False) -> Any:
-    """A number of a configuration. Raises ``Problem``."""
-    is_right = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    if not is_right or not least <= value <= most:  # type: ignore[operator]
-        kind = "a whole number" if whole else "a number"
-        raise invalid_config(f"expected {kind} from {least:g} to {most:g}, not {value!r:.40}", where)
-    return value
 
 
 class Breaker:

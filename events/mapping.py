@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from events.cloudevents import JSON, STRUCTURED, Event, check, from_document, from_properties, loads, media_type
+from events.fields import known
 from events.problems import Problem, invalid_config
 from events.transform import Template, compiled_path, value_of
 from penstock.protocol.message import CLIENT_ID, MQTT_PROPERTIES
@@ -37,10 +38,8 @@ class Source:
         topic: whose messages it maps, as it is stored.
     """
 
-    def __init__(self, spec: Mapping[str, Any]) -> None:
-        for name in spec:
-            if name not in FIELDS:
-                raise invalid_config(f"{name!r:.60} is not known of a source: {', '.join(FIELDS)}", f"/{name}")
+    def __init__(self, given: object) -> None:
+        spec = known(given, "source", *FIELDS)
         variables = spec.get("variables", {})
         if not isinstance(variables, dict) or len(variables) > 100:
             raise invalid_config("variables are an object of at most 100 paths", "/variables")

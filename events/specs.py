@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from events.delivery import RetryPolicy, number_of, policy_of
+from events.delivery import RetryPolicy, policy_of
+from events.fields import choice, flag, known, number_of
 from events.pattern import Pattern
 from events.problems import Problem, invalid_config
 from events.transform import Template, Transform, compiled_path
@@ -35,29 +36,6 @@ def check_name(name: str, kind: str, form: re.Pattern[str] = NAME) -> str:
     return name
 
 
-def _known(spec: object, kind: str, *names: str) -> dict[str, Any]:
-    if not isinstance(spec, dict):
-        raise invalid_config(f"a {kind} is a JSON object, not {type(spec).__name__}")
-    for name in spec:
-        if name not in names:
-            raise invalid_config(f"{name!r:.60} is not known of a {kind}: {', '.join(names)}", f"/{name}")
-    return spec
-
-
-def _choice(spec: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> str:
-    value = spec.get(name, choices[0])
-    if value not in choices:
-        raise invalid_config(f"{name} is one of {', '.join(choices)}, not {value!r:.60}", f"/{name}")
-    return str(value)
-
-
-def _flag(spec: Mapping[str, Any], name: str, usual: bool) -> bool:
-    value = spec.get(name, usual)
-    if not isinstance(value, bool):
-        raise invalid_config(f"{name} is true or false, not {value!r:.60}", f"/{name}")
-    return value
-
-
 @dataclass(frozen=True, slots=True)
 class Bus:
     """``violations``: what is done with an event that breaks its contract."""
@@ -67,8 +45,8 @@ class Bus:
 
     @classmethod
     def of(cls, spec: object) -> Bus:
-        given = _known(spec, "bus", "violations", "description")
-        return cls(_choice(given, "violations", VIOLATIONS), _description(given))
+        given = known(spec, "bus", "violations", "description")
+        return cls(choice(given, "violations", VIOLATIONS), _description(given))
 
 
 def _description(spec: Mapping[str, Any]) -> str:
@@ -94,7 +72,7 @@ class Rule:
     @classmethod
     def of(cls, spec: object) -> Rule:
         names = ("pattern", "transform", "target", "retry", "enabled", "ordered", "start", "description")
-        given = _known(spec, "rule", *names)
+        given = known(spec, "rule", *names)
         target = given.get("target")
         if not isinstance(target, str):
             raise invalid_config("a rule names its target", "/target")
@@ -107,14 +85,14 @@ class Rule:
             transform = Transform(given.get("transform"))
         except Problem as problem:
             raise invalid_config(problem.detail, "/transform" + problem.more.get("pointer", "")) from None
-        flags = (_flag(given, "enabled", True), _flag(given, "ordered", False))
+        flags = (flag(given, "enabled", True), flag(given, "ordered"))
         return cls(
             pattern,
             transform,
             check_name(target, "target"),
             policy_of(given.get("retry")),
             *flags,
-            _choice(given, "start", ("latest", "earliest")),
+            choice(given, "start", ("latest", "earliest")),
         )
 
 
@@ -164,7 +142,7 @@ class Target:
         if not isinstance(spec, dict) or spec.get("kind") not in tuple(_KINDS):  # a kind that is a list has no hash
             raise invalid_config(f"a target is an object of the kind {', '.join(_KINDS)}", "/kind")
         names, make = _KINDS[spec["kind"]]
-        given = _known(spec, f"{spec['kind']} target", "kind", "concurrency", "rate_per_s", "description", *names)
+        given = known(spec, f"{spec['kind']} target", "kind", "concurrency", "rate_per_s", "description", *names)
         _description(given)
         concurrency = number_of(given.get("concurrency", 16), "/concurrency", 1, 1_000, whole=True)
         return cls(make(given), concurrency, number_of(given.get("rate_per_s", 0), "/rate_per_s", 0, 1e6))
@@ -186,8 +164,8 @@ def _http(spec: Mapping[str, Any]) -> Http:
         raise invalid_config("hmac is the name of a file in the folder of secrets", "/hmac")
     batch = number_of(spec.get("batch", 1), "/batch", 1, 1_000, whole=True)
     timeout_s = number_of(spec.get("timeout_s", 10), "/timeout_s", 0.1, 300)
-    is_structured = _choice(spec, "mode", ("binary", "structured")) == "structured"
-    method = _choice(spec, "method", METHODS)
+    is_structured = choice(spec, "mode", ("binary", "structured")) == "structured"
+    method = choice(spec, "method", METHODS)
     return Http(str(url), host, method, headers, secrets, str(key), is_structured, timeout_s, batch)
 
 
@@ -232,7 +210,7 @@ def _device(spec: Mapping[str, Any]) -> Device:
     except Problem as problem:
         raise invalid_config(problem.detail, "/mqtt_topic") from None
     qos = number_of(spec.get("qos", 1), "/qos", 0, 2, whole=True)
-    return Device(template, reads, qos, _flag(spec, "retain", False))
+    return Device(template, reads, qos, flag(spec, "retain"))
 
 
 _KINDS: Final[Mapping[str, Any]] = {

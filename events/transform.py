@@ -16,6 +16,7 @@ from jsonpath import JSONPathEnvironment
 from jsonpath.exceptions import JSONPathError
 
 from events.cloudevents import JSON, Event, is_json
+from events.fields import flag, known
 from events.problems import invalid_config
 
 PATH_CHARACTERS_MAX: Final = 1_024
@@ -56,10 +57,7 @@ class Transform:
             raise invalid_config(f"a transform is an object with a kind: {', '.join(_KINDS)}", "/kind")
         kind = spec["kind"]
         names, make = _KINDS[kind]
-        for name in spec:
-            if name != "kind" and name not in names:
-                raise invalid_config(f"{name!r:.60} is not known of a transform of the kind {kind}", f"/{name}")
-        self._apply = make(spec)
+        self._apply = make(known(spec, f"{kind} transform", "kind", *names))
 
     def apply(self, event: Event, names: Mapping[str, Any] | None = None) -> Payload:
         """The payload. ``names``: further variables of templates, as bus and rule. Raises ``TransformFailed``."""
@@ -79,7 +77,7 @@ def _complete(_: Mapping[str, Any]) -> _Apply:
 
 
 def _partial(spec: Mapping[str, Any]) -> _Apply:
-    read, is_strict, path = compiled_path(spec.get("path"), "/path"), _flag(spec, "strict"), spec.get("path")
+    read, is_strict, path = compiled_path(spec.get("path"), "/path"), flag(spec, "strict"), spec.get("path")
 
     def apply(event: Event, _: Mapping[str, Any]) -> Payload:
         found = read(event.document())
@@ -107,7 +105,7 @@ def _constant(spec: Mapping[str, Any]) -> _Apply:
 
 
 def _filled(spec: Mapping[str, Any]) -> _Apply:
-    kind, is_strict, variables = _content_type(spec), _flag(spec, "strict"), spec.get("variables", {})
+    kind, is_strict, variables = _content_type(spec), flag(spec, "strict"), spec.get("variables", {})
     if not isinstance(variables, dict) or len(variables) > VARIABLES_MAX:
         raise invalid_config(f"variables are an object of at most {VARIABLES_MAX} paths", "/variables")
     for name in variables:
@@ -145,13 +143,6 @@ def _content_type(spec: Mapping[str, Any]) -> str:
     if not isinstance(kind, str) or not re.fullmatch(r"[!-~]+/[!-~]+( *; *[!-~]+)*", kind) or len(kind) > 256:
         raise invalid_config(f"{kind!r:.60} is no media type", "/content_type")
     return kind
-
-
-def _flag(spec: Mapping[str, Any], name: str) -> bool:
-    value = spec.get(name, False)
-    if not isinstance(value, bool):
-        raise invalid_config(f"{name} is true or false", f"/{name}")
-    return value
 
 
 def compiled_path(path: object, where: str) -> Read:
