@@ -17,7 +17,7 @@ from typing import Any, Final
 from events.cloudevents import JSON, STRUCTURED, Event, check, from_document, from_properties, loads, media_type
 from events.fields import known
 from events.problems import Problem, invalid_config
-from events.transform import Template, compiled_path, value_of
+from events.transform import Template, Variables
 from penstock.protocol.message import CLIENT_ID, MQTT_PROPERTIES
 from penstock.protocol.received import ReceivedMessage
 from topicmap.names import InvalidName
@@ -40,13 +40,10 @@ class Source:
 
     def __init__(self, given: object) -> None:
         spec = known(given, "source", *FIELDS)
-        variables = spec.get("variables", {})
-        if not isinstance(variables, dict) or len(variables) > 100:
-            raise invalid_config("variables are an object of at most 100 paths", "/variables")
-        self._reads = {name: compiled_path(path, f"/variables/{name}") for name, path in variables.items()}
+        self._variables = Variables(spec)
         self._templates: dict[str, Template] = {}
         for name, usual in (("source", "/devices/${client}"), ("type", "mqtt.publish"), ("subject", "${name}")):
-            self._templates[name] = Template(spec.get(name, usual), (*NAMES, *variables), as_json=False)
+            self._templates[name] = Template(spec.get(name, usual), (*NAMES, *self._variables.names), as_json=False)
         try:
             self.topic = topic_named(spec["topic"])
         except (KeyError, TypeError, InvalidName, AttributeError):
@@ -65,8 +62,8 @@ class Source:
         attributes = {"specversion": "1.0", "id": place_of(message), "time": _time_of(message.born_ms)}
         attributes["datacontenttype"] = content_type or self._content_type
         event = Event(attributes, message.body)
-        document = {"data": event.value} if self._reads else {}
-        values |= {name: value_of(read(document)) for name, read in self._reads.items()}
+        if self._variables.names:
+            values |= self._variables.values({"data": event.value})
         for name, template in self._templates.items():
             text = template.fill(values).decode("utf-8", "replace")
             if text or name != "subject":

@@ -18,7 +18,7 @@ from events.cloudevents import BATCH, STRUCTURED, Event, to_document, to_headers
 from events.connecting import CheckedBackend, TargetConnections
 from events.delivery import Failed, judge
 from events.specs import Device, Http, Target, Topic
-from events.transform import Payload, value_of
+from events.transform import Payload
 from penstock import Message, Producer
 from penstock.errors import PenstockError
 from penstock.protocol.message import TAGS
@@ -160,8 +160,6 @@ def _to_topic(to: Topic, event: Event, payload: Payload) -> Message:
 
 def _to_device(to: Device | Http, event: Event, payload: Payload) -> Message:
     assert isinstance(to, Device)
-    document = event.document()
-    values = {name: value_of(read(document)) for name, read in to.variables.items()}
-    name = to.template.fill(values).decode()
+    name = to.template.fill(to.variables.values(event.document())).decode()
     body = to_json(event) if payload.is_event else payload.body
     return Message(mqtt_topic=name, body=body, qos=to.qos, retain=to.retain)

@@ -12,7 +12,7 @@ from events.delivery import RetryPolicy, policy_of
 from events.fields import choice, flag, known, number_of
 from events.pattern import Pattern
 from events.problems import Problem, invalid_config
-from events.transform import Template, Transform, compiled_path
+from events.transform import Template, Transform, Variables
 from topicmap.names import InvalidName
 from topicmap.queues import topic_named
 
@@ -124,7 +124,7 @@ class Device:
     """MQTT names of devices, by a template."""
 
     template: Template
-    variables: Mapping[str, Any]
+    variables: Variables
     qos: int
     retain: bool
 
@@ -201,16 +201,13 @@ def _topic(spec: Mapping[str, Any]) -> Topic:
 
 
 def _device(spec: Mapping[str, Any]) -> Device:
-    variables = spec.get("variables", {})
-    if not isinstance(variables, dict) or len(variables) > 100:
-        raise invalid_config("variables are an object of at most 100 paths", "/variables")
-    reads = {name: compiled_path(path, f"/variables/{name}") for name, path in variables.items()}
+    variables = Variables(spec)
     try:
-        template = Template(spec.get("mqtt_topic"), tuple(variables), as_json=False)
+        template = Template(spec.get("mqtt_topic"), variables.names, as_json=False)
     except Problem as problem:
         raise invalid_config(problem.detail, "/mqtt_topic") from None
     qos = number_of(spec.get("qos", 1), "/qos", 0, 2, whole=True)
-    return Device(template, reads, qos, flag(spec, "retain"))
+    return Device(template, variables, qos, flag(spec, "retain"))
 
 
 _KINDS: Final[Mapping[str, Any]] = {

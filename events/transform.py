@@ -83,7 +83,7 @@ def _partial(spec: Mapping[str, Any]) -> _Apply:
         found = read(event.document())
         if found is _NOTHING and is_strict:
             raise TransformFailed(f"the event has nothing at {path}")
-        return Payload(orjson.dumps(value_of(found)), JSON)
+        return Payload(orjson.dumps(_value_of(found)), JSON)
 
     return apply
 
@@ -105,27 +105,19 @@ def _constant(spec: Mapping[str, Any]) -> _Apply:
 
 
 def _filled(spec: Mapping[str, Any]) -> _Apply:
-    kind, is_strict, variables = _content_type(spec), flag(spec, "strict"), spec.get("variables", {})
-    if not isinstance(variables, dict) or len(variables) > VARIABLES_MAX:
-        raise invalid_config(f"variables are an object of at most {VARIABLES_MAX} paths", "/variables")
-    for name in variables:
+    kind, is_strict, variables = _content_type(spec), flag(spec, "strict"), Variables(spec)
+    for name in variables.names:
         if not _NAME.fullmatch(name) or name in OWN_VARIABLES:
             raise invalid_config(f"{name!r:.60} cannot be the name of a variable", "/variables")
-    reads = {name: compiled_path(path, f"/variables/{name}") for name, path in variables.items()}
     text = spec.get("template")
     if is_json(kind) and not isinstance(text, str) and text is not None:
         text = re.sub(r'"(\$\{[^{}"]*\})"', r"\1", orjson.dumps(text).decode())
-    template = Template(text, (*variables, *OWN_VARIABLES), as_json=is_json(kind))
+    template = Template(text, (*variables.names, *OWN_VARIABLES), as_json=is_json(kind))
 
     def apply(event: Event, names: Mapping[str, Any]) -> Payload:
         document = event.document()
         values = dict.fromkeys(OWN_VARIABLES) | dict(names) | {"event": document}
-        for name, read in reads.items():
-            found = read(document)
-            if found is _NOTHING and is_strict:
-                raise TransformFailed(f"the event has nothing at {variables[name]} for the variable {name}")
-            values[name] = value_of(found)
-        return Payload(template.fill(values), kind)
+        return Payload(template.fill(values | variables.values(document, is_strict=is_strict)), kind)
 
     return apply
 
@@ -167,7 +159,7 @@ def compiled_path(path: object, where: str) -> Read:
     return read
 
 
-def value_of(found: Any) -> Any:
+def _value_of(found: Any) -> Any:
     """What a path has found, as a value of JSON: nothing is ``None``."""
     return None if found is _NOTHING else found
 
@@ -193,6 +185,32 @@ def _walk(steps: list[str | int], value: Any) -> Any:
             return _NOTHING
         value = value[step]
     return value
+
+
+class Variables:
+    """The paths under ``variables`` of a value: what templates have by name. Raises ``Problem``.
+
+    Attributes:
+        names: of the variables.
+    """
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        paths = spec.get("variables", {})
+        if not isinstance(paths, dict) or len(paths) > VARIABLES_MAX:
+            raise invalid_config(f"variables are an object of at most {VARIABLES_MAX} paths", "/variables")
+        self.names = tuple(paths)
+        self._paths = paths
+        self._reads = {name: compiled_path(path, f"/variables/{name}") for name, path in paths.items()}
+
+    def values(self, document: Mapping[str, Any], *, is_strict: bool = False) -> dict[str, Any]:
+        """What the paths find; None for nothing, or ``TransformFailed`` if ``is_strict``."""
+        values = {}
+        for name, read in self._reads.items():
+            found = read(document)
+            if found is _NOTHING and is_strict:
+                raise TransformFailed(f"the event has nothing at {self._paths[name]} for the variable {name}")
+            values[name] = _value_of(found)
+        return values
 
 
 class Template:
