@@ -8,16 +8,25 @@ message in the log, which stays the same in every retry. Pure.
 
 from __future__ import annotations
 
-from base64 import b64decode
-from binascii import Error as Base64Error
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from events.cloudevents import JSON, STRUCTURED, Event, check, from_document, from_properties, loads, media_type
+from events.cloudevents import (
+    JSON,
+    REQUIRED,
+    STRUCTURED,
+    Event,
+    check,
+    from_document,
+    from_properties,
+    loads,
+    media_type,
+)
 from events.fields import known
 from events.problems import Problem, invalid_config
 from events.transform import Template, Variables
+from penstock.protocol.answers import CONTENT_TYPE, USER_PROPERTY, strings_in
 from penstock.protocol.message import CLIENT_ID, MQTT_PROPERTIES
 from penstock.protocol.received import ReceivedMessage
 from topicmap.names import InvalidName
@@ -25,10 +34,6 @@ from topicmap.queues import topic_named
 
 NAMES: Final = ("client", "name", "topic", "key", "tag")
 FIELDS: Final = ("topic", "source", "type", "subject", "content_type", "variables")
-_CONTENT_TYPE: Final = 0x03
-_USER_PROPERTY: Final = 0x26
-_STRINGS: Final = {_CONTENT_TYPE: 1, 0x08: 1, 0x09: 1, _USER_PROPERTY: 2}
-_FORMAT: Final = 0x01
 
 
 class Source:
@@ -57,8 +62,8 @@ class Source:
         """The event that a message is; None where what the templates make of it is none."""
         key = message.key if isinstance(message.key, str) else ""
         client = message.properties.get(CLIENT_ID, "") or key
-        values: dict[str, Any] = {"client": client, "name": _name_of(message), "topic": message.topic}
-        values |= {"key": key, "tag": message.tag}
+        values: dict[str, Any] = {"client": client, "name": message.mqtt_topic or message.topic}
+        values |= {"topic": message.topic, "key": key, "tag": message.tag}
         attributes = {"specversion": "1.0", "id": place_of(message), "time": _time_of(message.born_ms)}
         attributes["datacontenttype"] = content_type or self._content_type
         event = Event(attributes, message.body)
@@ -79,10 +84,6 @@ def place_of(message: ReceivedMessage) -> str:
     properties = message.properties
     queue = properties.get("ORIGIN_QUEUE") or message.queue.name
     return f"{message.queue.broker}/{queue}/{properties.get('ORIGIN_OFFSET') or message.offset}"
-
-
-def _name_of(message: ReceivedMessage) -> str:
-    return message.mqtt_topic or message.topic
 
 
 def _time_of(born_ms: int) -> str:
@@ -121,7 +122,7 @@ def from_mqtt(content_type: str, user: Sequence[tuple[str, str]], payload: bytes
         if media_type(content_type) == STRUCTURED:
             return from_document(loads(payload))
         attributes = {name: value for name, value in user if name != "datacontenttype"}
-        if not {"specversion", "id", "source", "type"} <= attributes.keys():
+        if not attributes.keys() >= set(REQUIRED):
             return None
         if content_type:
             attributes["datacontenttype"] = content_type
@@ -132,26 +133,11 @@ def from_mqtt(content_type: str, user: Sequence[tuple[str, str]], payload: bytes
 
 def mqtt_properties(packed: str) -> tuple[str, list[tuple[str, str]]]:
     """Content type and user properties, as gateways keep them with a message. Total."""
-    try:
-        data = b64decode(packed.partition(":")[2], validate=True)
-    except (ValueError, Base64Error):
-        return "", []
-    content_type, user, at = "", list[tuple[str, str]](), 0
-    while at < len(data):
-        identifier = data[at]
-        at += 1
-        if identifier == _FORMAT:
-            at += 1
-            continue
-        strings = []
-        for _ in range(_STRINGS.get(identifier, 0)):
-            end = at + 2 + int.from_bytes(data[at : at + 2], "big")
-            strings.append(data[at + 2 : end].decode("utf-8", "replace"))
-            at = end
-        if identifier == _CONTENT_TYPE:
-            content_type = strings[0]
-        elif identifier == _USER_PROPERTY:
-            user.append((strings[0], strings[1]))
-        elif not strings:
-            break  # written by somebody else: nothing behind it can be told
+    content_type, user = "", list[tuple[str, str]]()
+    for identifier, strings in strings_in(packed):
+        texts = [one.decode("utf-8", "replace") for one in strings]
+        if identifier == CONTENT_TYPE:
+            content_type = texts[0]
+        elif identifier == USER_PROPERTY:
+            user.append((texts[0], texts[1]))
     return content_type, user

@@ -12,8 +12,9 @@ from penstock.errors import InvalidMessage
 
 RESPONSE_TOPIC: Final = 0x08
 CORRELATION_DATA: Final = 0x09
-_USER_PROPERTY: Final = 0x26
-_STRINGS: Final = {0x03: 1, RESPONSE_TOPIC: 1, CORRELATION_DATA: 1, _USER_PROPERTY: 2}
+CONTENT_TYPE: Final = 0x03
+USER_PROPERTY: Final = 0x26
+_STRINGS: Final = {CONTENT_TYPE: 1, RESPONSE_TOPIC: 1, CORRELATION_DATA: 1, USER_PROPERTY: 2}
 """How many strings each property has that a message may carry; only one other has a value, of one byte."""
 _FORMAT: Final = 0x01
 STRING_BYTES_MAX: Final = 65_535
@@ -25,9 +26,6 @@ class Answer(NamedTuple):
 
     to: str
     correlation: bytes
-
-
-NO_ANSWER: Final = Answer("", b"")
 
 
 def packed_answer(to: str, correlation: bytes) -> str:
@@ -43,22 +41,29 @@ def packed_answer(to: str, correlation: bytes) -> str:
 
 def answer_in(mqtt_properties: str) -> Answer:
     """What a value of ``MQTT_PROPS`` says of it."""
+    found = {identifier: strings[-1] for identifier, strings in strings_in(mqtt_properties)}
+    return Answer(found.get(RESPONSE_TOPIC, b"").decode("utf-8", "replace"), found.get(CORRELATION_DATA, b""))
+
+
+def strings_in(mqtt_properties: str) -> list[tuple[int, tuple[bytes, ...]]]:
+    """The identifiers of the properties in a value of ``MQTT_PROPS`` that consist of strings, with these, in order."""
     try:
         data = b64decode(mqtt_properties.partition(":")[2], validate=True)
     except (ValueError, Base64Error):
-        return NO_ANSWER
-    found: dict[int, bytes] = {}
-    at = 0
+        return []
+    found, at = list[tuple[int, tuple[bytes, ...]]](), 0
     while at < len(data):
         identifier = data[at]
         at += 1
         if identifier == _FORMAT:
             at += 1
             continue
-        for _ in range(_STRINGS.get(identifier, 0)):
-            end = at + 2 + int.from_bytes(data[at : at + 2], "big")
-            found[identifier] = data[at + 2 : end]
-            at = end
         if identifier not in _STRINGS:
-            break  # written by somebody else: nothing behind it can be told
-    return Answer(found.get(RESPONSE_TOPIC, b"").decode("utf-8", "replace"), found.get(CORRELATION_DATA, b""))
+            break  # another program has written it: where it ends is not known
+        strings = list[bytes]()
+        for _ in range(_STRINGS[identifier]):
+            end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+            strings.append(data[at + 2 : end])
+            at = end
+        found.append((identifier, tuple(strings)))
+    return found
