@@ -241,9 +241,8 @@ class _Checked:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             try:
-                self._callers.check(headers, (scope.get("server") or ("",))[0] or "")
+                self._callers.check(scope)
             except Problem as problem:
                 await problem_answer(problem)(scope, receive, send)
                 return
