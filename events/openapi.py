@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from events.cloudevents import BATCH, STRUCTURED
+from events.cloudevents import BATCH, REQUIRED, STRUCTURED
 from events.problems import PROBLEM_TYPE
+from events.specs import NAME, TYPE
 from penstock.version import VERSION
 
 _EVENT: Final = {
     "type": "object",
-    "required": ["specversion", "id", "source", "type"],
+    "required": list(REQUIRED),
     "properties": {
         "specversion": {"const": "1.0"},
         "id": {"type": "string", "minLength": 1},
@@ -23,8 +24,8 @@ _EVENT: Final = {
 _REF: Final = {"$ref": "#/components/schemas/Event"}
 _EVENTS: Final = {STRUCTURED: {"schema": _REF}, BATCH: {"schema": {"type": "array", "items": _REF}}}
 _OBJECT: Final = {"application/json": {"schema": {"type": "object"}}}
-_NAME: Final = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"}
-_TYPE: Final = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"}
+_NAME: Final = {"type": "string", "pattern": f"^{NAME.pattern}$"}
+_TYPE: Final = {"type": "string", "pattern": f"^{TYPE.pattern}$"}
 _WRONG: Final = (400, 403, 404, 409, 412, 413, 415, 421, 422, 500, 503)
 
 
