@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -25,9 +26,9 @@ from events.facts import ANY, NONE
 from events.ingest import Ingest
 from events.openapi import document
 from events.problems import PROBLEM_TYPE, Problem, invalid_config
+from events.specs import PARTS
 from penstock.errors import PenstockError
 
-KINDS: Final[Mapping[str, str]] = {"sources": "source", "rules": "rule", "targets": "target", "schemas": "schema"}
 DEFAULT_BUS: Final = "default"
 _log = logging.getLogger(__name__)
 
@@ -63,12 +64,11 @@ class Face:
             Route(one + "/rules/{name}/test", self._test, methods=["POST"]),
             Route(one + "/rules/{name}/dead-letters", self._letters, methods=["GET"]),
             Route(one + "/rules/{name}/redrive", self._redrive, methods=["POST"]),
-            *[Route(f"{one}/{kind}", self._parts, methods=["GET"], name=kind) for kind in KINDS],
-            *[
-                Route(f"{one}/{kind}/{{name}}", self._part, methods=["GET", "PUT", "DELETE"], name=f"one-{kind}")
-                for kind in KINDS
-            ],
         ]
+        for kind in PARTS:
+            routes.append(Route(f"{one}/{kind}s", partial(self._parts, kind), methods=["GET"]))
+            part = partial(self._part, kind)
+            routes.append(Route(f"{one}/{kind}s/{{name}}", part, methods=["GET", "PUT", "DELETE"]))
         handlers: dict[Any, Any] = {
             Problem: _tell_problem,
             HTTPException: _tell_http,
@@ -134,12 +134,10 @@ class Face:
     async def _bus(self, request: Request) -> Response:
         return await self._one(request, "bus", "")
 
-    async def _parts(self, request: Request) -> Response:
-        kind = KINDS[request.url.path.rpartition("/")[2]]
+    async def _parts(self, kind: str, request: Request) -> Response:
         return answer(200, self._desk.rows(kind, request.path_params["bus"]))
 
-    async def _part(self, request: Request) -> Response:
-        kind = KINDS[request.url.path.split("/")[4]]
+    async def _part(self, kind: str, request: Request) -> Response:
         return await self._one(request, kind, request.path_params["name"])
 
     async def _one(self, request: Request, kind: str, name: str) -> Response:
@@ -228,7 +226,7 @@ async def _tell_penstock(_: Request, error: Exception) -> Response:
 
 
 async def _tell_any(_: Request, error: Exception) -> Response:
-    _log.error("a request failed by an error that nobody has foreseen", exc_info=error)
+    _log.error("a request failed by an unforeseen error", exc_info=error)
     return problem_answer(Problem(500, "internal", type(error).__name__))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from events.cloudevents import BATCH, REQUIRED, STRUCTURED
 from events.problems import PROBLEM_TYPE
-from events.specs import NAME, TYPE
+from events.specs import NAME, PARTS, TYPE
 from penstock.version import VERSION
 
 _EVENT: Final = {
@@ -102,7 +102,7 @@ def document() -> dict[str, Any]:
             ),
         },
     }
-    for kind in ("source", "rule", "target", "schema"):
+    for kind in PARTS:
         place = [bus, _in_path("name", _TYPE if kind == "schema" else _NAME)]
         paths[f"{one}/{kind}s"] = {"parameters": [bus], "get": _operation(f"List {kind}s", {200: rows})}
         paths[f"{one}/{kind}s/{{name}}"] = _value(kind, place)

@@ -26,6 +26,8 @@ _OWN_HEADERS: Final = frozenset(
 )
 _GIVEN_HEADERS: Final = frozenset({"expect", "content-type", "idempotency-key"})
 METHODS: Final = ("POST", "PUT", "PATCH")
+PARTS: Final = ("source", "rule", "target", "schema")
+"""The kinds of values that a bus has by names. In a path of the HTTP API each has an s behind it."""
 VIOLATIONS: Final = ("reject", "flag", "off")
 
 
