@@ -82,8 +82,8 @@ class ConfigLog:
         """Sets or, with None, removes one value, and returns what stands then. Raises ``Problem`` where something else
         stood there than ``replaces``, and ``PenstockError``."""
         before = self.facts.get(kind, bus, name)
-        if replaces not in (ANY, before.revision if before else NONE):
-            raise self._differs(before)
+        if replaces not in (ANY, _revision_of(before)):
+            raise _changed(before)
         assert self._queue is not None
         key = key_of(kind, bus, name)
         receipt = await self._producer.send(TOPIC, encode(spec, replaces), key=key, queue=self._queue)
@@ -97,11 +97,7 @@ class ConfigLog:
             return now
         if spec is None and now is None:
             return None
-        raise self._differs(now)
-
-    def _differs(self, now: Fact | None) -> Problem:
-        revision = now.revision if now else NONE
-        return Problem(412, "changed", f"the revision that stands is {revision}", revision=revision)
+        raise _changed(now)
 
     async def _ensure_topic(self) -> tuple[str, int]:
         """The broker that has the topic, and where its queue ends."""
@@ -119,3 +115,12 @@ class ConfigLog:
             except (PenstockError, ValueError) as error:
                 _log.warning("the configuration's topic is not there yet: %s", error)
                 await trio.sleep(AGAIN_S)
+
+
+def _revision_of(fact: Fact | None) -> int:
+    return fact.revision if fact else NONE
+
+
+def _changed(now: Fact | None) -> Problem:
+    revision = _revision_of(now)
+    return Problem(412, "changed", f"the revision that stands is {revision}", revision=revision)

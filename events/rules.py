@@ -15,7 +15,7 @@ import trio
 from events.catalogue import Catalogue
 from events.config_log import ConfigLog
 from events.counts import RuleCounts
-from events.facts import Fact, Facts
+from events.facts import NONE, Fact, Facts
 from events.mapping import Reading, Source
 from events.problems import Problem
 from events.runner import Assignment, Runner, group_of
@@ -123,7 +123,7 @@ def revisions_of(facts: Facts, rule: Fact) -> tuple[int, ...]:
     """What a runner was made of: if any of it changes, it is made anew."""
     target = facts.get("target", rule.bus, str(rule.spec.get("target")))
     sources = [one.revision for one in facts.all("source", rule.bus)]
-    return (rule.revision, target.revision if target else 0, *sources)
+    return (rule.revision, target.revision if target else NONE, *sources)
 
 
 def assignment_of(facts: Facts, fact: Fact) -> Assignment | None:
@@ -144,11 +144,10 @@ async def keep_catalogue(catalogue: Catalogue, config: ConfigLog) -> None:
     """Writes types that are new into the configuration, until cancelled."""
     while True:
         for bus, of_type, spec in catalogue.take_new():
-            if config.facts.get("type", bus, of_type) is None:
-                try:
-                    await config.write("type", bus, of_type, spec, 0)
-                except Problem:
-                    pass  # another instance was faster
-                except PenstockError as error:
-                    _log.info("the type %s is not noted: %s", of_type, error)
+            try:
+                await config.write("type", bus, of_type, spec, NONE)
+            except Problem:
+                pass  # another instance was faster
+            except PenstockError as error:
+                _log.info("the type %s is not noted: %s", of_type, error)
         await trio.sleep(NOTE_S)

@@ -20,6 +20,7 @@ from events.connecting import CheckedBackend
 from events.counts import RuleCounts, figures_of
 from events.desk import Desk
 from events.face import DEFAULT_BUS, Face
+from events.facts import NONE
 from events.ingest import Ingest
 from events.problems import Problem
 from events.pushing import Pusher
@@ -107,7 +108,7 @@ async def _ensure_default(desk: Desk) -> None:
     """A cluster without any bus gets one, so that a first event has a place."""
     if not desk.rows("bus", None):
         try:
-            await desk.put("bus", DEFAULT_BUS, "", {}, 0)
+            await desk.put("bus", DEFAULT_BUS, "", {}, NONE)
         except (Problem, PenstockError) as error:
             _log.info("the bus %s is not made: %s", DEFAULT_BUS, error)
 
