@@ -100,7 +100,7 @@ class ConfigLog:
         raise _changed(now)
 
     async def _ensure_topic(self) -> tuple[str, int]:
-        """The broker that has the topic, and where its queue ends."""
+        """The broker that has the topic, and how far there is something to read in its queue: 0 for nothing."""
         while True:
             try:
                 try:
@@ -111,7 +111,7 @@ class ConfigLog:
                     await self._admin.change_topic(TOPIC, retention_s=0, broker=first)
                 at = min(found, key=lambda one: one.broker)
                 [bounds, *_] = at.bounds
-                return at.broker, bounds.end
+                return at.broker, bounds.end if bounds.min < bounds.end else 0
             except (PenstockError, ValueError) as error:
                 _log.warning("the configuration's topic is not there yet: %s", error)
                 await trio.sleep(AGAIN_S)

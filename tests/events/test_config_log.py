@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from events.facts import TOPIC
+from penstock.blocking import Admin
 from tests.events.bridge import Bridge
+from tests.node.running import RunningSystem
 
 pytestmark = pytest.mark.endtoend
 
@@ -34,3 +38,13 @@ def test_of_many_writers_at_once_one_stands(bridge: Bridge) -> None:
     assert sorted(one.status for one in answers) == [201, *[412] * 7]
     [winner] = [one.value["spec"] for one in answers if one.status == 201]
     assert bridge.done("GET", place)["spec"] == winner
+
+
+def test_a_bridge_starts_where_all_facts_have_left_the_log(tmp_path: Path) -> None:
+    for _ in range(2):
+        system = RunningSystem(tmp_path / "data", events_port=0, console_port=-1)
+        with Admin(system.addresses.namesrv) as admin:
+            admin.purge_topic(TOPIC)
+            [found] = admin.topic(TOPIC)
+        system.stop()
+        assert found.bounds[0].min == found.bounds[0].end > 0
