@@ -1,4 +1,4 @@
-"""The configuration's topic, followed and written: `$events`, one queue at one broker.
+"""The configuration's topic, followed and written: ``%24events``, one queue at one broker.
 
 A writer appends a fact, follows the log up to it, and sees whether it stood there: no lock, no database, and any number
 of instances that agree. What was written is known here before the writer is answered.

@@ -14,7 +14,8 @@ from typing import Any, Final
 import orjson
 
 TOPIC: Final = "%24events"
-"""Where MQTT names under `$events` go, which devices and programs may not publish."""
+"""The topic of MQTT names under ``$events``, which gateways and clients refuse. A native program may write it by this
+name."""
 ANY: Final = -1
 """A fact that replaces whatever stands."""
 NONE: Final = 0
