@@ -1,6 +1,6 @@
 """Connections to HTTP targets: a name is resolved once, and only an address that was judged is connected to.
 
-So a name that turns to another address between the check and the connection changes nothing.
+So a name that has another address between the check and the connection changes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from events.delivery import Failed
 
 ADDRESSES_MAX: Final = 4
 IDLE_MAX: Final = 64
-"""TargetConnections that are kept for each host and port."""
+"""Unused connections that are kept for each host and port."""
 IDLE_S: Final = 20.0
 
 

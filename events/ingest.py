@@ -21,7 +21,7 @@ class Ingest:
     """The way in.
 
     Attributes:
-        received, refused: events since the start.
+        received, refused, flagged: events since the start.
     """
 
     def __init__(self, config: ConfigLog, producer: Producer, catalogue: Catalogue) -> None:

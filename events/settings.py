@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from typing import Final
 
 from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import SERVERS
 from penstock.service.exposure import PAGES, refuse_exposed
 
-CALLERS: str = "writes events and rules, and has this machine send requests"
+CALLERS: Final = "writes events and rules, and has this machine send requests"
+"""What a peer of an event bridge's port can do."""
 
 
 @dataclass(frozen=True, slots=True)
