@@ -1,7 +1,7 @@
-"""The catalogue of event types: which a bus has, from whom, with a sample, its schema and its rules.
+"""The catalogue of event types that came over HTTP or have a schema: producers, a sample, the rules that may want them.
 
-A type that is new is noted in the configuration once, with its first event as the sample; counts are this instance's
-own. Pure: what is to be written is handed out.
+A new type is written into the configuration once, with its first event as the sample; counts are this instance's own.
+Events that devices and native programs store are not looked at. Pure: what is to be written is handed out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Catalogue:
         self._new: list[tuple[str, str, Any]] = []
 
     def saw(self, bus: str, event: Event) -> None:
-        """An event has come in, or was read."""
+        """Takes note of an event that was stored."""
         of_type, source = event.attributes["type"], event.attributes["source"]
         known = self._seen.get((bus, of_type))
         if known is None:

@@ -19,13 +19,13 @@ name."""
 ANY: Final = -1
 """A fact that replaces whatever stands."""
 NONE: Final = 0
-"""The revision of what is not there."""
+"""The revision of a value that is not there."""
 KINDS: Final = ("bus", "source", "rule", "target", "schema", "type")
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What stands. ``created_ms``: when it was first written since it was not there."""
+    """A value that stands. ``created_ms``: when it was written where none stood."""
 
     kind: str
     bus: str
@@ -51,11 +51,11 @@ def encode(spec: Any, replaces: int) -> bytes:
 
 
 class Facts:
-    """What stands after a prefix of the log.
+    """The facts that stand after a prefix of the log.
 
     Attributes:
-        offset: the next one to be folded.
-        changes: counts what has changed.
+        offset: of the next message to fold.
+        changes: how many messages have changed a fact.
     """
 
     def __init__(self) -> None:
@@ -90,11 +90,11 @@ class Facts:
         return True
 
     def get(self, kind: str, bus: str, name: str = "") -> Fact | None:
-        """One of them."""
+        """The fact that stands under this name, if there is one."""
         return self._facts.get((kind, bus), {}).get(name)
 
     def all(self, kind: str, bus: str | None = None) -> list[Fact]:
-        """All of a kind, of one bus or of all, by name."""
+        """The facts of a kind, of one bus or of all buses, ordered by name."""
         if bus is not None:
             found = list(self._facts.get((kind, bus), {}).values())
         else:

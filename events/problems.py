@@ -47,10 +47,10 @@ class Problem(Exception):
 
 
 def invalid_event(detail: str) -> Problem:
-    """An event that is none."""
+    """The problem of a request or document that is not a valid event."""
     return Problem(400, "invalid-event", detail)
 
 
 def invalid_config(detail: str, where: str = "") -> Problem:
-    """A pattern, transform, target or the like that makes no sense. ``where``: the JSON pointer of the fault."""
+    """The problem of a wrong pattern, transform, target or the like. ``where``: the JSON pointer of the fault."""
     return Problem(400, "invalid-config", detail, **({"pointer": where} if where else {}))

@@ -194,7 +194,7 @@ def send(face: Face, bus: str, data: str, of_type: str, source: str, subject: st
 @json_option
 @_pass_face
 def types(face: Face, bus: str, as_json: bool) -> None:
-    """List the types of events that BUS has seen, with producers and rules."""
+    """List the types of events that came to BUS over HTTP or have a contract, with producers and rules."""
     rows = face.ask("GET", _place(bus, "bus", "") + "/types")
     print_rows(rows, ("type", "seen", "producers", "rules", "schema"), as_json=as_json, empty=EMPTY)
 
