@@ -1,7 +1,8 @@
 """Administration of lists that may be long, a page at a time: topics, groups, MQTT sessions and filters, delayed
 messages; and the figures of brokers. Pure; tasks as in ``administration.py``.
 
-A page of several brokers is made of the first rows of each. Its ``after`` continues it; it is empty at the end.
+A page of several brokers is made of the first rows of each, up to the first place at which a broker's rows end with
+more to follow. Its ``after`` continues it; it is empty at the end.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from topicmap.queues import filter_queue, readable
 
 LOOKS_MAX: Final = 10
 """Maximum number of requests of one search of sessions; then it returns what it has found."""
-R = TypeVar("R")
+K = TypeVar("K", str, tuple[int, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +145,13 @@ class DelayedPage:
 def topics_page(after: str = "", count: int = 50, contains: str = "") -> Task[TopicsPage]:
     """The topics behind a name, with a text in their names if one is given."""
     counts: dict[str, list[tuple[BrokerRoute, int, int]]] = {}
-    continues = False
+    ends: list[str] = []
     for route in (yield ALL_BROKERS):
         page: TopicCounts = yield Ask(route.address, CountTopics(after, count, contains), TopicCounts)
-        continues = continues or bool(page.after)
+        ends += [page.after] if page.after else []
         for row in page.topics:
             counts.setdefault(row.topic, []).append((route, row.stored, row.messages))
-    names = sorted(counts)
+    names = [name for name in sorted(counts) if _is_within(name, ends)]
     rows = []
     for name in names[:count]:
         at: list[TopicAt] = []
@@ -162,21 +163,26 @@ def topics_page(after: str = "", count: int = 50, contains: str = "") -> Task[To
             at.append(topic_at(route.broker, detail))
         stored, messages = sum([one[1] for one in counts[name]]), sum([one[2] for one in counts[name]])
         rows.append(TopicRow(name, readable(name), tuple(at), stored, messages))
-    continues = continues or len(names) > count
+    continues = bool(ends) or len(names) > count
     return TopicsPage(tuple(rows), rows[-1].topic if continues and rows else "")
 
 
 def groups_page(after: str = "", count: int = 50, contains: str = "") -> Task[GroupsOnPage]:
     """The groups behind a name, with a text in their names if one is given."""
     found: list[GroupRow] = []
-    continues = False
+    ends: list[str] = []
     for route in (yield ALL_BROKERS):
         page: GroupsPage = yield Ask(route.address, ListGroups(after, count, contains), GroupsPage)
         found += page.groups
-        continues = continues or bool(page.after)
-    rows = states_of(found)
-    continues = continues or len(rows) > count
+        ends += [page.after] if page.after else []
+    rows = states_of([one for one in found if _is_within(one.group, ends)])
+    continues = bool(ends) or len(rows) > count
     return GroupsOnPage(tuple(rows[:count]), rows[:count][-1].group if continues and rows else "")
+
+
+def _is_within(key: K, ends: Sequence[K]) -> bool:
+    """Whether the rows of all brokers are known up to this key. ``ends``: the last keys of pages that continue."""
+    return all(key <= end for end in ends)
 
 
 def figures() -> Task[dict[str, Mapping[str, float]]]:
@@ -323,17 +329,18 @@ def _ends_at(route: BrokerRoute, filters: list[str]) -> Task[dict[str, int]]:
 def delayed_page(after: tuple[int, int] = (0, 0), count: int = 50) -> Task[DelayedPage]:
     """The delayed messages behind a due time and an id, in the order in which they are due."""
     found: list[DelayedMessage] = []
-    total, continues = 0, False
+    total, ends = 0, list[tuple[int, int]]()
     for route in (yield ALL_BROKERS):
         page: TimersPage = yield Ask(route.address, ListTimers(*after, count), TimersPage)
         total += page.count
-        continues = continues or (page.after_ms, page.after_id) != (0, 0)
+        ends += [(page.after_ms, page.after_id)] if (page.after_ms, page.after_id) != (0, 0) else []
         found += [
             DelayedMessage(route.broker, one.id, one.due_ms, one.topic, one.key, one.size, one.damaged)
             for one in page.timers
         ]
+    found = [one for one in found if _is_within((one.due_ms, one.id), ends)]
     found.sort(key=lambda one: (one.due_ms, one.id, one.broker))
     rows = found[:count]
     rows += [one for one in found[count:] if (one.due_ms, one.id) == (rows[-1].due_ms, rows[-1].id)]
-    goes_on = rows and (continues or len(found) > len(rows))
+    goes_on = rows and (ends or len(found) > len(rows))
     return DelayedPage(tuple(rows), (rows[-1].due_ms, rows[-1].id) if goes_on else (0, 0), total)

@@ -5,9 +5,13 @@ from typing import Any
 import pytest
 
 from penstock.blocking import Admin, Producer, bootstrap
+from penstock.client.administration import ALL_BROKERS, Ask
+from penstock.client.page_tasks import groups_page
 from penstock.errors import NoRoute, OffsetOutOfRange, QueueNotFound, SessionNotFound
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.filters import OpenedFilters, OpenFilters
+from penstock.protocol.requests.groups import GroupRow, GroupsPage, ListGroups
+from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.sessions import HOME_TOPIC, OpenedSession, OpenSession
 from penstock.protocol.requests.topics import CreateTopic, TopicDetail
 from tests.penstock.admin_scene import delay
@@ -33,6 +37,31 @@ def test_pages_of_two_brokers_are_one_list(two_brokers: Any) -> None:
         assert ([one.group for one in groups.rows], groups.after) == (["g", "h"], "h")
         assert [(one.group, one.queues) for one in admin.groups_page("h").rows] == [("i", 2)]
         assert sorted(admin.figures()) == ["broker-a", "broker-b"]
+
+
+def test_no_row_is_lost_where_a_broker_gives_fewer_rows_than_were_asked_for() -> None:
+    names = {"a": ["a1", "a2", "a3", "z1"], "b": ["b1", "z1", "z2"]}  # of which a page has two at most
+    found: list[str] = []
+    after = ""
+    while True:
+        task = groups_page(after, 10)
+        assert next(task) is ALL_BROKERS
+        wanted = task.send(tuple([BrokerRoute(broker, broker, 1) for broker in names]))
+        try:
+            while True:
+                assert isinstance(wanted, Ask)
+                assert isinstance(wanted.request, ListGroups)
+                start = wanted.request.after
+                later = [one for one in names[wanted.address] if one > start]
+                rows = tuple([GroupRow(one, 0, 1, 0, 0) for one in later[:2]])
+                wanted = task.send(GroupsPage(rows, later[1] if len(later) > 2 else ""))
+        except StopIteration as done:
+            page = done.value
+        found += [one.group for one in page.rows]
+        after = page.after
+        if not after:
+            break
+    assert found == ["a1", "a2", "a3", "b1", "z1", "z2"]
 
 
 def test_levels_of_filters_are_those_of_any_broker(two_brokers: Any) -> None:
