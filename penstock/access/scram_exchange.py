@@ -1,9 +1,11 @@
 """The server's side of SCRAM-SHA-256 (RFC 5802, RFC 7677) as a machine of two steps: bytes in, bytes or a verdict out.
 
-    client  n,,n=USER,r=CNONCE               (in the CONNECT, or in an AUTH that begins again)
+    client  n,,n=USER,r=CNONCE
     server  r=CNONCE+SNONCE,s=SALT,i=COUNT
-    client  c=biws,r=CNONCE+SNONCE,p=PROOF   (AUTH)
-    server  v=SIGNATURE                      (in the CONNACK, or in the AUTH that ends it)
+    client  c=biws,r=CNONCE+SNONCE,p=PROOF
+    server  v=SIGNATURE
+
+In MQTT they travel in CONNECT, AUTH and CONNACK, at the native ports in ``Login`` and ``LoginStep``.
 
 The proof shows that the client knows the password, the signature that the server has what was kept of it; neither can
 be used again, because the nonces are others each time. There is no channel binding: a client that says so (``n``) or
@@ -24,8 +26,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from penstock.access.scram import KEY_BYTES, ScramKeys, keyed, prepare
+from penstock.protocol.logins import SCRAM
 
-METHOD: Final = "SCRAM-SHA-256"
+METHOD: Final = SCRAM
+"""The same name in MQTT."""
 MALFORMED: Final = "malformed"
 CHANNEL_BINDING: Final = "channel_binding"
 WRONG_PROOF: Final = "wrong_proof"
