@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -101,7 +102,8 @@ class Window:
         return str(self.driver.find_element(By.TAG_NAME, "body").text)
 
     def wait(self, condition: Callable[[], object]) -> None:
-        WebDriverWait(self.driver, PATIENCE_S, 0.1).until(lambda _: condition())
+        replaced = [StaleElementReferenceException]  # the browser is between two pages
+        WebDriverWait(self.driver, PATIENCE_S, 0.1, replaced).until(lambda _: condition())
 
     def press(self, button: str, path: str = "") -> None:
         """A button; what hides it is opened first."""
