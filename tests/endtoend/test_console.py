@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from selenium import webdriver
@@ -22,6 +22,8 @@ from tests.console.pages.test_clients import Device
 from tests.node.running import RunningSystem
 from tests.patience import PATIENCE_S
 from tests.penstock.admin_scene import begin, delay, kill
+
+T = TypeVar("T")
 
 AXE = Path(__file__).parents[2] / ".node" / "node_modules" / "axe-core" / "axe.min.js"
 CHROMIUM, CHROMEDRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -101,16 +103,23 @@ class Window:
     def text(self) -> str:
         return str(self.driver.find_element(By.TAG_NAME, "body").text)
 
-    def wait(self, condition: Callable[[], object]) -> None:
-        replaced = [StaleElementReferenceException]  # the browser is between two pages
-        WebDriverWait(self.driver, PATIENCE_S, 0.1, replaced).until(lambda _: condition())
+    def wait(self, condition: Callable[[], T]) -> T:
+        """The first true answer. It is asked for again where the page, or a live part of it, is replaced meanwhile."""
+        replaced = [StaleElementReferenceException]
+        found: T = WebDriverWait(self.driver, PATIENCE_S, 0.1, replaced).until(lambda _: condition())
+        return found
 
-    def press(self, button: str, path: str = "") -> None:
+    def press(self, button: str) -> None:
         """A button; what hides it is opened first."""
-        for summary in self.driver.find_elements(By.CSS_SELECTOR, "main details:not([open]) > summary"):
-            summary.click()
         xpath = f"//main//button[normalize-space()='{button}'] | //header//button[normalize-space()='{button}']"
-        self.driver.find_element(By.XPATH, xpath).click()
+
+        def pressed() -> bool:
+            for summary in self.driver.find_elements(By.CSS_SELECTOR, "main details:not([open]) > summary"):
+                summary.click()
+            self.driver.find_element(By.XPATH, xpath).click()
+            return True
+
+        self.wait(pressed)
 
     def log_in(self, user: str, password: str) -> None:
         self.open("/")
@@ -182,7 +191,7 @@ def _a_viewer_is_refused(window: Window) -> None:
 def _the_overview_lives(window: Window, servers: str) -> None:
     window.open("/")
     tile = "//li[contains(., 'Topics')]//span[@class='value']"
-    before = int(window.driver.find_element(By.XPATH, "//main" + tile).text)
+    before = int(window.wait(lambda: window.driver.find_element(By.XPATH, "//main" + tile).text))
     with Producer(servers=servers) as producer:
         producer.send("made-meanwhile", b"x")
     window.wait(lambda: int(window.driver.find_element(By.XPATH, "//main" + tile).text) == before + 1)
@@ -197,8 +206,7 @@ def _a_group_is_moved(window: Window) -> None:
     assert "5 messages are read again, 0 are skipped" in window.text()
     window.press("Move billing")
     window.wait(lambda: "billing was moved in" in window.text())
-    lag = window.driver.find_element(By.CSS_SELECTOR, ".facts dd").text
-    assert lag == "5"
+    assert window.wait(lambda: window.driver.find_element(By.CSS_SELECTOR, ".facts dd").text) == "5"
 
 
 def _every_page_fits_and_is_accessible(window: Window) -> None:

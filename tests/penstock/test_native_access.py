@@ -33,6 +33,8 @@ from penstock.service.guard import STRANGER_BYTES_MAX
 from tests.patience import PATIENCE_S
 from tests.penstock.native_access import KEY, PASSWORDS, access_files, servers
 
+pytestmark = pytest.mark.endtoend  # the servers work in threads and on real sockets
+
 SECRET = "a secret of more than thirty-two bytes"
 
 
