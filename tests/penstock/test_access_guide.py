@@ -46,6 +46,7 @@ def settings_of(text: str, folder: Path) -> tuple[dict[str, Any], dict[str, Any]
     return given, own
 
 
+@pytest.mark.endtoend
 @pytest.mark.parametrize("task", ["Require passwords", "Put TLS in front", "Give a service a token"])
 async def test_the_task_works_as_it_is_printed(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
