@@ -110,6 +110,25 @@ class StorageFailed(PenstockError):
     code = 10
 
 
+class NotLeader(Unavailable):
+    """Another node leads this broker's log; nothing was done. The hint is the leader's address, or empty. ``unknown``
+    is true where the node has stopped leading with the request under way."""
+
+    code = 11
+
+    @property
+    def leader(self) -> str:
+        """``host:port`` where clients reach the leader; empty where this node does not know it."""
+        return self.hint
+
+
+class NoQuorum(PenstockError):
+    """Too few nodes of the broker's group can be reached; nothing was stored."""
+
+    code = 12
+    retryable = True
+
+
 class TopicNotFound(PenstockError):
     """The topic does not exist, and policy does not create it."""
 

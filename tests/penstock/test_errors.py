@@ -12,6 +12,7 @@ from penstock.errors import (
     BY_CODE,
     InternalError,
     NoRoute,
+    NotLeader,
     PenstockError,
     SendManyError,
     TimedOut,
@@ -51,6 +52,13 @@ def test_every_error_says_whose_fault_it_is_and_what_it_means(cls: type[Penstock
 def test_the_hint_stands_in_brackets() -> None:
     assert str(NoRoute("nobody has it")) == "nobody has it"
     assert str(NoRoute("nobody has it", hint="create it")) == "nobody has it (create it)"
+
+
+def test_the_hint_of_not_leader_is_the_leaders_address() -> None:
+    error = from_wire(11, "node b leads", "host-b:10911")
+    assert isinstance(error, NotLeader)
+    assert error.leader == "host-b:10911"
+    assert NotLeader("nobody leads").leader == ""
 
 
 def test_an_error_that_is_handed_on_as_a_value_keeps_nothing_of_where_it_was_raised() -> None:
