@@ -13,6 +13,7 @@ from broker.lineage.identity import Identity
 from broker.lineage.removals import Removals
 from broker.messages.retained import Retained
 from broker.producers.fold import Producers
+from broker.replica.members import MembersFold
 from broker.sessions.exchanges import Exchanges
 from broker.sessions.fold import Sessions, homes_of
 from broker.sessions.lives import Lives
@@ -33,6 +34,7 @@ class BrokerState(FoldRegistry):
 
     def __init__(self, more: Sequence[Fold] = ()) -> None:
         self.epochs = Epochs()
+        self.members = MembersFold()
         self.topics = Topics()
         self.filters = Filters()
         self.shares = Shares()
@@ -51,6 +53,7 @@ class BrokerState(FoldRegistry):
         super().__init__(
             (
                 self.epochs,
+                self.members,
                 self.topics,
                 self.filters,
                 self.shares,

@@ -16,10 +16,11 @@ from typing import Final
 
 from broker.replica.epochs import begun_before
 from broker.replica.log_face import STRETCH_BYTES, Begun, Stretch
+from broker.replica.members import NO_MEMBERS, TOPIC_BYTES, members_in
 from broker.store.frames import blank_length
 from broker.store.message_store import MessageStore
 from broker.store.raw import BadPlace, Part, checked_parts, epochs_of, parts_of, read_stretch
-from penstock.protocol.requests.replicas import EpochAt
+from penstock.protocol.requests.replicas import EpochAt, MembersAt
 
 FIRST: Final = EpochAt(1, 0)
 """Before the first record of an epoch all is of this one."""
@@ -41,18 +42,23 @@ class FollowerLog:
     Args:
         store: opened as a copy (``open_store(..., committed=...)``).
         begun: gives the epochs that the store's folds know: number and position of each record.
+        members: gives the latest change of members that they know.
     """
 
-    def __init__(self, store: MessageStore, begun: Callable[[], Begun]) -> None:
+    def __init__(
+        self, store: MessageStore, begun: Callable[[], Begun], members: Callable[[], MembersAt] = lambda: NO_MEMBERS
+    ) -> None:
         self._store = store
         self._log = store.log
         self._begun = begun
+        self._members = members
         self._tail: list[EpochAt] = []  # the epochs that begin behind what is applied
+        self._changes: list[MembersAt] = []  # the changes of members that do
         self._find_tail()
 
     def _find_tail(self) -> None:
-        """Finds the epochs that begin behind what is applied. Within damage none is seen, until it is repaired."""
-        self._tail = []
+        """Finds what begins behind what is applied. Within damage nothing is seen, until it is repaired."""
+        self._tail, self._changes = [], []
         position = self.applied
         while position < self.end:
             try:
@@ -61,7 +67,7 @@ class FollowerLog:
                 position = next((last for first, last in self._store.damage if first <= position < last), self.end)
                 continue
             for part in parts_of(data, position):
-                self._note_epochs(part)
+                self._note(part, data)
                 position = part.behind
 
     def repaired(self) -> None:
@@ -101,6 +107,12 @@ class FollowerLog:
     def epochs(self) -> Begun:
         """All epochs of this log, in order."""
         return [FIRST, *[one for one in self._begun() if one.epoch > FIRST.epoch], *self._tail]
+
+    @property
+    def changes(self) -> list[MembersAt]:
+        """The latest change of members in what is applied, where there is one, and all behind it."""
+        known = self._members()
+        return [known, *self._changes] if known.position >= 0 else [*self._changes]
 
     def epoch_at(self, position: int) -> int:
         """The epoch of the frame that ends at a position; 0 at the log's very beginning."""
@@ -146,7 +158,7 @@ class FollowerLog:
         finally:  # a full disk may stop it behind some of the parts
             for part in parts:
                 if part.behind <= self.end:
-                    self._note_epochs(part)
+                    self._note(part, data)
         return behind
 
     def _mismatch_before(self, position: int) -> Mismatch:
@@ -180,6 +192,7 @@ class FollowerLog:
             raise BadPlace(position)
         self._store.following.cut(position)
         self._tail = [one for one in self._tail if one.position < position]
+        self._changes = [one for one in self._changes if one.position < position]
 
     def commit(self, point: int) -> None:
         """The group has everything before ``point``: what of it is here is taken in, and may be read. Raises
@@ -190,12 +203,20 @@ class FollowerLog:
         finally:
             self._store.mark_committed(point)
             self._tail = [one for one in self._tail if one.position >= self.applied]
+            self._changes = [one for one in self._changes if one.position >= self.applied]
 
     def take_over(self) -> None:
         """This node is to lead: all of the log is taken in, though nothing more of it may be read before it is
         committed. Raises ``BadPlace``."""
         self._store.following.apply(self.end)
         self._tail.clear()
+        self._changes.clear()
+
+    def _note(self, part: Part, data: bytes) -> None:
+        """Notes what begins in a part of the log. ``data``: the stretch that it is of."""
+        self._note_epochs(part)
+        if data.find(TOPIC_BYTES, part.start, part.stop) >= 0:
+            self._changes += members_in(part.frames, part.position)
 
     def _note_epochs(self, part: Part) -> None:
         if not part.frames:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from penstock.protocol.requests.replicas import EpochAt
+from penstock.protocol.requests.replicas import EpochAt, MembersAt
 
 Begun = Sequence[EpochAt]
 """Epochs of a log in order."""
@@ -57,6 +57,7 @@ class ReplicaLog(Protocol):
         committed: position up to which the group has everything, as far as this node knows.
         applied: position up to which queues and folds know the log.
         epochs: all epochs of the log, what is not applied included.
+        changes: of the members: the latest that is applied, and all that are not.
     """
 
     @property
@@ -69,6 +70,8 @@ class ReplicaLog(Protocol):
     def applied(self) -> int: ...
     @property
     def epochs(self) -> Begun: ...
+    @property
+    def changes(self) -> Sequence[MembersAt]: ...
 
     def stretch(self, position: int, until: int, bytes_max: int = STRETCH_BYTES) -> Stretch:
         """What stands from a position on, at most up to ``until``: at least one frame. Raises ``BadPlace``."""

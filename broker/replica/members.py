@@ -6,14 +6,16 @@ common, and a node knows who may outvote it before anything else that the new me
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from broker.kernel.fold import fact_of, packed
+from broker.kernel.fold import fact_in, fact_of, packed
+from broker.store.frames import unpack_frame
 from broker.store.records import NO_CHANGE, Change, Stored
 from penstock.protocol.requests.replicas import Member, Members, MembersAt
 
 TOPIC: Final = "%sys%members"
+TOPIC_BYTES: Final = TOPIC.encode()
 NO_MEMBERS: Final = MembersAt(-1, Members())
 """Before the first record."""
 
@@ -47,6 +49,14 @@ class MembersFold:
     def restore(self, snapshot: list[Any] | None) -> None:
         position, *members = snapshot or NO_MEMBERS[:1]
         self.now = MembersAt(position, _members(members))
+
+
+def members_in(frames: Sequence[bytes], position: int) -> Iterator[MembersAt]:
+    """The changes of members among frames of the log that stand one behind the other."""
+    for frame in frames:
+        if unpack_frame(frame)[5] == TOPIC_BYTES:
+            yield MembersAt(position, _members(fact_in(frame)))
+        position += len(frame)
 
 
 def _members(fact: list[Any]) -> Members:

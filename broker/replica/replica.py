@@ -14,7 +14,7 @@ from broker.replica.events import Ask, Durable, Ended, Event, Missing, Read, Rea
 from broker.replica.log_face import STRETCH_BYTES, ReplicaLog, StateFile, Stretch
 from broker.store.raw import BadPlace, parts_of
 from penstock.errors import ProtocolError, StorageFull
-from penstock.protocol.requests.replicas import TakeEntries
+from penstock.protocol.requests.replicas import Members, TakeEntries
 
 
 class Office(Protocol):
@@ -65,6 +65,16 @@ class Replica:
         """Why nothing may be appended now; nothing where it may."""
         return self._core.refusal(now)
 
+    @property
+    def members(self) -> Members:
+        """Who belongs to the group, as this node's log says, what is not committed included."""
+        return self._core.log.members
+
+    def change_refusal(self, after: Members) -> str:
+        """Why the members may not become these now; nothing where they may: their record is then appended at once, and
+        nothing else before ``appended``."""
+        return self._core.change_refusal(after)
+
     def step(self, event: Event, now: float) -> list[ToPeer]:
         """Takes in what has come, or that time has passed; returns what is to be sent. Raises ``StorageFailed``."""
         sent: list[ToPeer] = []
@@ -89,7 +99,9 @@ class Replica:
 
     def _grown(self) -> Ended:
         known = self._core.log.end
-        return Ended(self.log.end, tuple(one for one in self.log.epochs if one.position >= known))
+        log = self.log
+        epochs = tuple(one for one in log.epochs if one.position >= known)
+        return Ended(log.end, epochs, tuple(one for one in log.changes if one.position >= known))
 
     def _carry_out(self, ready: Ready, sent: list[ToPeer]) -> list[Event]:
         """What there is to do, in its order; returns what the core is to know of it."""

@@ -8,6 +8,7 @@ from broker.groups import fold as offsets
 from broker.groups.fold import Offsets
 from broker.kernel.fold import fact_record
 from broker.lineage import epochs, identity, removals
+from broker.replica import members
 from broker.shares import fold as shares
 from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC
 from broker.timers import fold as timers
@@ -27,6 +28,6 @@ def test_the_worked_example_is_what_the_broker_writes() -> None:
 
 
 def test_the_page_names_every_topic_of_the_brokers_own() -> None:
-    own = (topics, filters, offsets, shares, identity, epochs, timers, halves, removals)
+    own = (topics, filters, offsets, shares, identity, epochs, timers, halves, removals, members)
     for topic in (*[one.TOPIC for one in own], KEYFRAME_TOPIC, SEAL_TOPIC):
         assert f"`{topic}`" in PAGE

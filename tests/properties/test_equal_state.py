@@ -127,4 +127,4 @@ def test_the_mix_reaches_every_fold() -> None:
         rig, _ = run_mix(seed, RecordedState(), RETENTION_BYTES)
         now = msgpack.unpackb(rig.state.snapshot())
         changed |= {key for key in now if now[key] != empty[key]}
-    assert changed | {"identity"} == set(empty), "the log's identity is the server's"
+    assert changed | {"identity", "members"} == set(empty), "what names the log and its copies is the server's"

@@ -8,12 +8,14 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from broker.kernel.fold import fact_record
 from broker.net.lead import Lead
 from broker.replica.core import Core
 from broker.replica.events import Lost, Received, Tick, Timing, ToPeer
 from broker.replica.follower_log import FollowerLog
 from broker.replica.hard_state import HardStateFile
 from broker.replica.log_face import HardState
+from broker.replica.members import TOPIC, MembersFold
 from broker.replica.own_log import OwnLog
 from broker.replica.replica import Replica
 from penstock.errors import Unavailable
@@ -44,7 +46,7 @@ class Copy(Node):
         self.is_alive = True
         log = self.log
         epochs = log.epochs if log.end else []
-        own = OwnLog(log.end, log.durable, log.committed, epochs, [MembersAt(-1, GROUP)])
+        own = OwnLog(log.end, log.durable, log.committed, epochs, [MembersAt(-1, GROUP), *log.changes])
         file = HardStateFile(self.disk)
         state = file.load() or HardState("cluster", self.name, self.name)
         self.core = Core(state, own, TIMING, self.rng, self.world.clock.now)
@@ -66,6 +68,14 @@ class Copy(Node):
             self.rig = None
         super().step_down()
         return self.log
+
+    def change(self, after: Members) -> str:
+        """The members become these, where nothing is against it; else what is."""
+        why = self.replica.change_refusal(after)
+        if self.rig and not why:
+            self.store.append([fact_record(TOPIC, MembersFold.fact(after))], self.world.clock.wall_ms())
+            self.world.post(self, self.replica.appended(self.world.clock.now))
+        return why
 
     def die(self, *, power: bool) -> None:
         """The process dies, and with ``power`` the machine."""

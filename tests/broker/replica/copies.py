@@ -55,7 +55,7 @@ class Node:
             committed=committed,
             cut_at=cut_at,
         )
-        self.log = FollowerLog(self.store, lambda: self.state.epochs.begun)
+        self.log = FollowerLog(self.store, lambda: self.state.epochs.begun, lambda: self.state.members.now)
         self.repair = Repair(self.store)
 
     def sync(self) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from broker.lineage.epochs import Epochs
 from broker.replica.follower_log import FollowerLog
+from broker.replica.members import MembersFold
 from broker.store.message_store import MessageStore
 from broker.store.records import Change, Stored
 from broker.store.recovery import open_store
@@ -17,13 +18,16 @@ EPOCH = 5
 
 
 class Folds(SmallFolds):
-    """These, and epochs."""
+    """These, epochs and members."""
 
     def __init__(self) -> None:
         super().__init__()
         self.epochs = Epochs()
+        self.members = MembersFold()
 
     def apply(self, record: Stored) -> Change:
+        if record.topic in MembersFold.TOPICS:
+            return self.members.apply(record)
         return self.epochs.apply(record) if record.topic in Epochs.TOPICS else super().apply(record)
 
 
@@ -44,7 +48,7 @@ class Copy:
         self.store: MessageStore = open_store(
             self.disk, settings, self.folds, 1000, is_owned=False, committed=committed, cut_at=cut_at
         )
-        self.log = FollowerLog(self.store, lambda: self.folds.epochs.begun)
+        self.log = FollowerLog(self.store, lambda: self.folds.epochs.begun, lambda: self.folds.members.now)
 
     def lead(self) -> Copy:
         """It takes all of its log in, and appends from here on."""

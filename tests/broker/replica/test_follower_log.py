@@ -7,13 +7,16 @@ import errno
 
 import pytest
 
+from broker.kernel.fold import fact_record
 from broker.replica.follower_log import Mismatch
 from broker.replica.log_face import ReplicaLog, Stretch
+from broker.replica.members import TOPIC, MembersFold
 from broker.store.frames import read_head
 from broker.store.raw import BadPlace, parts_of
 from broker.store.settings import StoreSettings
 from penstock.errors import ProtocolError, StorageFailed, StorageFull
 from penstock.protocol.message import FRAME_HEAD_BYTES
+from penstock.protocol.requests.replicas import Member, Members
 from tests.broker.replica.pair import EPOCH, LARGER, SMALLER, Copy, follow
 from tests.broker.store.store_rig import SMALL, bodies, command, incoming
 from tests.simulation.disk import PowerCut
@@ -283,3 +286,21 @@ def test_the_log_of_a_copy_goes_on_as_this_ones_after_take_over() -> None:
     assert len(bodies(follower.store)) == 21
     face: ReplicaLog = follower.log
     assert face.end == face.applied
+
+
+def test_changes_of_members_are_found_in_what_is_not_taken_in_yet() -> None:
+    leader, follower = Copy().lead(), Copy()
+    first, second = (Members((Member("a", "aa"), Member(name, name, is_voter=False))) for name in "bc")
+    for after in (first, second):
+        leader.put(3)
+        leader.store.append([fact_record(TOPIC, MembersFold.fact(after))], 1000)
+    assert leader.log.changes == [leader.folds.members.now]
+    follow(leader, follower)
+    follower.sync()
+    one, two = follower.log.changes
+    assert (one.members, two) == (first, leader.folds.members.now)
+    assert follower.again().log.changes == [one, two]
+    follower.log.commit(two.position)
+    assert (follower.folds.members.now, follower.log.changes) == (one, [one, two])
+    follower.log.cut(two.position)
+    assert follower.log.changes == [one]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
+from broker.replica.members import with_member, without_member
 from penstock.errors import PenstockError
+from penstock.protocol.requests.replicas import Member, Members
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.topics import CreateTopic
 from tests.properties.request_mix import Mix
-from tests.simulation.replicas import Copy, World
+from tests.simulation.replicas import GROUP, Copy, World
 
 
 def harm(world: World, node: Copy, fate: float) -> None:
@@ -68,3 +71,44 @@ def test_a_fact_that_was_acknowledged_is_in_every_copy_whoever_died() -> None:
     assert len(world.led) > 6
     for node in world.nodes:
         assert set(acknowledged) <= {topic.topic for topic in node.state.topics}
+
+
+def change(world: World, after: Callable[[Members], Members]) -> None:
+    """Has the members changed by whoever leads, and waits until that is committed; nodes die meanwhile."""
+    for number in range(400):
+        leader = world.elect()
+        wanted = after(leader.replica.members)
+        if leader.replica.members == wanted and leader.log.committed > leader.state.members.now.position:
+            return
+        leader.change(wanted)
+        if number % 7 == 3:
+            leader.die(power=world.rng.random() < 0.5)
+            world.revive()
+        world.tick()
+    raise AssertionError("the members do not change")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_log_says_who_its_members_are_whoever_dies_while_they_change(seed: int) -> None:
+    world = World(seed)
+    observer = Member("c", "c", "", False)
+    change(world, lambda now: without_member(now, "c"))
+    assert [node.replica.members.voters for node in world.nodes[:2]] == [["a", "b"]] * 2
+    change(world, lambda now: with_member(now, observer))
+    change(world, lambda now: with_member(now, observer)._replace(copies=2))
+    change(world, lambda now: with_member(now, Member("c", "c")))
+    world.level()
+    world.check()
+    for node in world.nodes:
+        assert node.state.members.now.members == node.replica.members == GROUP._replace(copies=2)
+        node.die(power=True)
+    world.revive()
+    assert [node.replica.members for node in world.nodes] == [GROUP._replace(copies=2)] * 3, "a start knows it too"
+
+
+def test_a_second_change_waits_until_the_first_is_committed() -> None:
+    world = World(4)
+    leader = world.elect()
+    world.level()
+    assert leader.change(without_member(GROUP, "c")) == ""
+    assert "another change" in leader.change(Members((Member("a", "a"),)))
