@@ -7,7 +7,7 @@ classes, one to one. Nothing here waits or does I/O.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Final, Literal, Self
 
 
 class PenstockError(Exception):
@@ -18,7 +18,8 @@ class PenstockError(Exception):
         fault: ``"client"`` (mend the request) or ``"server"`` (mend or wait for the server).
         retryable: whether the same request may succeed later, unchanged.
         hint: one sentence that tells a person what to do; may be empty.
-        unknown: for a write: it may have been stored all the same. False means that it never will be.
+        unknown: for a write: it may have been stored all the same. False means that it never will be. It travels on
+            the wire.
     """
 
     code: ClassVar[int] = 1
@@ -33,6 +34,11 @@ class PenstockError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def with_fate(self, unknown: bool) -> Self:
+        """Itself, ``unknown`` or not."""
+        self.unknown = unknown
+        return self
 
     def as_result(self) -> Self:
         """Itself, caught and from now on handed on as a value: without the places that it was raised from. Their frames
@@ -122,11 +128,14 @@ class NotLeader(Unavailable):
         return self.hint
 
 
-class NoQuorum(PenstockError):
+class NoQuorum(Unavailable):
     """Too few nodes of the broker's group can be reached; nothing was stored."""
 
     code = 12
-    retryable = True
+
+
+AWAY: Final = frozenset({Unavailable.code, NotLeader.code, NoQuorum.code})
+"""Codes of the errors of a broker that carries nothing out just now."""
 
 
 class TopicNotFound(PenstockError):
@@ -391,11 +400,12 @@ def _by_code() -> dict[int, type[PenstockError]]:
 BY_CODE: dict[int, type[PenstockError]] = _by_code()
 
 
-def from_wire(code: int, message: str, hint: str = "") -> PenstockError:
-    """The error that a wire code stands for; an unknown code gives an ``InternalError`` that names it."""
+def from_wire(code: int, message: str, hint: str = "", unknown: bool | None = None) -> PenstockError:
+    """The error that a wire code stands for; an unknown code gives an ``InternalError`` that names it. ``unknown``:
+    only where it is not as usual for that error."""
     cls = BY_CODE.get(code)
     if cls is None:
-        return InternalError(f"error {code} of a newer server: {message}", hint=hint)
+        cls, message = InternalError, f"error {code} of a newer server: {message}"
     error = cls(message)
     error.hint = hint
-    return error
+    return error if unknown is None else error.with_fate(unknown)

@@ -157,8 +157,7 @@ class Dispatch:
         """Carries out nothing any more, and answers every request with this error; one that waits for a disk with an
         error that says that its outcome is unknown. For a process that ends: what is parked ends with it."""
         self._closed = error
-        unknown = type(error)(error.message, hint=error.hint)
-        unknown.unknown = True
+        unknown = type(error)(error.message, hint=error.hint).with_fate(True)
         for waiting in (self._after_sync, self._after_quorum):
             while waiting:
                 waiting.popleft()[3](unknown)

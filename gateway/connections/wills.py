@@ -27,13 +27,13 @@ from gateway.publishing.broker_batch import Publisher
 from gateway.publishing.upstream import Upstream
 from gateway.sessions.session_state import Will, decode_will
 from gateway.sessions.store import SessionStore
-from penstock.errors import NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
+from penstock.errors import AWAY, NoRoute, PenstockError, StorageFull, TimedOut
 from penstock.protocol.requests.sessions import GONE, OpenedSession, SessionCall, SessionSave
 from penstock.protocol.requests.topics import DescribeTopic
 
 KEPT_BYTES_MAX: Final = 64 << 20
 _EXECUTOR_BYTES: Final = 1024  # what one takes beside its payload
-_PASSING: Final = frozenset({NoRoute.code, StorageFull.code, TimedOut.code, Unavailable.code})
+_PASSING: Final = AWAY | {NoRoute.code, StorageFull.code, TimedOut.code}
 
 
 LastWord = Callable[[], None]

@@ -19,12 +19,12 @@ from typing import Final
 
 from gateway.brokers import Broker, Brokers
 from gateway.publishing.broker_batch import BrokerBatch, ClientQueue, NameRoute, TopicLanes, Unplaced
-from penstock.errors import NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
+from penstock.errors import AWAY, NoRoute, PenstockError, StorageFull, TimedOut
 from penstock.protocol.requests.topics import DescribeTopic
 
 IDLE_S: Final = 300.0
-_AWAY: Final = frozenset({TimedOut.code, Unavailable.code})
-_PASSING: Final = frozenset({NoRoute.code, TimedOut.code, Unavailable.code})
+_SILENT: Final = AWAY | {TimedOut.code}
+_PASSING: Final = _SILENT | {NoRoute.code}
 
 
 class Placing:
@@ -109,7 +109,7 @@ class Placing:
         return request
 
     def _found(self, topic: TopicLanes, found: list[Broker] | PenstockError) -> None:
-        if isinstance(found, PenstockError) and not (topic.reserve and found.code in _AWAY):
+        if isinstance(found, PenstockError) and not (topic.reserve and found.code in _SILENT):
             self._not_found(topic, found)
             return
         waiting = topic.take_waiting()

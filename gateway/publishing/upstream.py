@@ -30,6 +30,7 @@ from gateway.publishing.broker_batch import NONE, Batch, BrokerBatch, NameRoute,
 from gateway.publishing.placing import Placing
 from gateway.sessions.session_state import Will
 from penstock.errors import (
+    AWAY,
     Busy,
     Fenced,
     InvalidMessage,
@@ -37,7 +38,6 @@ from penstock.errors import (
     PenstockError,
     StorageFull,
     TopicNotFound,
-    Unavailable,
 )
 from penstock.protocol.message import FLAG_QOS, FLAG_RETAIN, NEVER, PROPERTIES_BYTES_MAX, record_tail, topic_of_tail
 from penstock.protocol.requests.given import GivenRuns
@@ -400,7 +400,7 @@ class Appending(Batch):
 
 
 def _may_pass(code: int, device: Publisher) -> bool:
-    return code == Unavailable.code or (code in _NO_ROOM and not device.is_v5)
+    return code in AWAY or (code in _NO_ROOM and not device.is_v5)
 
 
 def _full_from(batch: Batch, result: Result) -> int | None:

@@ -79,9 +79,7 @@ def nobody_answers(failures: Sequence[PenstockError]) -> PenstockError:
 
 def lost(address: str, reason: str) -> Unavailable:
     """The error for a connection that ended with requests on their way: what became of writes is unknown."""
-    error = Unavailable(f"the connection to {address} was lost: {reason}")
-    error.unknown = True
-    return error
+    return Unavailable(f"the connection to {address} was lost: {reason}").with_fate(True)
 
 
 CHOOSE_PORT: Final[Mapping[str, str]] = {

@@ -2,8 +2,8 @@
 
 A wire frame is ``length u32 | header length u32 | header | body``: the length counts all that follows it, the header
 is a msgpack array, the body is raw bytes. A request's header is ``[code, id, field, ...]``; a reply's is ``[0, id,
-field, ...]``; an error's is ``[-1, id, error code, message, hint]``. A reply's type follows from the request that
-bears its id. Fields come in the order of the dataclass; the field called ``body`` travels as the frame's body.
+field, ...]``; an error's is ``[-1, id, error code, message, hint, unknown?]``. A reply's type follows from the request
+that bears its id. Fields come in the order of the dataclass; the field called ``body`` travels as the frame's body.
 Missing trailing fields take their defaults and extra ones are ignored, so that both sides may grow.
 
 Decoding is total: any bytes give requests, replies or a ``ProtocolError``, and never an allocation beyond the frame
@@ -158,7 +158,10 @@ def encode_reply(request_id: int, reply: Reply) -> list[Bytes]:
 
 def encode_error(request_id: int, error: PenstockError) -> list[Bytes]:
     """The frame of an error, in parts."""
-    return _frame([_ERROR, request_id, error.code, error.message[:1024], error.hint[:1024]])
+    header = [_ERROR, request_id, error.code, error.message[:1024], error.hint[:1024]]
+    if error.unknown is not type(error).unknown:
+        header.append(error.unknown)
+    return _frame(header)
 
 
 def encode_result(request_id: int, result: Result) -> list[Bytes]:
@@ -318,7 +321,8 @@ def decode_result(frame: RawFrame, asked: type[Request]) -> Result:
     code, message, hint = frame.items[:3]
     if type(code) is not int or type(message) is not str or type(hint) is not str:
         raise ProtocolError("an error has a code, a message and a hint")
-    return errors.from_wire(code, message, hint)
+    unknown = frame.items[3] if len(frame.items) > 3 else None
+    return errors.from_wire(code, message, hint, unknown if type(unknown) is bool else None)
 
 
 def last_word(frame: RawFrame) -> PenstockError:

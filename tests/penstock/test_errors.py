@@ -9,6 +9,7 @@ import pytest
 
 from penstock import errors
 from penstock.errors import (
+    AWAY,
     BY_CODE,
     InternalError,
     NoRoute,
@@ -19,6 +20,8 @@ from penstock.errors import (
     Unavailable,
     from_wire,
 )
+from penstock.protocol.requests.servers import Ping
+from penstock.protocol.wire import FrameReader, decode_result, encode_error, join
 
 CLASSES = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, PenstockError)]
 
@@ -47,6 +50,23 @@ def test_every_error_says_whose_fault_it_is_and_what_it_means(cls: type[Penstock
     assert cls.fault in ("client", "server")
     assert (cls.__doc__ or "").strip()
     assert not (cls.fault == "client" and cls.retryable), "sending the same wrong request again cannot help"
+
+
+def test_what_is_unknown_of_a_write_is_so_on_both_ends_of_the_wire() -> None:
+    lost = NotLeader("the lead went with it under way", hint="b:10911")
+    lost.unknown = True
+    late = TimedOut("not sent")
+    late.unknown = False
+    for error in (lost, late, NotLeader("elsewhere", hint="b:10911"), TimedOut("late")):
+        [frame] = FrameReader().receive(join(encode_error(7, error)))
+        back = decode_result(frame, Ping)
+        assert isinstance(back, PenstockError)
+        assert (type(back), str(back), back.unknown) == (type(error), str(error), error.unknown)
+
+
+def test_who_does_not_lead_says_who_does_and_counts_as_away() -> None:
+    assert NotLeader("elsewhere", hint="b:10911").leader == "b:10911"
+    assert {one.code for one in CLASSES if issubclass(one, Unavailable)} == AWAY
 
 
 def test_the_hint_stands_in_brackets() -> None:
