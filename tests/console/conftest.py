@@ -10,7 +10,7 @@ from tests.console.browser import Site
 from tests.node.running import RunningSystem
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
     """Shared by all tests: each has topics, groups and clients of its own."""
     running = RunningSystem(tmp_path_factory.mktemp("console") / "data", console_port=-1)

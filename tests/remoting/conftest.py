@@ -14,7 +14,7 @@ from tests.remoting.remoting_rig import RemotingClient, running_front
 _NUMBERS = itertools.count(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
     with running_front(Path(tmp_path_factory.mktemp("remoting")) / "data") as system:
         yield system

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -81,12 +82,13 @@ def test_a_client_that_does_not_read_its_answers_is_disconnected(
     client.produce(name, bytes(500_000), e=0)
     fields = {"consumerGroup": "g", "topic": name, "queueId": 0, "queueOffset": 0, "maxMsgNums": 1, "sysFlag": 0}
     asked = 200  # of which the sockets between the two ends hold a tenth
-    for _ in range(asked):
-        client.send(codes.PULL, **fields)
     got = 0
     client.socket.settimeout(PATIENCE_S)
-    while data := client.socket.recv(1 << 20):
-        got += len(data)
+    with contextlib.suppress(ConnectionError):  # a reset, where requests were still on their way
+        for _ in range(asked):
+            client.send(codes.PULL, **fields)
+        while data := client.socket.recv(1 << 20):
+            got += len(data)
     assert got < asked * 500_000 // 2
     assert bystander.ask(codes.CHECK_CLIENT_CONFIG).code == codes.SUCCESS
 
