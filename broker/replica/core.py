@@ -24,8 +24,11 @@ from broker.replica.events import Ask, Event, Message, Ready, Received, Role, Ro
 from broker.replica.leading import Leading
 from broker.replica.log_face import HardState
 from broker.replica.own_log import OwnLog
-from penstock.protocol.requests.replicas import AskVote, Members, TakeEntries, TakeLead, Taken, Vote
+from penstock.protocol.requests.replicas import AskVote, Members, MembersAt, TakeEntries, TakeLead, Taken, Vote
 from penstock.world import Rng
+
+EPOCHS_FORCED: Final = 1_000
+"""A forced leadership is so far above all epochs that the nodes which are given up may have begun meanwhile."""
 
 
 class Core:
@@ -363,6 +366,17 @@ class Core:
         if self._leading:
             self._leading.move(event.node, now)
 
+    def _force(self, event: events.Force, now: float) -> None:
+        """Leads without an election. The members count from here on, and their record follows that of the epoch: a
+        start that does not find it knows the members of before."""
+        self._follow(self.state.epoch, "", now)
+        self._is_behind_mark = False
+        self._enter(self.state.epoch + EPOCHS_FORCED)
+        self.state = self.state.voted(self.state.node)
+        self.log.changes.append(MembersAt(self.log.end, event.members))
+        self.role = Role(RoleKind.LEADER, self.state.epoch, self.state.node)
+        self._leading = Leading(self.state.node, self.state.epoch, self.log, self._timing, now)
+
 
 _STEPS: Final[dict[type, Callable[[Core, Any, float], None]]] = {
     events.Tick: Core._tick,
@@ -373,6 +387,7 @@ _STEPS: Final[dict[type, Callable[[Core, Any, float], None]]] = {
     events.Lost: Core._lost,
     events.Missing: Core._missing,
     events.MoveLead: Core._move,
+    events.Force: Core._force,
 }
 _MESSAGES: Final[dict[type, Callable[[Core, Any, Any, float], None]]] = {
     AskVote: Core._asked,

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from broker.replica.log_face import HardState
-from penstock.protocol.requests.replicas import AskVote, EpochAt, MembersAt, TakeEntries, TakeLead, Taken, Vote
+from penstock.protocol.requests.replicas import AskVote, EpochAt, Members, MembersAt, TakeEntries, TakeLead, Taken, Vote
 
 Message = AskVote | Vote | TakeEntries | Taken | TakeLead
 
@@ -78,7 +78,14 @@ class MoveLead(NamedTuple):
     node: str
 
 
-Event = Tick | Received | Durable | Ended | Read | Lost | Missing | MoveLead
+class Force(NamedTuple):
+    """A group has lost its majority for good: this node leads from now on, and these are the members. What of the log
+    only others had is lost."""
+
+    members: Members
+
+
+Event = Tick | Received | Durable | Ended | Read | Lost | Missing | MoveLead | Force
 
 
 class RoleKind(Enum):

@@ -15,8 +15,6 @@ from penstock.errors import InvalidRequest
 from penstock.protocol.requests.replicas import Member, Members
 
 TWO: Final = 2
-EPOCHS_FORCED: Final = 1_000
-"""A forced leadership is so far above all epochs that the nodes which are given up may have begun meanwhile."""
 
 
 def with_node(members: Members, node: str, uuid: str, address: str) -> Members:
@@ -82,7 +80,7 @@ def forced(members: Members, node: str, lost: Collection[str]) -> Members:
     left = [one for one in members.voters if one not in lost]
     if len(left) >= members.majority:
         raise InvalidRequest(
-            f"{' and '.join(left)} are a majority of the {len(members.voters)} voters: they elect a leader without force",
+            f"{' and '.join(left)} are a majority of {len(members.voters)} voters: they elect a leader without force",
             hint="start them, and see why they do not: penstock replica list, penstock doctor",
         )
     after = tuple(

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from broker.replica.core import Core
-from broker.replica.events import Ask, Durable, Ended, Event, Missing, Read, Ready, RoleKind, ToPeer
+from broker.replica.events import Ask, Durable, Ended, Event, Force, Missing, Read, Ready, RoleKind, ToPeer
 from broker.replica.log_face import STRETCH_BYTES, ReplicaLog, StateFile, Stretch
 from broker.store.raw import BadPlace, parts_of
-from penstock.errors import ProtocolError, StorageFull
+from penstock.errors import Damaged, ProtocolError, StorageFull
 from penstock.protocol.requests.replicas import Members, TakeEntries
 
 
@@ -74,6 +74,13 @@ class Replica:
         """Why the members may not become these now; nothing where they may: their record is then appended at once, and
         nothing else before ``appended``."""
         return self._core.change_refusal(after)
+
+    def force(self, members: Members, now: float) -> list[ToPeer]:
+        """This node leads, though no majority has elected it (``membership.forced``); the record of its members is
+        appended at once. Raises ``Damaged`` where the log cannot be taken in, and ``StorageFailed``."""
+        if self._is_missing:
+            raise Damaged("this copy of the log is damaged: what it has cannot be led", hint="force another node")
+        return self.step(Force(members), now)
 
     def step(self, event: Event, now: float) -> list[ToPeer]:
         """Takes in what has come, or that time has passed; returns what is to be sent. Raises ``StorageFailed``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from broker.replica.core import Core
@@ -16,6 +16,7 @@ from broker.replica.events import (
     Durable,
     Ended,
     Event,
+    Force,
     Lost,
     Message,
     MoveLead,
@@ -29,6 +30,7 @@ from broker.replica.events import (
 )
 from broker.replica.log_face import HardState
 from broker.replica.members import with_member, without_member
+from broker.replica.membership import forced
 from broker.replica.own_log import OwnLog
 from penstock.protocol.requests.replicas import EpochAt, Member, Members, MembersAt, TakeEntries, TakeLead, Vote
 
@@ -363,6 +365,17 @@ class World:
             assert all(one.position < log.committed for one in log.changes), "E11: two changes are open"
             self.say(f"{node.name} changes {name}: voters {after.voters}")
             self.append(node, after)
+
+    def force(self, name: str, lost: Collection[str]) -> None:
+        """These are lost for good, and an operator has this node lead without a majority."""
+        node = self.nodes[name]
+        for one in lost:
+            self.crash(self.nodes.pop(one), power=True)
+        assert node.core
+        after = forced(node.core.log.members, name, lost)
+        del self.truth[len(node.disk.entries) :]
+        self.step(node, Force(after))
+        self.append(node, after)
 
     def happen(self) -> None:
         """One thing happens."""

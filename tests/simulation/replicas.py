@@ -16,6 +16,7 @@ from broker.replica.follower_log import FollowerLog
 from broker.replica.hard_state import HardStateFile
 from broker.replica.log_face import HardState
 from broker.replica.members import TOPIC, MembersFold
+from broker.replica.membership import forced
 from broker.replica.own_log import OwnLog
 from broker.replica.replica import Replica
 from penstock.errors import Unavailable
@@ -76,6 +77,13 @@ class Copy(Node):
             self.store.append([fact_record(TOPIC, MembersFold.fact(after))], self.world.clock.wall_ms())
             self.world.post(self, self.replica.appended(self.world.clock.now))
         return why
+
+    def force(self, lost: str) -> None:
+        """An operator gives these nodes up, and has this one lead without a majority."""
+        after, now = forced(self.replica.members, self.name, lost), self.world.clock.now
+        self.world.post(self, self.replica.force(after, now))
+        self.store.append([fact_record(TOPIC, MembersFold.fact(after))], self.world.clock.wall_ms())
+        self.world.post(self, self.replica.appended(now))
 
     def die(self, *, power: bool) -> None:
         """The process dies, and with ``power`` the machine."""

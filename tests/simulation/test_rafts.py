@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.replica.core import EPOCHS_FORCED
 from broker.replica.events import Lost, Missing, MoveLead, RoleKind, Tick
 from broker.replica.members import with_member, without_member
 from penstock.protocol.requests.replicas import Member
@@ -307,6 +308,42 @@ def test_a_node_with_damage_follows_and_does_not_lead() -> None:
     world.crash(world.nodes["a"], power=False)
     settle(world)
     assert led_by(world) == "c"
+
+
+def test_a_forced_leader_goes_on_with_what_is_left_and_no_other_epoch_is_above_its_own() -> None:
+    world = quiet(voters=5)
+    world.part("d", "e")
+    world.append(world.nodes["a"])  # what the others have of it is lost
+    world.append(world.nodes["a"])
+    for _ in range(4):
+        world.pass_time(0.1)
+    had = world.nodes["d"].disk.end
+    assert world.truth[-1].end > had
+    world.part()
+    world.force("d", "abc")
+    assert world.leaders[max(world.leaders)] == "d"
+    assert max(world.leaders) > EPOCHS_FORCED
+    world.calm()
+    assert next(one.position for one in world.truth if one.epoch > EPOCHS_FORCED) == had
+    for name in "de":
+        core = world.nodes[name].core
+        assert core
+        assert core.log.members.voters == ["d", "e"]
+        world.crash(world.nodes[name], power=True)
+        world.start(world.nodes[name])
+    settle(world)
+    assert led_by(world) in "de"
+    assert max(world.leaders) == EPOCHS_FORCED + 2, "a start knows the members, and goes on from the forced epoch"
+
+
+def test_a_forced_leader_may_be_one_that_has_lost_what_it_promised() -> None:
+    world = quiet()
+    acknowledged_by_two(world)
+    world.nodes["b"].disk.cut(world.truth[0].end)
+    world.start(world.nodes["b"])
+    world.force("b", "ac")
+    world.calm()
+    assert led_by(world) == "b"
 
 
 def test_one_node_alone_leads_at_once_and_commits_what_its_disk_has() -> None:

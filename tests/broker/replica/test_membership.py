@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_a_group_grows_from_one_node_to_three_voters_one_change_at_a_time() -> N
     steps.append(promoted(steps[-1], "b", allows_two=True))
     steps.append(promoted(steps[-1], "c"))
     assert steps[-1] == THREE
-    assert [why_not(before, after) for before, after in zip(steps, steps[1:], strict=False)] == [""] * 4
+    assert [why_not(before, after) for before, after in pairwise(steps)] == [""] * 4
 
 
 def test_what_is_so_already_changes_nothing() -> None:

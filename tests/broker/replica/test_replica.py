@@ -112,3 +112,30 @@ def test_a_second_change_waits_until_the_first_is_committed() -> None:
     world.level()
     assert leader.change(without_member(GROUP, "c")) == ""
     assert "another change" in leader.change(Members((Member("a", "a"),)))
+
+
+def test_what_is_left_of_a_lost_group_goes_on_by_force_with_all_that_it_had() -> None:
+    world = World(6)
+    world.elect()
+    world.level()
+    leader = world.elect()
+    assert leader.rig
+    leader.rig.submit(CreateTopic("kept", 1))
+    world.level()
+    left = world.nodes[2]
+    for node in world.nodes[:2]:
+        node.die(power=True)
+    del world.nodes[:2]
+    left.force("ab")
+    for _ in range(5):
+        world.tick()
+    assert left.rig
+    answers = left.rig.submit(CreateTopic("new", 1))
+    for _ in range(5):
+        world.tick()
+    assert not isinstance(answers[0], PenstockError)
+    left.die(power=True)
+    left.begin()
+    world.elect()
+    assert left.replica.members.voters == ["c"]
+    assert {"kept", "new"} <= {topic.topic for topic in left.state.topics}
