@@ -11,6 +11,7 @@ from broker.store.settings import StoreSettings
 from penstock.service.access_settings import AccessSettings
 from penstock.service.exposure import NATIVE, PAGES, refuse_exposed
 from penstock.service.native_room import HELD_BYTES_MAX
+from penstock.service.paced_lines import check_detail
 
 LEVELS: Final = ("cache", "disk")
 QUEUES_MAX: Final = 1 << 16
@@ -104,6 +105,8 @@ class BrokerSettings(AccessSettings):
         trace_kept_s: seconds for which rows of message traces are kept, where the topic ``%TRACE%`` is not there yet;
             ``penstock topic change %TRACE% --retention`` changes it. 0: as long as the log.
         filter_bodies: topics whose JSON bodies filters may look into (``$.a.b``); ``*`` for all.
+        connection_log: lines in the log for connects and disconnects (level ``info``) and failed TLS handshakes
+            (``warning``): ``off``, ``sampled`` (of each kind 1 a second, 10 at once), or ``on`` (50 and 1,000).
         held_bytes_max: maximum bytes that all connections together may have this server hold: once of incomplete
             requests, and once of replies that their peers have not read.
         lease_s: lease with the name servers.
@@ -159,6 +162,7 @@ class BrokerSettings(AccessSettings):
     trace_rows_per_s_max: int = 1_000
     trace_kept_s: int = 86_400
     filter_bodies: tuple[str, ...] = ()
+    connection_log: str = "sampled"
     held_bytes_max: int = HELD_BYTES_MAX
     lease_s: float = 120.0
     register_every_s: float = 30.0
@@ -199,6 +203,7 @@ class BrokerSettings(AccessSettings):
             raise ValueError("register_every_s is more than 0 and less than lease_s")
         if not 0 <= self.topics_anonymous_share <= 1:
             raise ValueError(f"topics_anonymous_share is from 0 to 1, not {self.topics_anonymous_share}")
+        check_detail(self.connection_log)
         if not self.retry_delays_s or min(self.retry_delays_s) < 0:
             raise ValueError(f"retry_delays_s has at least one delay, and none below 0, not {self.retry_delays_s}")
         for setting in _NOT_NEGATIVE:

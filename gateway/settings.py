@@ -16,6 +16,7 @@ from penstock.access.token_keys import check_algorithms
 from penstock.access.tokens import TokenRules
 from penstock.errors import InvalidConfig
 from penstock.service.exposure import PAGES, refuse_exposed
+from penstock.service.paced_lines import check_detail
 from topicmap.names import LEVELS_MAX, InvalidName, check_name
 from topicmap.queues import Rule, TopicMap
 
@@ -23,10 +24,6 @@ OVER_RATE: Final = ("wait", "close")
 KEEP_ALIVE_OVER_MAX: Final = ("keep", "refuse")
 VERSIONS: Final[Mapping[str, int]] = MappingProxyType({"3.1": 3, "3.1.1": 4, "5": 5})
 """A version of MQTT -> its protocol level."""
-LOG_RATES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
-    {"off": (0.0, 0.0), "sampled": (1.0, 10.0), "on": (50.0, 1000.0)}
-)
-"""Value of ``connection_log`` -> lines of each kind in a second, and at once after a silence."""
 OUTPUT_BYTES_LEAST: Final = 16 * 1024
 """So much output each client may leave untaken, however many there are."""
 STRING_BYTES_MAX: Final = 65_535
@@ -124,7 +121,7 @@ class GatewaySettings:
         over_rate: a client that sends too fast is made to ``wait``, or the gateway is to ``close`` its connection.
         connection_log: lines in the log for connects and disconnects (level ``info``), refused CONNECTs and failed
             handshakes (``warning``): ``off``, ``sampled`` (of each kind 1 a second, 10 at once), or ``on`` (50 and
-            1,000). A line says how many were left out before it. ``PENSTOCK_LOG_LEVEL`` is the level of the log.
+            1,000). A line says how many were left out before it. The log's own level is that of ``[log]``.
         sys_every_s: how often the gateway publishes its figures under ``$SYS``; 0 for never.
         sys_prefix: under which name it publishes them; ``{name}`` stands for that of the gateway.
         status_host, status_port: where a gateway that runs alone has its status pages; port -1 for none, 0 for any
@@ -230,10 +227,7 @@ class GatewaySettings:
             raise InvalidConfig(f"anonymous is {self.anonymous!r}", hint=f"it is one of {', '.join(ANONYMOUS)}")
         if self.over_rate not in OVER_RATE:
             raise InvalidConfig(f"over_rate is {self.over_rate!r}", hint=f"it is one of {', '.join(OVER_RATE)}")
-        if self.connection_log not in LOG_RATES:
-            raise InvalidConfig(
-                f"connection_log is {self.connection_log!r}", hint=f"it is one of {', '.join(LOG_RATES)}"
-            )
+        check_detail(self.connection_log)
         if self.keep_alive_over_max not in KEEP_ALIVE_OVER_MAX:
             hint = f"it is one of {', '.join(KEEP_ALIVE_OVER_MAX)}"
             raise InvalidConfig(f"keep_alive_over_max is {self.keep_alive_over_max!r}", hint=hint)

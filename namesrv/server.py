@@ -176,7 +176,8 @@ async def run(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_expire, registry, world.clock)
         nursery.start_soon(access.run)
-        served = partial(serve_frames, guard=access.guard, certificates=access.certificates)
+        told = settings.connection_log
+        served = partial(serve_frames, guard=access.guard, certificates=access.certificates, connection_log=told)
         nursery.start_soon(partial(served, listeners, open_session, door=door, room=room))
         task_status.started(RunningNamesrv(host, port, open_session, figures, door.reasons))
 

@@ -8,6 +8,7 @@ from penstock.errors import InvalidConfig
 from penstock.service.access_settings import AccessSettings
 from penstock.service.exposure import PAGES, ROUTES, refuse_exposed
 from penstock.service.native_room import HELD_BYTES_MAX
+from penstock.service.paced_lines import check_detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class NamesrvSettings(AccessSettings):
         lease_s_max: no broker is believed for longer than this without a word.
         brokers_max: how many brokers may be registered.
         topics_max: how many topics one broker may register.
+        connection_log: lines in the log for connects and disconnects (level ``info``) and failed TLS handshakes
+            (``warning``): ``off``, ``sampled`` (of each kind 1 a second, 10 at once), or ``on`` (50 and 1,000).
         held_bytes_max: maximum bytes that all connections together may have this server hold: once of incomplete
             requests, and once of replies that their peers have not read.
         away_s_max: seconds for which an absent broker is remembered: its topics are not created at another broker, and
@@ -34,6 +37,7 @@ class NamesrvSettings(AccessSettings):
     lease_s_max: float = 600.0
     brokers_max: int = 1_000
     topics_max: int = 100_000
+    connection_log: str = "sampled"
     held_bytes_max: int = HELD_BYTES_MAX
     away_s_max: float = 86_400.0
     config_file: str = ""
@@ -44,6 +48,7 @@ class NamesrvSettings(AccessSettings):
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
             raise InvalidConfig(f"port is {self.port}", hint="it is from 0 to 65535")
+        check_detail(self.connection_log)
         self.check_access(self.host, ROUTES)
         if self.status_port >= 0:
             refuse_exposed("status_host", self.status_host, self.insecure, PAGES)

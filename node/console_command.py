@@ -13,7 +13,7 @@ import trio
 
 from console.settings import ConsoleSettings
 from penstock.errors import PenstockError
-from penstock.service import config
+from penstock.service import config, process_log
 from penstock.service.service_main import STATUS_EXPECTED_ERROR, run_until_signal, say
 from penstock.world import real_world
 
@@ -36,11 +36,13 @@ def console(server: str, /, file: Path | None, **flags: Any) -> None:
     given = {name: value for name, value in flags.items() if value is not None}
     given["namesrv"] = tuple(one.strip() for one in server.split(",") if one.strip())
     try:
-        settings = config.load(ConsoleSettings, file, os.environ, "PENSTOCK_CONSOLE", given)
+        table, source = config.read_file(file)
+        log = process_log.take_settings(table, os.environ, source)
+        settings = config.load_table(ConsoleSettings, table, os.environ, "PENSTOCK_CONSOLE", given, source=source)
     except PenstockError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(STATUS_EXPECTED_ERROR)
-    sys.exit(run_until_signal(partial(serve, settings)))
+    sys.exit(run_until_signal(partial(serve, settings), log))
 
 
 async def serve(settings: ConsoleSettings, stop: trio.Event) -> None:

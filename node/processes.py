@@ -28,6 +28,7 @@ from node.settings import Configuration, console_may_act, for_child, gateway_nam
 from penstock.errors import Unavailable
 from penstock.service import footprint
 from penstock.service.cluster_secret import keep_secret
+from penstock.service.process_log import LEVEL_SIGNAL, USUAL, LogSettings
 from penstock.service.readiness import STARTING, STOPPING
 from penstock.service.service_main import CHILD_VARIABLE
 from penstock.service.status import serve_status
@@ -52,12 +53,20 @@ class Child:
         service: ``namesrv``, ``broker`` or ``gateway``: the package that is run.
         settings: what the process is given, by setting name; ports of 0 are fixed by the first start.
         number: which of several of the service it is.
+        log: what it logs.
 
     Attributes:
         who: what its lines in the log, and those about it, call it.
     """
 
-    def __init__(self, service: str, settings: Mapping[str, Any], world: World, number: int | None = None) -> None:
+    def __init__(
+        self,
+        service: str,
+        settings: Mapping[str, Any],
+        world: World,
+        number: int | None = None,
+        log: LogSettings = USUAL,
+    ) -> None:
         self.service = service
         self._others_serve = number is not None
         self.who = service if number is None else f"{service} {number}"
@@ -65,6 +74,7 @@ class Child:
         self.status = ""
         self.listeners: dict[str, str] = {}
         self._settings = dict(settings)
+        self._log = log
         self._clock = world.clock
         self._starts: list[float] = []
         self._stopping = False
@@ -78,7 +88,7 @@ class Child:
                 [sys.executable, "-m", self.service],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env=os.environ | self._environment() | {CHILD_VARIABLE: self.who},
+                env=os.environ | self._environment() | self._log.environment() | {CHILD_VARIABLE: self.who},
                 start_new_session=True,  # Ctrl-C in the terminal reaches the parent alone, which stops in order
             )
             self._process = process
@@ -187,7 +197,7 @@ async def run(
     """Runs the services as children until ``stop`` is set, then stops them, the gateway first. ``signals``
     are the operator's, for each gateway."""
     node, environ = configuration.node, os.environ
-    parts = Parts(world)
+    parts = Parts(world, configuration.log)
     if node.gateways > 1:
         refuse_taken_ports(configuration)
     async with trio.open_nursery() as pages:
@@ -205,7 +215,7 @@ async def run(
                 async with trio.open_nursery() as top:
                     gateways = await _start_gateways(configuration, names, store, secret, parts, top)
                     if signals is not None:
-                        top.start_soon(_pass_on, signals, gateways)
+                        top.start_soon(_pass_on, signals, gateways, parts)
                     seen = ""
                     if node.console_port >= 0:
                         known = secret if console_may_act(configuration, os.environ) else {}
@@ -261,10 +271,10 @@ async def _start_gateways(
     return gateways
 
 
-async def _pass_on(signals: AsyncIterable[int], gateways: Sequence[Child]) -> None:
+async def _pass_on(signals: AsyncIterable[int], gateways: Sequence[Child], parts: Parts) -> None:
     async for number in signals:
-        for gateway in gateways:
-            gateway.send_signal(signal.Signals(number))
+        for child in parts.children if number == LEVEL_SIGNAL else gateways:
+            child.send_signal(signal.Signals(number))
 
 
 class Parts:
@@ -274,16 +284,22 @@ class Parts:
         doing: what the whole does instead of serving, empty while it serves.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, log: LogSettings) -> None:
         self.doing = STARTING
         self._world = world
+        self._log = log
         self._children: dict[str, Child] = {}
 
     def child(self, service: str, settings: Mapping[str, Any], number: int | None = None) -> Child:
         """A child that is shown from now on. ``number``: of one of several gateways."""
-        child = Child(service, {**settings, "status_port": 0}, self._world, number)
+        child = Child(service, {**settings, "status_port": 0}, self._world, number, self._log)
         self._children[child.who] = child
         return child
+
+    @property
+    def children(self) -> list[Child]:
+        """All of them."""
+        return list(self._children.values())
 
     def _pages(self) -> dict[str, str]:
         return {who: child.status for who, child in self._children.items()}

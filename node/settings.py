@@ -27,7 +27,9 @@ from penstock.errors import InvalidConfig
 from penstock.service import config
 from penstock.service.access_settings import AccessSettings
 from penstock.service.exposure import NATIVE, is_loopback, refuse_exposed
-from penstock.service.service_main import CHILD_VARIABLE, LOG_LEVEL_VARIABLE
+from penstock.service.process_log import TABLE as LOG
+from penstock.service.process_log import USUAL, VARIABLES, LogSettings, take_settings
+from penstock.service.service_main import CHILD_VARIABLE
 
 SETTINGS: Final[Mapping[str, type[Any]]] = {
     "namesrv": NamesrvSettings,
@@ -75,7 +77,7 @@ OTHER_VARIABLES: Final = frozenset(
     {
         *[f"PENSTOCK_{service.upper()}_" for service in SERVICES],
         CHILD_VARIABLE,
-        LOG_LEVEL_VARIABLE,
+        f"{VARIABLES}_",
         "PENSTOCK_SERVER",  # clients
         "PENSTOCK_USER",
         "PENSTOCK_PASSWORD",
@@ -198,12 +200,13 @@ _DEFAULTS: Final = {field.name: field.default for field in fields(NodeSettings)}
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """Node settings, the names of those that a flag gave, and, per service, the table of settings that a file gives
-    it. ``source``: that file, for errors."""
+    it. ``source``: that file, for errors. ``log``: what all processes log."""
 
     node: NodeSettings
     services: Mapping[str, Mapping[str, Any]]
     flags: Collection[str] = ()
     source: config.Source = config.SOME_SETTINGS
+    log: LogSettings = USUAL
 
 
 def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Configuration:
@@ -213,6 +216,9 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
     table, source = config.read_file(file)
     faults = config.Faults()
     services: dict[str, Mapping[str, Any]] = {}
+    log = USUAL
+    with faults.collected():
+        log = take_settings(table, environ, source)
     for name in SERVICES:
         services[name] = _section(name, table.pop(name, {}), source, environ, faults)
     for name in [one for one in table if one not in _names_of(NodeSettings)]:
@@ -223,7 +229,7 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
     node = NodeSettings()
     with faults.collected():
         node = config.load_table(NodeSettings, table, environ, "PENSTOCK", flags, source=source, others=OTHER_VARIABLES)
-    configuration = Configuration(node, services, tuple(flags), source)
+    configuration = Configuration(node, services, tuple(flags), source, log)
     for name in services:
         with faults.collected():
             service_settings(configuration, name, environ)
@@ -273,8 +279,9 @@ def _section(
 def _misplaced(name: str, value: object, source: config.Source) -> InvalidConfig | None:
     """What to say of a name at the top that belongs into a table, or of a table that no service has."""
     if isinstance(value, dict):
-        near = config.nearest(name, SERVICES)
-        hint = f"did you mean [{near}]?" if near else f"the tables are {', '.join(f'[{one}]' for one in SERVICES)}"
+        tables = (*SERVICES, LOG)
+        near = config.nearest(name, tables)
+        hint = f"did you mean [{near}]?" if near else f"the tables are {', '.join(f'[{one}]' for one in tables)}"
         return InvalidConfig(f"{source.at(name)} [{name}] is no table of settings", hint=hint)
     homes = [f"[{service}]" for service, kind in SETTINGS.items() if name in _names_of(kind)]
     if homes:

@@ -15,6 +15,7 @@ from node import settings
 from node.addresses import Addresses
 from penstock.errors import PenstockError
 from penstock.service import memory
+from penstock.service.process_log import LEVEL_SIGNAL, LevelSteps, obeyed
 from penstock.service.service_main import STATUS_EXPECTED_ERROR, operator_signals, run_until_signal
 from penstock.world import real_world
 
@@ -57,7 +58,7 @@ def up(file: Path | None, as_demo: bool, as_json: bool, **flags: Any) -> None:
     except PenstockError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(STATUS_EXPECTED_ERROR)
-    sys.exit(run_until_signal(partial(serve, configuration, as_demo, as_json)))
+    sys.exit(run_until_signal(partial(serve, configuration, as_demo, as_json), configuration.log))
 
 
 async def serve(configuration: settings.Configuration, as_demo: bool, as_json: bool, stop: trio.Event) -> None:
@@ -71,7 +72,8 @@ async def serve(configuration: settings.Configuration, as_demo: bool, as_json: b
     node = configuration.node
     run = processes.run if node.processes or node.gateways > 1 else embedded.run
     world = real_world()
-    with trio.open_signal_receiver(*operator_signals()) as signals:
+    with trio.open_signal_receiver(*operator_signals(), LEVEL_SIGNAL) as received:
+        signals = obeyed(received, LevelSteps(configuration.log.level))
         async with trio.open_nursery() as nursery:
             async with trio.open_nursery() as starting:
                 starting.start_soon(_break_off, stop, nursery.cancel_scope)

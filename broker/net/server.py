@@ -201,7 +201,8 @@ async def _serve(
             nursery.start_soon(_keep_mirror, mirror, clock)
             _log.warning("the home of sessions does not answer: their filters are opened here when it does")
         nursery.start_soon(access.run)
-        served = partial(serve_frames, guard=access.guard, certificates=access.certificates)
+        told = settings.connection_log
+        served = partial(serve_frames, guard=access.guard, certificates=access.certificates, connection_log=told)
         nursery.start_soon(partial(served, listeners, running.open_session, door=door, room=room))
         tell("registering with the name servers")
         await nursery.start(registration.run)

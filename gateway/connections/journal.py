@@ -1,8 +1,8 @@
 """The log of connections: who connected, who disconnected and why, whose CONNECT was refused, which handshakes failed.
 
 Connects and disconnects are lines of level INFO, refusals and failed handshakes of WARNING. Each of the four kinds has
-a rate of its own, so that a flood neither fills the disk nor hides the others; a line says how many were left out
-before it. What a client has chosen is quoted and cut: no line holds a line break, a password or a payload. Pure.
+a rate of its own (``penstock/service/paced_lines.py``). What a client has chosen is quoted and cut: no line holds a
+line break, a password or a payload. Pure but for the log.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Final
 
 from gateway.login.auth import BAD_CREDENTIALS, Peer
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
-from gateway.settings import LOG_RATES
-from penstock.service.buckets import Bucket
+from penstock.service.paced_lines import LOG_RATES, Kind
 
 SHOWN_CHARACTERS: Final = 128
 CLIENT_CLOSED: Final = "the client closed the connection without DISCONNECT"
@@ -33,67 +32,30 @@ def words(reason: Reason) -> str:
     return f"0x{code:02x} {name} ({reason.why})" if isinstance(reason, Told) else f"0x{code:02x} {name}"
 
 
-class Kind:
-    """The lines of one kind. ``untold``: how many were left out since the last line."""
-
-    __slots__ = ("_bucket", "_level", "name", "untold")
-
-    def __init__(self, name: str, level: int, rate: tuple[float, float]) -> None:
-        per_s, at_once = rate
-        self.name = name
-        self._level = level
-        self._bucket = Bucket(per_s, 0.0, at_once) if per_s else None
-        self.untold = 0
-
-    @property
-    def is_on(self) -> bool:
-        """Whether anybody would see a line."""
-        return self._bucket is not None and _log.isEnabledFor(self._level)
-
-    def may_say(self, now: float) -> bool:
-        """Whether there is room for a line now; if not, one more is left out."""
-        if not self.is_on:
-            return False
-        if self._bucket is not None and self._bucket.take(now):
-            return True
-        self.untold += 1
-        return False
-
-    def say(self, text: str) -> None:
-        """Writes a line that may be said."""
-        untold, self.untold = self.untold, 0
-        _log.log(self._level, "%s %s%s", self.name, text, f"; {untold} more were left out before" if untold else "")
-
-    def tick(self, now: float) -> None:
-        """Tells what was left out, when it is over."""
-        if self.untold and self._bucket is not None and self._bucket.is_full(now):
-            self._bucket.take(now)
-            untold, self.untold = self.untold, 0
-            _log.log(self._level, "%s: %d more were left out", self.name, untold)
-
-
 class Journal:
     """The connection log of one gateway. ``detail``: a key of ``LOG_RATES``."""
 
     def __init__(self, detail: str) -> None:
         rate = LOG_RATES[detail]
-        self._connected = Kind("connected", logging.INFO, rate)
-        self._disconnected = Kind("disconnected", logging.INFO, rate)
-        self._refused = Kind("refused", logging.WARNING, rate)
-        self._failed = Kind("handshake failed", logging.WARNING, rate)
+        self._connected = Kind(_log, "connected", logging.INFO, rate)
+        self._disconnected = Kind(_log, "disconnected", logging.INFO, rate)
+        self._refused = Kind(_log, "refused", logging.WARNING, rate)
+        self._failed = Kind(_log, "handshake failed", logging.WARNING, rate)
         self._kinds = (self._connected, self._disconnected, self._refused, self._failed)
 
     def connected(self, peer: Peer, client_id: str, user: str, is_v5: bool, keep_alive_s: int, now: float) -> None:
         """A client has its session."""
         if self._connected.may_say(now):
             who = f"{_who(client_id, user)}, from {_where(peer)}"
-            self._connected.say(f"{who}, with MQTT {'5' if is_v5 else '3'}, keep-alive {keep_alive_s} s")
+            said = f"{who}, with MQTT {'5' if is_v5 else '3'}, keep-alive {keep_alive_s} s"
+            self._connected.say(said, **_fields(peer, client_id, user))
 
     def disconnected(self, peer: Peer, client_id: str, user: str, why: Reason | str, stay_s: float, now: float) -> None:
         """The connection of a client with a session is over. ``stay_s``: how long it stood."""
         if self._disconnected.may_say(now):
             who = f"{_who(client_id, user)}, from {_where(peer)}"
-            self._disconnected.say(f"{who}, after {stay_s:.1f} s: {_why(why)}")
+            said = f"{who}, after {stay_s:.1f} s: {_why(why)}"
+            self._disconnected.say(said, **_fields(peer, client_id, user), why=_why(why))
 
     def turned_away(self, peer: Peer, client_id: str | None, why: Reason | str, now: float) -> None:
         """The connection of a client without a session is over. ``client_id``: of its CONNECT, ``None`` without one."""
@@ -103,12 +65,14 @@ class Journal:
             return
         is_told = not isinstance(why, str) and code_of(why) == BAD_CREDENTIALS  # by ``Attempts``
         if not is_told and self._refused.may_say(now):
-            self._refused.say(f"{_who(client_id, '')}, from {_where(peer)}: {_why(why)}")
+            said = f"{_who(client_id, '')}, from {_where(peer)}: {_why(why)}"
+            self._refused.say(said, **_fields(peer, client_id, ""), why=_why(why))
 
     def handshake_failed(self, address: str, listener: str, why: Reason | str, now: float) -> None:
         """A connection is over before its CONNECT."""
         if self._failed.may_say(now):
-            self._failed.say(f"from {address} at {listener}: {_why(why)}")
+            said = f"from {address} at {listener}: {_why(why)}"
+            self._failed.say(said, address=address, listener=listener, why=_why(why))
 
     def tick(self, now: float) -> None:
         """To be called about twice a second."""
@@ -129,3 +93,13 @@ def _why(why: Reason | str) -> str:
 
 def _where(peer: Peer) -> str:
     return f"{peer.address} at {peer.listener}"
+
+
+def _fields(peer: Peer, client_id: str, user: str) -> dict[str, str | None]:
+    """What a line in JSON has beside its text."""
+    return {
+        "client_id": client_id[:SHOWN_CHARACTERS],
+        "user": user[:SHOWN_CHARACTERS] or None,
+        "address": peer.address,
+        "listener": peer.listener,
+    }

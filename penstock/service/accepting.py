@@ -31,7 +31,7 @@ class Doorkeeper:
     """Whether connections can be accepted. ``what``: who listens, as the log names it."""
 
     def __init__(self, what: str) -> None:
-        self._what = what
+        self.what = what
         self._why = ""
         self._began = 0.0
         self._last = -math.inf
@@ -49,7 +49,7 @@ class Doorkeeper:
         now = trio.current_time()
         if self._why and now - self._last >= QUIET_S:
             self._why = ""
-            _log.warning("%s accepts connections again, after %.0f s", self._what, now - self._began)
+            _log.warning("%s accepts connections again, after %.0f s", self.what, now - self._began)
         return True
 
     def failed(self, why: str) -> None:
@@ -58,7 +58,7 @@ class Doorkeeper:
         if not self._why:
             self._began = now
             _log.error(
-                "%s accepts no connections: %s; raise the limit (LimitNOFILE= in systemd, ulimit -n)", self._what, why
+                "%s accepts no connections: %s; raise the limit (LimitNOFILE= in systemd, ulimit -n)", self.what, why
             )
         self._why, self._last = why, now
 

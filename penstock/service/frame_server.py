@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import math
 import socket
 import ssl
@@ -32,12 +31,11 @@ from penstock.service.frame_connection import FrameLimits as FrameLimits
 from penstock.service.frame_connection import Peer as Peer
 from penstock.service.frame_connection import Session as Session
 from penstock.service.guard import Guard
+from penstock.service.native_journal import NativeJournal
 from penstock.service.native_room import NativeRoom
 
 _LIMITS: Final = FrameLimits()
 HANDSHAKE_S: Final = 10.0
-
-_log = logging.getLogger(__name__)
 
 
 async def open_listeners(host: str, port: int, who: str = SOME_SERVER) -> list[trio.SocketListener]:
@@ -67,12 +65,14 @@ async def serve_frames(
     room: NativeRoom | None = None,
     guard: Guard | None = None,
     certificates: Certificates | None = None,
+    connection_log: str = "off",
 ) -> None:
     """Serves every connection until cancelled; closes the listeners and all connections at the end. ``door`` is told
     what keeps it from accepting; ``room`` is what all connections together may hold; ``guard`` says who may ask what;
-    with ``certificates`` all of them speak TLS."""
+    with ``certificates`` all of them speak TLS; ``connection_log`` says how many of
+    them have lines in the log."""
     door = door or Doorkeeper("this server")
-    held = room or NativeRoom()
+    held, told = room or NativeRoom(), NativeJournal(door.what, connection_log)
     ids = itertools.count(1)
     live = 0
 
@@ -92,14 +92,19 @@ async def serve_frames(
                 if certificates is None:
                     peer = peer._replace(is_private=is_loopback(peer.host))
                 else:
-                    encrypted = await _encrypted(stream, peer, certificates)
+                    encrypted = await _encrypted(stream, peer, certificates, told)
                     if encrypted is None:
                         return
                     stream, peer = encrypted
                 frames, session = wire.FrameReader(), open_session(peer)
-                if guard is not None:
-                    session = guard.watch(session, peer, frames, partial(_end_in, scope))
-                await FrameConnection(stream, session, limits, held, frames).serve()
+                guarded = guard.watch(session, peer, frames, partial(_end_in, scope)) if guard is not None else None
+                began = trio.current_time()
+                told.connected(peer, began)
+                try:
+                    await FrameConnection(stream, guarded or session, limits, held, frames).serve()
+                finally:
+                    now = trio.current_time()
+                    told.disconnected(peer, guarded.identity.user if guarded else "", now - began, now)
         finally:
             live -= 1
             held.share_among(live)
@@ -112,7 +117,7 @@ def _end_in(scope: trio.CancelScope, wait_s: float) -> None:
 
 
 async def _encrypted(
-    stream: trio.abc.Stream, peer: Peer, certificates: Certificates
+    stream: trio.abc.Stream, peer: Peer, certificates: Certificates, journal: NativeJournal
 ) -> tuple[trio.SSLStream[trio.abc.Stream], Peer] | None:
     """The stream within TLS, and its peer with the name in the certificate that it has shown; None if the handshake
     fails, which ends the stream."""
@@ -121,7 +126,7 @@ async def _encrypted(
         with trio.fail_after(HANDSHAKE_S):
             await encrypted.do_handshake()
     except (trio.BrokenResourceError, trio.TooSlowError) as error:
-        _log.info("no TLS with %s: %s", peer.address, error.__cause__ or "it took too long")
+        journal.handshake_failed(peer, error.__cause__, trio.current_time())
         await trio.aclose_forcefully(stream)
         return None
     shown = encrypted.getpeercert()

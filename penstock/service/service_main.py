@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeVar, cast
@@ -25,18 +24,16 @@ import trio
 
 from penstock.errors import InternalError, InvalidConfig, PenstockError
 from penstock.protocol.addresses import join_address
-from penstock.service import config, descriptors, memory
+from penstock.service import config, descriptors, memory, process_log
+from penstock.service.process_log import LEVEL_SIGNAL, USUAL, LevelSteps, LogSettings
 from penstock.service.readiness import STOPPING, ReadFigures, Readiness, ReadReasons
 from penstock.world import real_world
 
 STATUS_EXPECTED_ERROR: Final = 2
-LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 STOP_S: Final = 4.0
 """After this long a stop is forced, so that a stop never takes longer than 5 seconds."""
 
 CHILD_VARIABLE: Final = "PENSTOCK_CHILD"
-LOG_LEVEL_VARIABLE: Final = "PENSTOCK_LOG_LEVEL"
-LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 """In the environment of a process that ends with its parent (``node/processes.py``): what that calls it."""
 
 
@@ -91,8 +88,13 @@ def main(role: str, settings_class: type[Settings], run: RunService, arguments: 
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings as TOML (docs/guide/settings.md)")
     options = parser.parse_args(arguments)
 
+    try:
+        settings, log = _load(settings_class, options.config, f"PENSTOCK_{role.upper()}")
+    except PenstockError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return STATUS_EXPECTED_ERROR
+
     async def serve(stop: trio.Event) -> None:
-        settings = config.load(settings_class, options.config, os.environ, f"PENSTOCK_{role.upper()}")
         readiness = Readiness()
         async with trio.open_nursery() as pages:
             status = await _open_pages(settings, readiness, pages)
@@ -109,7 +111,19 @@ def main(role: str, settings_class: type[Settings], run: RunService, arguments: 
                 say(f"ready {role}={join_address(running.host, running.port)}{also}")
             pages.cancel_scope.cancel()
 
-    return run_until_signal(serve)
+    return run_until_signal(serve, log)
+
+
+def _load(settings_class: type[Settings], file: Path | None, prefix: str) -> tuple[Settings, LogSettings]:
+    """The settings of a service, and those of its log."""
+    table, source = config.read_file(file)
+    faults, log = config.Faults(), USUAL
+    with faults.collected():
+        log = process_log.take_settings(table, os.environ, source)
+    with faults.collected():
+        settings = config.load_table(settings_class, table, os.environ, prefix, source=source)
+    faults.raise_all()
+    return settings, log
 
 
 def say(line: str) -> None:
@@ -139,21 +153,21 @@ async def _open_pages(settings: ServiceSettings, readiness: Readiness, nursery: 
     return cast(str, await nursery.start(partial(serve_status, *where, *told, settings.status_hosts)))
 
 
-def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
+def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]], log: LogSettings = USUAL) -> int:
     """Runs ``serve`` until it returns; SIGTERM or SIGINT sets the event that it is given, and it then stops in order.
-    Warnings and errors are logged on standard error. The process may have as many files and sockets open as the system
-    lets it.
+    ``log``: what is logged on standard error. The process may have as many files and sockets open as the system lets
+    it.
 
     Returns the exit status, having told of an expected error.
     """
-    logging.basicConfig(format=_log_format(os.environ.get(CHILD_VARIABLE, "")), level=_log_level(os.environ))
+    process_log.begin(log, os.environ.get(CHILD_VARIABLE, ""))
     memory.bound_heap()
     descriptors.raise_limit()
 
     async def watched() -> None:
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
-            await nursery.start(_set_on_signal, stop)
+            await nursery.start(_obey, stop, LevelSteps(log.level))
             nursery.start_soon(memory.give_back)
             if os.environ.get(CHILD_VARIABLE):
                 nursery.start_soon(_set_when_orphaned, stop)
@@ -184,25 +198,12 @@ def _ignored(numbers: Iterable[signal.Signals]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _log_level(environ: Mapping[str, str]) -> str:
-    """The lowest level of lines that are logged. Raises ``SystemExit`` for none."""
-    level = environ.get(LOG_LEVEL_VARIABLE, "warning")
-    if level not in LOG_LEVELS:
-        print(f"error: {LOG_LEVEL_VARIABLE} is {level!r} (it is one of {', '.join(LOG_LEVELS)})", file=sys.stderr)
-        raise SystemExit(STATUS_EXPECTED_ERROR)
-    return level.upper()
-
-
-def _log_format(who: str) -> str:
-    """Several processes of a service share one log: each line says of which it is. ``who``: ``gateway 1``."""
-    return LOG_FORMAT.replace("%(name)s", f"%(name)s of {who}") if " " in who else LOG_FORMAT
-
-
-async def _set_on_signal(stop: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+async def _obey(stop: trio.Event, steps: LevelSteps, *, task_status: trio.TaskStatus[None]) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, LEVEL_SIGNAL) as signals:
         task_status.started()
-        async for _ in signals:
-            _begin_stop(stop)
+        async for number in process_log.obeyed(signals, steps):
+            if number != LEVEL_SIGNAL:
+                _begin_stop(stop)
 
 
 def _begin_stop(stop: trio.Event) -> None:

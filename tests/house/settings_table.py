@@ -23,6 +23,7 @@ from gateway.settings import GatewaySettings  # noqa: E402
 from namesrv.settings import NamesrvSettings  # noqa: E402
 from node.settings import NodeSettings  # noqa: E402
 from penstock.service.access_settings import AccessSettings  # noqa: E402
+from penstock.service.process_log import LogSettings  # noqa: E402
 from remoting.settings import RemotingSettings  # noqa: E402
 
 PAGE = ROOT / "docs" / "guide" / "settings.md"
@@ -30,6 +31,7 @@ BEGIN, END = "<!-- settings: begin -->\n", "<!-- settings: end -->\n"
 # Title, the class, and others where some of its settings come from.
 TABLES: list[tuple[str, Any, tuple[Any, ...]]] = [
     ("Top of the file", NodeSettings, (AccessSettings,)),
+    ("`[log]`, also for a service that runs alone", LogSettings, ()),
     ("`[namesrv]`", NamesrvSettings, (AccessSettings,)),
     ("`[broker]`", BrokerSettings, (AccessSettings, StoreSettings)),
     ("`[gateway]`", GatewaySettings, ()),

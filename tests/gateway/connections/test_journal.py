@@ -18,7 +18,7 @@ from gateway.login.auth import BAD_CREDENTIALS, Anonymous, Credentials, OnIdenti
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connect, Disconnect, Publish
 from gateway.mqtt.reason_codes import ReasonCode, Told
-from gateway.settings import LOG_RATES
+from penstock.service.paced_lines import LOG_RATES
 
 NAME = "gateway.connections.journal"
 PEER = Peer("10.0.0.7", None, "tls")

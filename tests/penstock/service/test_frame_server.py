@@ -328,6 +328,7 @@ async def test_it_serves_over_loopback_and_names_the_peer() -> None:
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.endtoend
 async def test_replies_of_all_sizes_arrive_whole_in_the_order_in_which_they_were_made() -> None:
     sizes = [10, 9 << 20, 10, 70_000, 10, 5 << 20, *[300] * 20]
     rooms: list[Room] = []

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import json
 import logging
 import os
 import re
@@ -17,6 +18,7 @@ import pytest
 import trio
 
 from penstock.errors import AddressInUse, InternalError
+from penstock.service.process_log import LogSettings
 from penstock.service.service_main import expected_error, main, operator_signals, run_until_signal
 from tests.patience import PATIENCE_S
 
@@ -307,11 +309,9 @@ def test_a_level_of_the_log_that_is_none_is_one_clear_error(
         raise AssertionError("it has begun")
 
     monkeypatch.setenv("PENSTOCK_LOG_LEVEL", level)
-    with pytest.raises(SystemExit) as ended:
-        main("broker", Nothing, run, [])
-    assert ended.value.code == 2
+    assert main("broker", Nothing, run, []) == 2
     assert capsys.readouterr().err == (
-        f"error: PENSTOCK_LOG_LEVEL is {level!r} (it is one of debug, info, warning, error)\n"
+        f"error: PENSTOCK_LOG_LEVEL: level is {level!r} (it is one of debug, info, warning, error)\n"
     )
 
 
@@ -319,7 +319,7 @@ def test_a_level_of_the_log_that_is_none_is_one_clear_error(
 @pytest.mark.parametrize(("level", "shown"), [("info", 20), ("warning", 30), ("error", 40), (None, 30)])
 def test_the_log_shows_lines_from_its_level_on(level: str | None, shown: int, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[str] = []
-    monkeypatch.setattr(logging, "basicConfig", lambda *, format, level: given.append(level))
+    monkeypatch.setattr(logging, "basicConfig", lambda *, handlers, level: given.append(level))
     if level is not None:
         monkeypatch.setenv("PENSTOCK_LOG_LEVEL", level)
 
@@ -328,3 +328,27 @@ def test_the_log_shows_lines_from_its_level_on(level: str | None, shown: int, mo
 
     assert main("broker", Nothing, run, []) == 2
     assert [logging.getLevelNamesMapping()[one] for one in given] == [shown]
+
+
+@pytest.mark.usefixtures("thawed")
+def test_a_signal_shows_more_of_the_log_of_a_service_that_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)
+    log = logging.getLogger("gateway.door")
+
+    async def serve(_stop: trio.Event) -> None:
+        log.info("not shown")
+        os.kill(os.getpid(), signal.SIGUSR2)
+        with trio.fail_after(PATIENCE_S):
+            while not log.isEnabledFor(logging.INFO):
+                await trio.lowlevel.checkpoint()
+        log.info("open")
+
+    assert run_until_signal(serve, LogSettings(format="json")) == 0
+    told = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(one["level"], one["message"]) for one in told] == [
+        ("warning", "the log is at level info now (SIGUSR2)"),
+        ("info", "open"),
+    ]
