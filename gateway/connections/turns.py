@@ -3,19 +3,21 @@
 A filter costs as much as many messages. Without turns one client with a thousand filters in each of many packets, or
 thousands of clients with one each after a fault of the network, kept everybody waiting until all of them were seen to.
 Whoever waits is not read meanwhile, what it has sent stays bytes (``gateway/mqtt/reader.py``), and it goes on in the
-order in which it came. A packet with more filters than a round has room for goes on first in the next.
+order in which it came. A packet with more filters than a round has room for goes on behind the others that wait.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
+from gateway.fairness import FairQueue
 from gateway.net.rounds import Rounds, Stage
 
 PER_ROUND: Final = 256
 """Filters; all together take 3 to 4 ms."""
+PER_TURN: Final = 64
+"""Filters of one connection, then it is the next one's turn."""
 PACKET_COST: Final = 3
 """What a packet takes beside its filters, in filters."""
 
@@ -52,13 +54,6 @@ class Waiter(Protocol):
         ...
 
 
-class _Waiting(NamedTuple):
-    """``task``: what was begun, ``None`` if nothing was."""
-
-    device: Waiter
-    task: Task | None
-
-
 class Turns(Stage):
     """The turns of one gateway's SUBSCRIBEs and UNSUBSCRIBEs."""
 
@@ -67,66 +62,63 @@ class Turns(Stage):
         self._rounds = rounds
         self._failed = failed
         self._round = rounds.number
-        self._room = PER_ROUND
-        self._waiting: deque[_Waiting] = deque()
+        self._queue: FairQueue[Waiter, Task | None] = FairQueue(PER_TURN, PER_ROUND)  # ``None``: it has not begun
 
     @property
     def waiting(self) -> int:
         """How many connections wait for their turn."""
-        return len(self._waiting)
+        return len(self._queue)
 
     def has_room(self, device: Waiter) -> bool:
         """Whether its next packet may begin. If not it waits."""
-        if not self._waiting and self._is_room():
+        self._come_to_round()
+        if not self._queue and self._queue.room > 0:
             return True
-        self._wait(_Waiting(device, None))
+        self._wait(device, None)
         return False
 
     def queue(self, device: Waiter) -> None:
         """A connection that waits already, for something else, waits for its turn from now on."""
-        self._waiting.append(_Waiting(device, None))
+        self._queue.add(device, None)
         self._rounds.again()
 
     def begin(self, device: Waiter, task: Task) -> None:
         """Carries out what it has its turn for, as far as this round's room goes; it waits if that is not to its
         end."""
-        if not self._carry_out(task):
-            self._wait(_Waiting(device, task))
+        if not self._carry_out(device, task):
+            self._wait(device, task)
 
-    def _wait(self, waiting: _Waiting) -> None:
-        if waiting.task is None:
-            self._waiting.append(waiting)
-        else:
-            self._waiting.appendleft(waiting)
-        waiting.device.wait()
+    def _wait(self, device: Waiter, task: Task | None) -> None:
+        self._queue.add(device, task)
+        device.wait()
         self._rounds.again()
 
-    def _is_room(self) -> bool:
+    def _come_to_round(self) -> None:
         if self._round != self._rounds.number:
-            self._round, self._room = self._rounds.number, PER_ROUND
-        return self._room > 0
+            self._round = self._rounds.number
+            self._queue.begin(PER_ROUND)
 
-    def _carry_out(self, task: Task) -> bool:
+    def _carry_out(self, device: Waiter, task: Task) -> bool:
         """Whether that was to its end."""
-        share = min(task.left, max(self._room, 0))
-        self._room -= share + PACKET_COST
+        share = min(task.left, max(self._queue.room, 0))
+        self._queue.charge(device, share + PACKET_COST)
         task.go_on(share)
         return not task.left
 
     def flush(self) -> None:
-        """Goes on with those that have waited longest."""
-        while self._waiting:
-            if not self._is_room():
-                self._rounds.again()
-                return
-            device, task = self._waiting.popleft()
+        """Goes on with those whose turn it is."""
+        self._come_to_round()
+        while (waiting := self._queue.take()) is not None:
+            device, task = waiting
             if device.is_over:
                 continue
             try:
-                if task is not None and not self._carry_out(task):
-                    self._waiting.appendleft(_Waiting(device, task))
+                if task is not None and not self._carry_out(device, task):
+                    self._queue.add(device, task)
                     continue
             except Exception:
                 self._failed(device)
                 continue
             device.go_on(has_turn=task is None)
+        if self._queue:
+            self._rounds.again()

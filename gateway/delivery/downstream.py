@@ -420,7 +420,7 @@ class Downstream(Stage):
                 self._try(cursor)
 
     def _try(self, cursor: Cursor) -> None:
-        if self._due.looks <= 0 and cursor.is_attached:
+        if not self._due.has_looks and cursor.is_attached:
             self._set_lagging(cursor, True)
             self._due.add(cursor.session)
             return
@@ -449,7 +449,7 @@ class Downstream(Stage):
 
     def _catch_up(self, cursor: Cursor) -> bool:
         """Sends from the backlog and the window. True if the cursor is at the head then."""
-        self._due.looks -= 1
+        self._due.look(cursor.session)
         if cursor.past is not None:
             if cursor in self.replays and not self.replays.pump(cursor):
                 return False
@@ -457,7 +457,7 @@ class Downstream(Stage):
                 return False
         if cursor.backlog:
             sent = self.sending.some(cursor, cursor.backlog)
-            self._due.looked_at(cursor.backlog, sent)
+            self._due.looked_at(cursor.session, cursor.backlog, sent)
             cursor.backlog = cursor.backlog[sent:] or None
             if cursor.backlog is not None:
                 return False
@@ -469,7 +469,7 @@ class Downstream(Stage):
             self._pull_for(cursor)
             return False
         sent = self.sending.some(cursor, batch)
-        self._due.looked_at(batch, sent)
+        self._due.looked_at(cursor.session, batch, sent)
         if sent < len(batch):
             return False
         cursor.next = feed.head

@@ -9,12 +9,12 @@ each its requests in their order. Answers are noted, and who was answered goes o
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from gateway.brokers import Broker
+from gateway.fairness import FairQueue
 from gateway.net.rounds import Rounds
 from gateway.sessions.session import Cursor, Session
 from penstock.protocol.requests.request import Request, Result
@@ -22,6 +22,8 @@ from penstock.protocol.requests.request import Request, Result
 WORK_MAX: Final = 512
 """So much may be under way from one broker when one more request goes out. One is a message that is read and judged;
 the rest is measured by what takes as long."""
+WORK_PER_TURN: Final = 64
+"""The work of a session's turn: one request at least."""
 
 Held = TypeVar("Held")
 """What a cursor is held for."""
@@ -38,14 +40,31 @@ class _Asked(NamedTuple, Generic[Held]):
 
 
 class _Line(Generic[Held]):
-    """What waits for one broker. ``left``: so much more may be asked of it in this round."""
+    """What waits for one broker, and what is under way from it."""
 
-    __slots__ = ("left", "under_way", "waiting")
+    __slots__ = ("queue", "under_way")
 
     def __init__(self) -> None:
-        self.waiting: dict[Session, deque[_Asked[Held]]] = {}
+        self.queue: FairQueue[Session, _Asked[Held]] = FairQueue(WORK_PER_TURN, WORK_MAX)
         self.under_way = 0
-        self.left = WORK_MAX
+
+    def begin(self) -> None:
+        """A round begins: what is under way takes of its room."""
+        self.queue.begin(WORK_MAX - self.under_way)
+
+    def take(self, stands: Callable[[_Asked[Held]], bool]) -> _Asked[Held] | None:
+        """The request whose turn it is, of those that still stand; it is under way then."""
+        while (taken := self.queue.take()) is not None:
+            session, asked = taken
+            if stands(asked):
+                self.queue.charge(session, asked.work)
+                self.under_way += asked.work
+                return asked
+        return None
+
+    def answered(self, asked: _Asked[Held]) -> None:
+        """A request is not under way any more."""
+        self.under_way -= asked.work
 
 
 class LookupTurns(Generic[Held]):
@@ -76,12 +95,12 @@ class LookupTurns(Generic[Held]):
         line = self._lines.get(cursor.feed.broker)
         if line is None:
             line = self._lines[cursor.feed.broker] = _Line()
-        line.waiting.setdefault(cursor.session, deque()).append(_Asked(cursor, held, request, work, tell))
+        line.queue.add(cursor.session, _Asked(cursor, held, request, work, tell))
         self._call()
 
     def spent(self, cursor: Cursor, work: int) -> None:
         """There was so much to look at of which nothing was known when it was asked for."""
-        self._lines[cursor.feed.broker].left -= work
+        self._lines[cursor.feed.broker].queue.charge(cursor.session, work)
 
     def ready(self, cursor: Cursor) -> None:
         """It may go on with what it was answered."""
@@ -108,7 +127,7 @@ class LookupTurns(Generic[Held]):
         if self._round != self._rounds.number:
             self._round = self._rounds.number
             for line in self._lines.values():
-                line.left = WORK_MAX - line.under_way
+                line.begin()
         while True:
             ready, self._ready = self._ready, {}
             for cursor in ready:
@@ -120,26 +139,11 @@ class LookupTurns(Generic[Held]):
                 return
 
     def _ask(self, broker: Broker, line: _Line[Held]) -> None:
-        while line.left > 0 and (asked := self._next(line)) is not None:
-            line.left -= asked.work
-            line.under_way += asked.work
+        while (asked := line.take(self._stands)) is not None:
             broker.submit(asked.request, partial(self._answered, line, asked))
-        if line.waiting and line.under_way < WORK_MAX:
+        if line.queue and line.under_way < WORK_MAX:
             self._is_due = True
             self._rounds.again()
-
-    def _next(self, line: _Line[Held]) -> _Asked[Held] | None:
-        """The request whose turn it is; its session comes behind all others then."""
-        while line.waiting:
-            session = next(iter(line.waiting))
-            mine = line.waiting.pop(session)
-            while mine:
-                asked = mine.popleft()
-                if self._stands(asked):
-                    if mine:
-                        line.waiting[session] = mine
-                    return asked
-        return None
 
     def _call(self) -> None:
         """There is something to do in the next ``take``."""
@@ -150,8 +154,8 @@ class LookupTurns(Generic[Held]):
         return self._current.get(asked.cursor) is asked.held
 
     def _answered(self, line: _Line[Held], asked: _Asked[Held], result: Result) -> None:
-        line.under_way -= asked.work
-        if line.waiting:
+        line.answered(asked)
+        if line.queue:
             self._call()
         if self._stands(asked):
             try:

@@ -3,17 +3,17 @@
 A feed that everybody reads alike costs little, however many they are, and goes on at once. Where messages are looked at
 one by one, for a session with several filters or one that has fallen behind, it is the number of these *looks* that
 costs, and one client can ask for very many: with 500 overlapping filters each of its messages is looked at 500 times.
-So of these there are only so many in one flush. Who asks for them comes in turn, each with about as many, and what is
-left has its turn in the next round, after other work. A feed with readers that lag waits behind those that it has left
-behind: else it would run away from them, and each of them would have to read on by itself.
+So of these there are only so many in one flush, and sessions have turns (``gateway/fairness.py``); what is left has its
+turn in the next round, after other work. A feed with readers that lag waits behind those that it has left behind: else
+it would run away from them, and each of them would have to read on by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Final
 
+from gateway.fairness import FairQueue
 from gateway.messages.envelope import Arrival
 from gateway.messages.feed import Feed
 from gateway.sessions.session import Cursor, Session
@@ -23,19 +23,17 @@ LOOKS_MAX: Final = 512
 times as much."""
 LOOKS_PER_TURN: Final = 64
 """With so many a session's turn is over, as soon as it has done what cannot be divided: the messages of one pull."""
+_LOOKS_KEPT: Final = LOOKS_MAX // 2
+"""For sessions that wait for a turn, whatever the feeds cost that go on at once."""
 LOOK_BYTES: Final = 16 * 1024
 """To send so many bytes takes as long as to look at a message."""
 _PASSES_MAX: Final = 16  # of one flush, however little there is to look at
 
-Feeds = dict[Feed[Cursor], None]
+Waiter = Session | Feed[Cursor]
 
 
 class DeliveryScheduler:
-    """The deliveries of one gateway that a round's end carries out.
-
-    Attributes:
-        looks: so many are left until others have their turn; whoever looks at a message takes one off.
-    """
+    """The deliveries of one gateway that a round's end carries out."""
 
     def __init__(
         self, pump: Callable[[Session], None], pull: Callable[[Feed[Cursor]], None], wake: Callable[[], None]
@@ -45,50 +43,59 @@ class DeliveryScheduler:
         self._pump = pump
         self._pull = pull
         self._wake = wake
-        self._at_once: Feeds = {}
-        self._in_turn: dict[Session | Feed[Cursor], Feeds | None] = {}  # sessions with the feeds that they alone read
-        self._to_pump: set[Session] = set()  # of these the ones that were added themselves; only ever looked up
-        self.looks = LOOKS_MAX
+        self._at_once: dict[Feed[Cursor], None] = {}
+        self._in_turn: FairQueue[Waiter, Waiter] = FairQueue(LOOKS_PER_TURN, LOOKS_MAX)
+        self._queued: set[Waiter] = (
+            set()
+        )  # what waits there: sessions that lag, feeds that one session reads or that lag
 
-    def looked_at(self, messages: Sequence[Arrival], count: int) -> None:
+    @property
+    def has_looks(self) -> bool:
+        """Whether this flush may look at more messages; if not, others have their turn."""
+        return self._in_turn.room > 0
+
+    def look(self, session: Session) -> None:
+        """Begins a look for a session."""
+        self._in_turn.charge(session, 1)
+
+    def looked_at(self, session: Session, messages: Sequence[Arrival], count: int) -> None:
         """The first ``count`` of these were looked at, and sent: a large one costs as much as several."""
-        self.looks -= count
+        cost = count
         for arrival in messages[:count]:
-            self.looks -= len(arrival.payload) // LOOK_BYTES
+            cost += len(arrival.payload) // LOOK_BYTES
+        self._in_turn.charge(session, cost)
 
     def __bool__(self) -> bool:
         return bool(self._at_once or self._in_turn)
 
     def add(self, session: Session) -> None:
         """There may be something for it, and room."""
-        self._to_pump.add(session)
-        if session not in self._in_turn:
-            self._in_turn[session] = None
+        self._queue(session, session)
+
+    def _queue(self, key: Waiter, one: Waiter) -> None:
+        if one not in self._queued:
+            self._queued.add(one)
+            self._in_turn.add(key, one)
         self._wake()
 
     def forget(self, session: Session) -> None:
         """It has no connection any more."""
-        self._in_turn.pop(session, None)
-        self._to_pump.discard(session)
+        self._queued.difference_update(self._in_turn.drop(session))
 
     def add_feed(self, feed: Feed[Cursor]) -> None:
         """Somebody waits for what comes after its head."""
         alone = self._who_looks(feed)
         if alone is not None:
-            feeds = self._in_turn.get(alone)
-            if feeds is None:
-                self._in_turn[alone] = {feed: None}
-            else:
-                feeds[feed] = None
+            self._queue(alone, feed)
         elif feed.lagging:
-            self._in_turn[feed] = None
+            self._queue(feed, feed)
         else:
             self._at_once[feed] = None
-        self._wake()
+            self._wake()
 
     def must_wait(self, feed: Feed[Cursor]) -> bool:
         """Whether what it has been answered is to be asked for anew, when it is the turn of its only reader."""
-        return self.looks <= 0 and self._who_looks(feed) is not None
+        return not self.has_looks and self._who_looks(feed) is not None
 
     @staticmethod
     def _who_looks(feed: Feed[Cursor]) -> Session | None:
@@ -98,12 +105,12 @@ class DeliveryScheduler:
 
     def take(self) -> None:
         """Does what is due, within the bounds of one flush. What is left is due in the next."""
-        self.looks = LOOKS_MAX
+        self._in_turn.begin(LOOKS_MAX)
         if self._at_once:
             self._go_on_at_once()
-            self.looks = max(self.looks, LOOKS_MAX // 2)  # who waits for a turn has one, whatever these have cost
+            self._in_turn.begin(max(self._in_turn.room, _LOOKS_KEPT))
         for _ in range(_PASSES_MAX):
-            if self._in_turn and self.looks > 0:
+            if self._in_turn and self.has_looks:
                 self._take_turns()
             elif not self._at_once:
                 break
@@ -116,36 +123,18 @@ class DeliveryScheduler:
             self._go_on(feed)
 
     def _take_turns(self) -> None:
-        """One turn for each, as far as the looks go. Who has not had one comes first the next time."""
-        due, self._in_turn = self._in_turn, {}
-        for at, (one, feeds) in enumerate(due.items()):
-            if self.looks <= 0:
-                came, self._in_turn = self._in_turn, dict(islice(due.items(), at, None))
-                for other, more in came.items():
-                    self._put_back(other, more)
+        """Does all that is due, as far as the looks go; what comes meanwhile is left to the next pass."""
+        for _ in range(len(self._in_turn)):
+            taken = self._in_turn.take()
+            if taken is None:
                 return
-            if not isinstance(one, Session):
-                self._go_on(one)
-                continue
-            if one in self._to_pump:  # else all its filters that lag would be gone through for each that does not
-                self._to_pump.discard(one)
+            key, one = taken
+            self._queued.discard(one)
+            if isinstance(one, Session):
                 self._pump(one)
-            if feeds is not None:
-                self._pull_for(one, feeds)
-
-    def _pull_for(self, session: Session, feeds: Feeds) -> None:
-        until = self.looks - LOOKS_PER_TURN
-        for at, feed in enumerate(feeds):
-            if self.looks <= until or self.looks <= 0:
-                self._put_back(session, dict(islice(feeds.items(), at, None)))
-                return
-            self.looks -= 1
-            self._go_on(feed)
-
-    def _put_back(self, one: Session | Feed[Cursor], feeds: Feeds | None) -> None:
-        """It is due again, behind all that are, with these feeds before those that have come meanwhile."""
-        more = self._in_turn.get(one)
-        self._in_turn[one] = feeds if not more else more if not feeds else feeds | more
+            else:
+                self._in_turn.charge(key, 1)
+                self._go_on(one)
 
     def _go_on(self, feed: Feed[Cursor]) -> None:
         if feed.wants_pull():

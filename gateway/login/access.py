@@ -1,7 +1,7 @@
 """Clients with passwords, and what each may do: the authenticator behind ``password_file`` and ``acl_file``.
 
 Checking a password is slow on purpose, so it is done elsewhere (``gateway/login/verifier.py``), a bounded number at a
-time, of each address in turn (``gateway/login/waiting_room.py``); when too many wait, a client is told to come back
+time, of each address in turn (``gateway/fairness.py``); when too many wait, a client is told to come back
 (0x89). Credentials that were right are remembered for a while under a keyed hash that only this process can make, so
 that a herd of reconnecting devices is let in at once; a user whose line in the file changes is not remembered any more.
 A wrong name takes as long as a wrong password and is answered alike. A SCRAM-SHA-256 exchange
@@ -21,6 +21,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from gateway.fairness import FairQueue
 from gateway.login.attempts import (
     CLIENT_ID,
     LIMIT,
@@ -47,7 +48,6 @@ from gateway.login.auth import (
     Peer,
     Proven,
 )
-from gateway.login.waiting_room import WaitingRoom
 from gateway.mqtt.reason_codes import Reason
 from penstock.access.acl import Acl
 from penstock.access.passwords import PASSWORD_BYTES_MAX, Hashed, Users
@@ -116,7 +116,8 @@ class Access:
         self._wall_ms: Callable[[], int] = lambda: 0
         self._nonces = 0
         self._acl: Acl | None = None
-        self._waiting: WaitingRoom[Check] = WaitingRoom(waiting_max)
+        self._waiting: FairQueue[str, Check] = FairQueue(1)
+        self._waiting_max = waiting_max
         self._remembered: dict[bytes, tuple[Hashed, float]] = {}
         self.checked = 0
         self.remembered = 0
@@ -179,11 +180,18 @@ class Access:
         else:
             is_known, hashed = hashed is not None, hashed or self._users.decoy(user)
             check = Check(user, shown.client_id, shown.peer, hashed, is_known, password, digest, done)
-            turned_away = self._waiting.add(host_of(shown.peer.address), check)
-            if turned_away is not None:
-                self.busy += 1
-                turned_away.done(SERVER_BUSY)
+            self._queue(host_of(shown.peer.address), check)
             self._wake()
+
+    def _queue(self, address: str, check: Check) -> None:
+        """Where too many wait the last one of the address that has most is turned away, or this one."""
+        is_full = len(self._waiting) >= self._waiting_max
+        turned_away = (self._waiting.crowd_out(address) or check) if is_full else None
+        if turned_away is not check:
+            self._waiting.add(address, check)
+        if turned_away is not None:
+            self.busy += 1
+            turned_away.done(SERVER_BUSY)
 
     def _holder(self, keys: TokenKeys, shown: Credentials, token: bytes) -> Identity | Reason:
         """Who shows a token. A user name beside it must be the token's."""
@@ -237,7 +245,12 @@ class Access:
 
     def take(self) -> Check | None:
         """The check whose turn it is."""
-        return self._waiting.take()
+        taken = self._waiting.take()
+        if taken is None:
+            return None
+        address, check = taken
+        self._waiting.charge(address, 1)
+        return check
 
     def may_check(self, check: Check) -> bool:
         """Whether a check that was taken is to be done. If too many of its address have failed while it waited, its

@@ -27,9 +27,9 @@ from __future__ import annotations
 
 import logging
 import socket
-from itertools import islice
 from typing import Final
 
+from gateway.fairness import FairQueue
 from gateway.net.deadlines import Deadlines
 from gateway.net.ends import Occupant, Output
 from gateway.net.poller import BROKEN, ENDED, EVENTS_MAX, READ, WRITE, Poller
@@ -74,6 +74,7 @@ class Line(Output):
         "_mask",
         "_most",
         "_next",
+        "_noted",
         "_out",
         "_own",
         "_reads",
@@ -96,6 +97,7 @@ class Line(Output):
         self._own: list[bytes] | None = None  # what the codec has said by itself
         self._rest: memoryview | None = None
         self._mask = READ
+        self._noted = 0
         self._most = SHORT_BYTES if codec is None else CODED_BYTES
         self._reads = True
         self._is_listed = False
@@ -151,6 +153,26 @@ class Line(Output):
             self._shard.list_output(self)
 
     # ------------------------------------------------------------ for the shard
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether it waits for its turn to come or go."""
+        return self._noted != 0
+
+    def note(self, mask: int) -> None:
+        """What the poller has told waits for its turn."""
+        self._noted |= mask
+
+    def take_noted(self) -> int:
+        """All that was told while it waited."""
+        noted, self._noted = self._noted, 0
+        return noted
+
+    @property
+    def cost(self) -> int:
+        """What it costs to have it come or go, in plain connections."""
+        held = self.occupant.holdings() // _HELD_CHANGE if self.occupant is not None else 0
+        return (1 if self.codec is None else _CODED_CHANGE) + held
 
     def read(self, mask: int) -> bytes | None:
         """What there is, at most a chunk; empty at the end, ``None`` where nothing is there after all. Where
@@ -278,7 +300,7 @@ class Shard(Stage):
         self._lines: list[Line | None] = []  # by descriptor: the system gives out the lowest that is free
         self._count = 0
         self._listed: list[Line] = []
-        self._changes: dict[int, int] = {}  # descriptors of those that come or go and wait for their turn, with masks
+        self._changes: FairQueue[Line, None] = FairQueue(CHANGES_MAX)  # those that come or go and wait for their turn
         self._is_in_round = False
         self._lingering: Deadlines[Line] = Deadlines()
         rounds.sent_by(self)
@@ -312,7 +334,7 @@ class Shard(Stage):
 
     def forget(self, line: Line) -> None:
         self.poller.remove(line.descriptor)
-        self._changes.pop(line.descriptor, None)
+        self._changes.drop(line)
         self._lines[line.descriptor] = None
         self._count -= 1
 
@@ -349,7 +371,9 @@ class Shard(Stage):
             if line is None:
                 continue
             if self._is_change(line, mask):
-                self._changes[descriptor] = self._changes.get(descriptor, 0) | mask
+                if not line.is_noted:
+                    self._changes.add(line, None)
+                line.note(mask)
             else:
                 self._serve(line, mask)
                 served += 1
@@ -362,22 +386,17 @@ class Shard(Stage):
 
     def _is_change(self, line: Line, mask: int) -> bool:
         """Whether somebody comes or goes here: the poller tells of it once, so what else it tells waits too."""
-        if mask & _GOES or line.descriptor in self._changes:
+        if mask & _GOES or line.is_noted:
             return True
         return line.occupant is not None and line.occupant.is_new()
 
     def _take_changes(self) -> None:
         """Serves those that have waited longest."""
-        room = CHANGES_MAX
-        for descriptor in list(islice(self._changes, CHANGES_MAX)):
-            mask, line = self._changes.pop(descriptor, 0), self._lines[descriptor]
-            if line is not None and mask:
-                room -= 1 if line.codec is None else _CODED_CHANGE
-                if line.occupant is not None:
-                    room -= line.occupant.holdings() // _HELD_CHANGE
-                self._serve(line, mask)
-            if room <= 0:
-                break
+        self._changes.begin(CHANGES_MAX)
+        while (taken := self._changes.take()) is not None:
+            line = taken[0]
+            self._changes.charge(line, line.cost)
+            self._serve(line, line.take_noted())
         if self._changes:
             self.poller.wake()
 

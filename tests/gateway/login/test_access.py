@@ -9,7 +9,6 @@ from rig import Client, Gateway
 from gateway.login.access import Access
 from gateway.login.attempts import Attempts
 from gateway.login.auth import Credentials, Identity, Peer
-from gateway.login.waiting_room import WaitingRoom
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Publish, Will
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reason_codes import Reason
@@ -456,8 +455,8 @@ def test_the_causes_of_refusals_are_told_apart_for_the_operator_and_never_for_th
     assert token(exp=1).decode()[:20] not in caplog.text
 
 
-def limited(per_min_max: int) -> Door:
-    door = Door()
+def limited(per_min_max: int, waiting_max: int = 10) -> Door:
+    door = Door(waiting_max=waiting_max)
     door.access.attempts = Attempts(per_min_max, lambda limit: 0x9F, lambda: door.now)
     return door
 
@@ -482,8 +481,7 @@ def test_a_guesser_is_turned_away_whatever_it_guesses_and_those_who_are_known_co
 
 
 def test_passwords_that_wait_count_for_the_limit_of_failed_logins() -> None:
-    door = limited(3)
-    door.access._waiting = WaitingRoom(100)
+    door = limited(3, waiting_max=100)
     wrong = [door.connect("alice", b"%d" % number) for number in range(50)]
     other = door.connect("alice", b"right", address="10.0.0.2")
     assert door.check_all() == 4, "three of the guesser and one of another address"
@@ -499,8 +497,7 @@ def test_two_passwords_that_are_checked_at_the_same_time_both_count() -> None:
 
 
 def test_a_herd_with_right_passwords_behind_one_address_is_let_in_whatever_the_limit() -> None:
-    door = limited(3)
-    door.access._waiting = WaitingRoom(100)
+    door = limited(3, waiting_max=100)
     door.access.set_users(Users({f"u{number}": RIGHT for number in range(20)}))
     answers = [door.connect(f"u{number}", b"right") for number in range(20)]
     assert door.check_all() == 20
