@@ -21,12 +21,8 @@ from gateway.publishing.upstream import Upstream
 from gateway.sessions.exchange_ids import ExchangeIds
 from gateway.sessions.saver import SessionSaver
 from gateway.sessions.session import Session
-from gateway.sessions.store import SessionStore
+from gateway.sessions.store import SessionStore, ignore_loss
 from penstock.protocol.requests.sessions import GONE, NO_WILL, RELEASED, SessionSave
-
-
-def _nothing() -> None:
-    """Nothing is to be taken back."""
 
 
 class Disconnecting:
@@ -81,7 +77,7 @@ class Disconnecting:
         will = None if is_normal else session.will
         waits = will is not None and will.delay_s > 0 and not ends
         if will is None or is_taken:
-            on_lost = _nothing
+            on_lost = ignore_loss
             if will is not None and not waits:
                 on_lost = self._wills.publish(session.client_id, will)
             self._put_away(session, RELEASED, ends=ends, on_lost=on_lost)
@@ -101,7 +97,7 @@ class Disconnecting:
         if self._pending_connects.holder(client_id) is device and self._home.withdraw(client_id):
             self._pending_connects.forget(client_id)
 
-    def _put_away(self, session: Session, state: int, *, ends: bool, on_lost: Callable[[], None] = _nothing) -> None:
+    def _put_away(self, session: Session, state: int, *, ends: bool, on_lost: Callable[[], None] = ignore_loss) -> None:
         """Nothing of the session stays here. ``GONE``: its home keeps it until its will is stored. ``on_lost``: it was
         another's already."""
         del self._sessions[session.client_id]

@@ -26,7 +26,7 @@ from gateway.net.rounds import Rounds
 from gateway.publishing.broker_batch import Publisher
 from gateway.publishing.upstream import Upstream
 from gateway.sessions.session_state import Will, decode_will
-from gateway.sessions.store import SessionStore
+from gateway.sessions.store import SessionStore, ignore_loss
 from penstock.errors import AWAY, NoRoute, PenstockError, StorageFull, TimedOut
 from penstock.protocol.requests.sessions import GONE, OpenedSession, SessionCall, SessionSave
 from penstock.protocol.requests.topics import DescribeTopic
@@ -40,7 +40,7 @@ LastWord = Callable[[], None]
 """Tells the home what becomes of the session whose will this was."""
 
 
-def _nothing() -> None:
+def _say_nothing() -> None:
     """The home needs no word."""
 
 
@@ -138,7 +138,7 @@ class Wills:
         return self._creations.take(topic, executor.client, executor.will.user, "", self._rounds.now)
 
     def publish(
-        self, client: str, will: Will, last_word: LastWord = _nothing, held: SessionSave | None = None
+        self, client: str, will: Will, last_word: LastWord = _say_nothing, held: SessionSave | None = None
     ) -> Callable[[], None]:
         """Publishes at once, if that is allowed. ``last_word`` is said when the will is stored or given up, unless the
         client wants its session back before that. ``held``: a save that its home takes for as long as the session is
@@ -150,7 +150,7 @@ class Wills:
             executor.end()
         elif self._kept_bytes + executor.size <= KEPT_BYTES_MAX:
             self._kept_bytes += executor.size
-            if last_word is not _nothing:
+            if last_word is not _say_nothing:
                 self._storing[client] = executor
             self._upstream.publish_will(client, will, executor)
         else:
@@ -215,7 +215,7 @@ class Wills:
         here."""
         pending = self._waiting.pop(call.client, None)
         if pending is not None:
-            on_lost = self.publish(call.client, pending.will) if call.clean else _nothing
+            on_lost = self.publish(call.client, pending.will) if call.clean else ignore_loss
             self._home.finish(call.client, call.epoch, pending.expiry_s, ends=False, on_lost=on_lost)
         executor = self._storing.pop(call.client, None)
         if executor is not None:

@@ -62,8 +62,9 @@ or ``TooLarge`` or ``NO_ROOM``, which are about this save alone."""
 OnOpened = Callable[["OpenedSession | PenstockError"], None]
 
 
-def _nothing() -> None:
-    """Nobody wants to know yet."""
+def ignore_loss() -> None:
+    """Takes nothing back: what is called where nothing depends on whose a session was. There is one such function, by
+    which ``SessionStore`` knows that it need not hold publications back until it is sure."""
 
 
 class SessionStore:
@@ -112,7 +113,7 @@ class SessionStore:
     @property
     def is_unsure(self) -> bool:
         """Whether something that is said again may prove to be of a session that was another's already."""
-        return any([on_lost is not _nothing for words in self._unheard.values() for on_lost in words.values()])
+        return any([on_lost is not ignore_loss for words in self._unheard.values() for on_lost in words.values()])
 
     # ------------------------------------------------------------ requests
 
@@ -220,7 +221,7 @@ class SessionStore:
         self._saves.append((save, on_saved))
         self.unanswered += 1
 
-    def let_go(self, save: SessionSave, on_lost: Callable[[], None] = _nothing) -> None:
+    def let_go(self, save: SessionSave, on_lost: Callable[[], None] = ignore_loss) -> None:
         """The last word about a session: said again until the home has heard it. Where it is too large for that, or
         the home has no room, it is said without what is to be kept, and the session goes on from what was saved
         before. ``on_lost``: it was another's already; nobody can say so any more once an answer was lost on its way,
@@ -232,14 +233,14 @@ class SessionStore:
         else:
             self.save(save, partial(self._told, save, on_lost))
 
-    def end(self, client: str, epoch: int, on_lost: Callable[[], None] = _nothing) -> None:
+    def end(self, client: str, epoch: int, on_lost: Callable[[], None] = ignore_loss) -> None:
         """A session is over. ``on_lost``: it was already, or was another's."""
         self.flush()
         word = SessionSave(client, epoch, RELEASED, 0)
         self._submit(EndSession(client, epoch), partial(self._ended, word, on_lost))
 
     def finish(
-        self, client: str, epoch: int, expiry_s: int, *, ends: bool, on_lost: Callable[[], None] = _nothing
+        self, client: str, epoch: int, expiry_s: int, *, ends: bool, on_lost: Callable[[], None] = ignore_loss
     ) -> None:
         """Nothing is left to be done here for a session: it is over, or whoever opens it next has it, without its
         will."""
@@ -264,11 +265,11 @@ class SessionStore:
         if outcome is False:
             on_lost()
         elif _is_missed(outcome):
-            self._note_unheard(word, _nothing if _may_be_heard(outcome) else on_lost)
+            self._note_unheard(word, ignore_loss if _may_be_heard(outcome) else on_lost)
         elif isinstance(outcome, PenstockError) and word != _bare(word):  # refused for good
             self.let_go(_bare(word), on_lost)
 
-    def _note_unheard(self, word: SessionSave, on_lost: Callable[[], None] = _nothing) -> None:
+    def _note_unheard(self, word: SessionSave, on_lost: Callable[[], None] = ignore_loss) -> None:
         self._unheard.setdefault(word.client, {}).setdefault(word, on_lost)
 
     def _heard(self, word: SessionSave, outcome: bool | PenstockError) -> None:
@@ -278,7 +279,7 @@ class SessionStore:
             return
         if _is_missed(outcome):
             if _may_be_heard(outcome):
-                words[word] = _nothing
+                words[word] = ignore_loss
             return
         on_lost = words.pop(word)
         if isinstance(outcome, PenstockError) and word != _bare(word):  # refused for good

@@ -11,8 +11,9 @@ from gateway.messages.outgoing import Blob, Several
 from gateway.mqtt.packets import Disconnect, Publish, Subscribe, Subscription, Will
 from gateway.mqtt.properties import Properties
 from gateway.sessions.session import Cursor, Session
+from penstock.errors import Unavailable
 from penstock.protocol.message import decode_message
-from penstock.protocol.requests.sessions import SaveSessions
+from penstock.protocol.requests.sessions import EndSession, SaveSessions
 
 WILL = Will("will/topic", b"gone", 1)
 
@@ -161,3 +162,18 @@ def test_a_will_carries_its_properties_and_retain() -> None:
     [delivered] = [packet for packet in watcher.got() if isinstance(packet, Publish)]
     assert delivered.properties == sent
     assert "will" in gateway.broker.retained
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+@pytest.mark.parametrize(("will", "is_unsure"), [(None, False), (WILL, True)])
+def test_only_a_last_word_on_which_a_will_depends_leaves_the_gateway_unsure(
+    expiry_s: int, will: Will | None, is_unsure: bool
+) -> None:
+    """While it is unsure it publishes nothing, so a client that left nothing behind must not make it so."""
+    gateway = Gateway()
+    first = gateway.connect("c", level=5, will=will, properties=Properties(session_expiry_interval=expiry_s))
+    gateway.broker.refuses = dict.fromkeys((EndSession, SaveSessions), Unavailable("away"))
+    gateway.services.disconnecting.left(first.device, "test", is_taken=True)
+    gateway.round()
+    assert gateway.home._unheard
+    assert gateway.home.is_unsure is is_unsure
