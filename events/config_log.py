@@ -1,7 +1,7 @@
-"""The configuration's topic, followed and written: ``%24events``, one queue at one broker.
+"""The configuration, followed and written: retained messages of the topic ``%24events``, one queue at one broker.
 
-A writer appends a fact, follows the log up to it, and sees whether it stood there: no lock, no database, and any number
-of instances that agree. What was written is known here before the writer is answered.
+A writer sends a fact with the revision that it replaces; the broker takes it or refuses it. So any number of instances
+agree, without a lock or a database. What was written is known here before the writer is answered.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Any, Final
 
 import trio
 
-from events.facts import ANY, NONE, TOPIC, Fact, Facts, encode, key_of
+from events.fact_tasks import standing, store, stored_of
+from events.facts import ANY, NONE, TOPIC, Fact, Facts, StoredFact, name_of, record_of
 from events.problems import Problem
-from penstock import Admin, MessageQueue, Producer, Reader
-from penstock.errors import NoRoute, PenstockError, TopicNotFound
+from penstock import Admin, MessageQueue, Reader, ReceivedMessage
+from penstock.errors import NoRoute, PenstockError, RetainedChanged, TopicNotFound
 from penstock.protocol.link import Links
+from penstock.world import World
 
 WRITE_S: Final = 20.0
 AGAIN_S: Final = 1.0
@@ -30,44 +32,45 @@ class ConfigLog:
         facts: what stands.
     """
 
-    def __init__(self, servers: Sequence[str], links: Links | None, admin: Admin, producer: Producer) -> None:
+    def __init__(self, servers: Sequence[str], links: Links | None, admin: Admin, world: World) -> None:
         self.facts = Facts()
         self._servers = ",".join(servers)
         self._links = links
         self._admin = admin
-        self._producer = producer
-        self._queue: MessageQueue | None = None
+        self._world = world
+        self._broker = ""
         self._changed = trio.Event()
         self._folded = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Follows the topic until cancelled; starts when all that was there is known."""
-        broker, end = await self._ensure_topic()
-        self._queue = MessageQueue(broker, TOPIC, 0)
+        """Follows the topic until cancelled; starts when all that stands is known."""
+        self._broker = await self._ensure_topic()
+        queue = MessageQueue(self._broker, TOPIC, 0)
         while True:
             try:
-                async with Reader(
-                    TOPIC, servers=self._servers, links=self._links, start="earliest", queues=[self._queue]
-                ) as reader:
-                    if self.facts.offset:
-                        await reader.seek(self._queue, self.facts.offset)
-                    while self.facts.offset < end:
-                        self._fold(await anext(reader))
+                async with Reader(TOPIC, servers=self._servers, links=self._links, queues=[queue]) as reader:
+                    found = await self._admin.run(standing(self._broker))
+                    await reader.seek(queue, found.offset)
+                    self.facts.begin(found.facts)
+                    self._tell(changed=True)
                     task_status.started()
                     task_status = trio.TASK_STATUS_IGNORED
-                    async for batch in reader:
-                        self._fold(batch)
+                    await self._follow(reader, found.offset)
             except PenstockError as error:
                 if not error.retryable and not isinstance(error, NoRoute):
                     raise
                 _log.warning("the configuration cannot be read just now: %s", error)
                 await trio.sleep(AGAIN_S)
 
-    def _fold(self, batch: Sequence[Any]) -> None:
-        changed = False
-        for message in batch:
-            key = message.key if isinstance(message.key, str) else ""
-            changed |= self.facts.fold(message.offset, key, message.body, message.stored_ms)
+    async def _follow(self, reader: Reader, offset: int) -> None:
+        """Folds the log from an offset on; returns where some of it is not there any more."""
+        async for batch in reader:
+            if batch and batch[0].offset != offset:
+                return
+            offset = batch[-1].offset + 1
+            self._tell(changed=any([self.facts.fold(_stored(message)) for message in batch]))
+
+    def _tell(self, *, changed: bool) -> None:
         self._folded.set()
         self._folded = trio.Event()
         if changed:
@@ -81,26 +84,44 @@ class ConfigLog:
     async def write(self, kind: str, bus: str, name: str, spec: Any, replaces: int = ANY) -> Fact | None:
         """Sets or, with None, removes one value, and returns what stands then. Raises ``Problem`` where something else
         stood there than ``replaces``, and ``PenstockError``."""
-        before = self.facts.get(kind, bus, name)
-        if replaces not in (ANY, _revision_of(before)):
-            raise _changed(before)
-        assert self._queue is not None
-        key = key_of(kind, bus, name)
-        receipt = await self._producer.send(TOPIC, encode(spec, replaces), key=key, queue=self._queue)
+        write = f"{self._world.rng.getrandbits(64):016x}"
         with trio.move_on_after(WRITE_S):
-            while self.facts.offset <= receipt.offset:
-                await self._folded.wait()
-        if self.facts.offset <= receipt.offset:
-            raise Problem(503, "not-known", "the change is stored, but was not read back in time; it may stand")
-        now = self.facts.get(kind, bus, name)
-        if now is not None and now.revision == receipt.offset + 1:
-            return now
-        if spec is None and now is None:
-            return None
-        raise _changed(now)
+            while True:
+                before = self.facts.get(kind, bus, name)
+                if before is not None and before.write == write:
+                    return before  # the answer to its attempt was lost
+                if replaces not in (ANY, _revision_of(before)):
+                    raise _changed(before)
+                if spec is None and before is None:
+                    return None
+                position = await self._store(kind, bus, name, spec, before, write)
+                if position is None:
+                    continue
+                while self.facts.position < position:
+                    await self._folded.wait()
+                now = self.facts.get(kind, bus, name)
+                return now if spec is not None else None
+        raise Problem(503, "not-known", "the change was not read back in time; it may stand")
 
-    async def _ensure_topic(self) -> tuple[str, int]:
-        """The broker that has the topic, and how far there is something to read in its queue: 0 for nothing."""
+    async def _store(self, kind: str, bus: str, name: str, spec: Any, before: Fact | None, write: str) -> int | None:
+        """The position of the fact; None where it is not known, or another one came first: what stands by now is known
+        here then."""
+        at, created_ms = _revision_of(before), before.created_ms if before else 0
+        record = record_of(name_of(kind, bus, name), spec, at, created_ms, write, self._world.clock.wall_ms())
+        try:
+            return await self._admin.run(store(self._broker, record))
+        except RetainedChanged:
+            while _revision_of(self.facts.get(kind, bus, name)) == at:
+                await self._folded.wait()
+        except PenstockError as error:
+            if not error.retryable:
+                raise
+            _log.info("a change of the configuration is sent again: %s", error)
+            await trio.sleep(AGAIN_S)
+        return None
+
+    async def _ensure_topic(self) -> str:
+        """The broker that has the topic."""
         while True:
             try:
                 try:
@@ -108,13 +129,17 @@ class ConfigLog:
                 except TopicNotFound:
                     first = min([one.broker for one in await self._admin.brokers()])
                     found = await self._admin.create_topic(TOPIC, queues=1, level="disk", broker=first)
-                    await self._admin.change_topic(TOPIC, retention_s=0, broker=first)
-                at = min(found, key=lambda one: one.broker)
-                [bounds, *_] = at.bounds
-                return at.broker, bounds.end if bounds.min < bounds.end else 0
+                return min([one.broker for one in found])
             except (PenstockError, ValueError) as error:
                 _log.warning("the configuration's topic is not there yet: %s", error)
                 await trio.sleep(AGAIN_S)
+
+
+def _stored(message: ReceivedMessage) -> StoredFact:
+    try:
+        return stored_of(message)
+    except PenstockError:
+        return StoredFact(message.position, "", b"", 0)  # damaged: no fact
 
 
 def _revision_of(fact: Fact | None) -> int:

@@ -1,31 +1,35 @@
 """The configuration as a fold of the log: which buses, sources, rules, targets, schemas and types there are.
 
-A fact is a message of the topic ``%24events`` under the key ``KIND/BUS/NAME``: the new value, or nothing for a removal,
-and the revision that it replaces. A revision is the offset of its fact plus one. A fact whose ``replaces`` is not the
-revision that stands is passed over, by every reader alike: so writers compare and set without asking the broker. Pure.
+A fact is the retained message of an MQTT name ``$events/KIND/BUS/NAME``: the new value, or an empty body for a removal.
+Its revision is its log position. The broker takes a fact only where the one that it replaces stands (``IF_RETAINED``),
+and keeps what stands however old it is. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
-TOPIC: Final = "%24events"
-"""The topic of MQTT names under ``$events``, which gateways and clients refuse. A native program may write it by this
-name."""
+from penstock.protocol.message import CLIENT_ID, FLAG_RETAIN, IF_RETAINED, MQTT_TOPIC, encode_properties, encode_record
+from topicmap.names import EVENTS_LEVEL
+from topicmap.queues import EVENTS_TOPIC
+
+TOPIC: Final = EVENTS_TOPIC
+ALL: Final = f"{EVENTS_LEVEL}/#"
 ANY: Final = -1
-"""A fact that replaces whatever stands."""
+"""A write that replaces whatever stands."""
 NONE: Final = 0
 """The revision of a value that is not there."""
 KINDS: Final = ("bus", "source", "rule", "target", "schema", "type")
+_SERVICE: Final = "events"
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A value that stands. ``created_ms``: when it was written where none stood."""
+    """A value that stands. ``created_ms``: when it was written where none stood. ``write``: the id of the write."""
 
     kind: str
     bus: str
@@ -33,6 +37,7 @@ class Fact:
     spec: Any
     revision: int
     created_ms: int
+    write: str = ""
 
     def document(self) -> dict[str, Any]:
         """As the HTTP face shows it."""
@@ -40,53 +45,75 @@ class Fact:
         return name | ({"bus": self.bus} if self.name else {}) | {"revision": self.revision, "spec": self.spec}
 
 
-def key_of(kind: str, bus: str, name: str) -> str:
-    """The key of a fact's message."""
-    return f"{kind}/{bus}/{name}"
+class StoredFact(NamedTuple):
+    """A fact's message as the log has it. ``name``: its MQTT name."""
+
+    position: int
+    name: str
+    body: bytes
+    stored_ms: int
 
 
-def encode(spec: Any, replaces: int) -> bytes:
-    """The body of a fact's message. ``spec``: None removes."""
-    return orjson.dumps({"replaces": replaces, "spec": spec})
+def name_of(kind: str, bus: str, name: str) -> str:
+    """The MQTT name of a fact."""
+    return f"{EVENTS_LEVEL}/{kind}/{bus}/{name}"
+
+
+def record_of(name: str, spec: Any, replaces: int, created_ms: int, write: str, born_ms: int) -> bytes:
+    """The record of a fact. ``spec``: None removes. ``replaces``: the revision that must stand. ``created_ms``: of the
+    value that it replaces, 0 where none stands."""
+    body = b"" if spec is None else orjson.dumps({"spec": spec, "created_ms": created_ms, "write": write})
+    properties = encode_properties({MQTT_TOPIC: name, CLIENT_ID: _SERVICE, IF_RETAINED: str(replaces)})
+    return encode_record(TOPIC.encode(), body, properties, flag=FLAG_RETAIN, born_ms=born_ms)
 
 
 class Facts:
     """The facts that stand after a prefix of the log.
 
     Attributes:
-        offset: of the next message to fold.
+        position: of the last message that was folded.
         changes: how many messages have changed a fact.
     """
 
     def __init__(self) -> None:
-        self.offset = 0
+        self.position = 0
         self.changes = 0
         self._facts: dict[tuple[str, str], dict[str, Fact]] = {}  # kind and bus -> by name
 
-    def fold(self, offset: int, key: str, body: bytes, stored_ms: int) -> bool:
-        """Takes one message in; returns whether it changed anything. What is no fact is passed over."""
-        self.offset = offset + 1
-        kind, _, rest = key.partition("/")
+    def begin(self, stands: Iterable[StoredFact]) -> None:
+        """What stands is these messages and no others; the log goes on behind some of them."""
+        before, self._facts = self._facts, {}
+        for one in sorted(stands):
+            self._put(one)
+            self.position = max(self.position, one.position)
+        self.changes += before != self._facts
+
+    def fold(self, one: StoredFact) -> bool:
+        """Takes one message of the log in; returns whether it changed anything. What is no fact, or is older than what
+        stands, is passed over."""
+        self.position = max(self.position, one.position)
+        changed = self._put(one)
+        self.changes += changed
+        return changed
+
+    def _put(self, one: StoredFact) -> bool:
+        level, _, rest = one.name.partition("/")
+        kind, _, rest = rest.partition("/")
         bus, _, name = rest.partition("/")
-        try:
-            given = orjson.loads(body)
-            replaces, spec = given["replaces"], given["spec"]
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            return False
-        if kind not in KINDS or not isinstance(replaces, int):
-            return False
         before = self.get(kind, bus, name)
-        if replaces not in (ANY, before.revision if before else NONE):
+        if level != EVENTS_LEVEL or kind not in KINDS or (before and one.position <= before.revision):
             return False
-        if spec is None:
-            if before is None:
-                return False
-            del self._facts[kind, bus][name]
-        else:
-            created_ms = before.created_ms if before else stored_ms
-            of_bus = self._facts.setdefault((kind, bus), {})
-            of_bus[name] = Fact(kind, bus, name, spec, offset + 1, created_ms)
-        self.changes += 1
+        if not one.body:
+            if before is not None:
+                del self._facts[kind, bus][name]
+            return before is not None
+        try:
+            given = orjson.loads(one.body)
+            spec, created_ms, write = given["spec"], int(given["created_ms"]), str(given["write"])
+        except (ValueError, KeyError, TypeError):
+            return False
+        of_bus = self._facts.setdefault((kind, bus), {})
+        of_bus[name] = Fact(kind, bus, name, spec, one.position, created_ms or one.stored_ms, write)
         return True
 
     def get(self, kind: str, bus: str, name: str = "") -> Fact | None:

@@ -30,7 +30,7 @@ from penstock.protocol.answers import CONTENT_TYPE, USER_PROPERTY, strings_in
 from penstock.protocol.message import CLIENT_ID, MQTT_PROPERTIES
 from penstock.protocol.received import ReceivedMessage
 from topicmap.names import InvalidName
-from topicmap.queues import topic_named
+from topicmap.queues import EVENTS_TOPIC, topic_named
 
 NAMES: Final = ("client", "name", "topic", "key", "tag")
 FIELDS: Final = ("topic", "source", "type", "subject", "content_type", "variables")
@@ -53,6 +53,8 @@ class Source:
             self.topic = topic_named(spec["topic"])
         except (KeyError, TypeError, InvalidName, AttributeError):
             raise invalid_config("a source names the topic whose messages it maps", "/topic") from None
+        if self.topic == EVENTS_TOPIC:
+            raise invalid_config("the configuration of event bridges is no event", "/topic")
         content_type = spec.get("content_type", JSON)
         if not isinstance(content_type, str) or "/" not in content_type or len(content_type) > 256:
             raise invalid_config(f"{content_type!r:.60} is no media type", "/content_type")

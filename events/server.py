@@ -85,7 +85,7 @@ async def run(
         Pusher(backend, producer, secrets, world.clock) as pusher,
         trio.open_nursery() as nursery,
     ):
-        config = ConfigLog(settings.namesrv, links, admin, producer)
+        config = ConfigLog(settings.namesrv, links, admin, world)
         await nursery.start(config.run)
         catalogue = Catalogue(config.facts)
         ingest = Ingest(config, producer, catalogue)

@@ -13,6 +13,8 @@ from events.fields import choice, flag, known, number_of
 from events.pattern import Pattern
 from events.problems import Problem, invalid_config
 from events.transform import Template, Transform, Variables
+from penstock.errors import PenstockError
+from penstock.protocol.topic_names import GATEWAYS_LEVELS, check_publishable
 from topicmap.names import InvalidName
 from topicmap.queues import topic_named
 
@@ -197,9 +199,13 @@ def _texts(spec: Mapping[str, Any], name: str, form: re.Pattern[str]) -> Mapping
 
 def _topic(spec: Mapping[str, Any]) -> Topic:
     try:
-        return Topic(topic_named(spec.get("topic", "")))
+        topic = topic_named(spec.get("topic", ""))
+        check_publishable(topic, "")
     except (InvalidName, TypeError, AttributeError):
         raise invalid_config("topic is the name of a topic", "/topic") from None
+    except PenstockError as error:
+        raise invalid_config(error.message, "/topic") from None
+    return Topic(topic)
 
 
 def _device(spec: Mapping[str, Any]) -> Device:
@@ -208,6 +214,8 @@ def _device(spec: Mapping[str, Any]) -> Device:
         template = Template(spec.get("mqtt_topic"), variables.names, as_json=False)
     except Problem as problem:
         raise invalid_config(problem.detail, "/mqtt_topic") from None
+    if str(spec.get("mqtt_topic")).partition("/")[0] in GATEWAYS_LEVELS:
+        raise invalid_config("only services of the cluster publish there", "/mqtt_topic")
     qos = number_of(spec.get("qos", 1), "/qos", 0, 2, whole=True)
     return Device(template, variables, qos, flag(spec, "retain"))
 

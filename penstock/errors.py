@@ -283,6 +283,13 @@ class NumberTaken(PenstockError):
     fault = "client"
 
 
+class RetainedChanged(PenstockError):
+    """The retained message that this one was to replace is not there any more, or not yet."""
+
+    code = 49
+    fault = "client"
+
+
 class InvalidProperty(InvalidMessage):
     """A message property with a reserved name, with a separator or surrogate, or that is no text."""
 

@@ -23,6 +23,9 @@ ORDERED_PREFIX: Final = "$oshare/"
 SYS_LEVEL: Final = "$SYS"
 """First level of the names under which only gateways publish."""
 
+EVENTS_LEVEL: Final = "$events"
+"""First level of the names under which event bridges keep their configuration; no client reads them either."""
+
 REPLY_LEVEL: Final = "$reply"
 """First level of the names of answers, ``$reply/`` and who asked."""
 P2P_LEVEL: Final = "$p2p"
@@ -63,8 +66,8 @@ def is_level(name: str) -> bool:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether only gateways publish under this topic name."""
-    return name == SYS_LEVEL or name.startswith(SYS_LEVEL + "/")
+    """Whether only services of the cluster publish under this topic name."""
+    return name.partition("/")[0] in (SYS_LEVEL, EVENTS_LEVEL)
 
 
 def device_name(client_id: str) -> str:

@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from topicmap.names import (
+    EVENTS_LEVEL,
     NAME_BYTES_MAX,
     SYS_LEVEL,
     InvalidName,
@@ -176,6 +177,8 @@ def _utf8(text: str) -> bytes:
 
 SYS_TOPIC: Final = encode_level(SYS_LEVEL)
 """The topic in which gateways tell of themselves."""
+EVENTS_TOPIC: Final = encode_level(EVENTS_LEVEL)
+"""The topic in which event bridges keep their configuration."""
 
 
 def decode_level(topic: str) -> str:

@@ -31,6 +31,7 @@ from penstock.errors import (
     NotAllowed,
     PenstockError,
     ReservedName,
+    RetainedChanged,
     TooLarge,
     from_wire,
 )
@@ -43,6 +44,7 @@ from penstock.protocol.message import (
     FLAG_RETAIN,
     FLAG_SEQUENCED,
     FLAG_WOKEN,
+    IF_RETAINED,
     KEYS,
     KEYS_BASE64,
     MQTT_ID,
@@ -65,6 +67,8 @@ REMEMBERED_BYTES_MAX: Final = 1024
 """Longer tails are not remembered: together with the number it bounds the memory to 8 MiB."""
 
 _ROUND_ROBIN: Final = -1
+ANY_RETAINED: Final = -1
+"""A message that replaces whatever is retained under its name."""
 _OF_BROKER: Final = FLAG_WOKEN | FLAG_GIVEN_BACK
 _SPECIAL: Final = _OF_BROKER | FLAG_ONCE | FLAG_RETAIN | FLAG_SEQUENCED
 _NOT_YOURS: Final = "only the broker says of a message that it was delayed or given back"
@@ -78,9 +82,10 @@ Exchange = tuple[str, int, int, int]
 
 class Tail(Destination):
     """What the bytes behind a record's body mean. ``key_queue``: the queue of the key, -1 without one. ``name``: as
-    devices see it. ``queues``: how many of the topic are written to. ``is_open``: whether clients may write to it."""
+    devices see it. ``queues``: how many of the topic are written to. ``is_open``: whether clients may write to it.
+    ``replaces``: the position of the retained message that it may replace, 0 for none, -1 for any."""
 
-    __slots__ = ("exchange", "is_open", "key_queue", "name", "queues")
+    __slots__ = ("exchange", "is_open", "key_queue", "name", "queues", "replaces")
 
     def __init__(
         self,
@@ -93,6 +98,7 @@ class Tail(Destination):
         exchange: Exchange | None,
         id_at: int,
         is_open: bool,
+        replaces: int,
     ) -> None:
         super().__init__(topic, properties, level, id_at)
         self.name = name
@@ -100,6 +106,7 @@ class Tail(Destination):
         self.key_queue = key_queue
         self.exchange = exchange
         self.is_open = is_open
+        self.replaces = replaces
 
 
 Accepted = tuple[list[Run], list[Destination], list[Refused], int, int, Level, list[Run]]
@@ -191,7 +198,7 @@ class Acceptance:
                         run = run.of(bodies) if bodies and count > 1 else run
                     if flag & FLAG_RETAIN and bodies:
                         room = room or RetainedRoom(self._retained, self._settings, lasts_from_ms(run.born_ms, now_ms))
-                        room.take(tail.name, frame_bytes(run) if body_bytes else 0)
+                        room.take(tail.name, frame_bytes(run) if body_bytes else 0, tail.replaces, len(bodies))
                 if bodies:
                     if is_free:
                         run.queue_id = tail.key_queue if tail.key_queue >= 0 else next(self._round_robin) % tail.queues
@@ -252,15 +259,27 @@ class Acceptance:
         queue_id = queue_for_key(key, queues) if key else _ROUND_ROBIN
         is_open = topic in GATEWAYS_TOPICS or (topics.may_write and "w" in config.access)
         exchange = exchange_of(given.get(MQTT_ID, ""))
+        replaces = replaces_of(given.get(IF_RETAINED, ""))
         whose = None if exchange is None else (given.get(CLIENT_ID, ""), *exchange)
-        tail = Tail(topic, properties, name, queues, queue_id, Level.of(config.level), whose, id_at, is_open)
-        is_unique = (id_at < 0 and _UNIQUE in properties) or _EXCHANGE in properties  # it never comes again
+        tail = Tail(topic, properties, name, queues, queue_id, Level.of(config.level), whose, id_at, is_open, replaces)
+        is_unique = (
+            (id_at < 0 and _UNIQUE in properties) or _EXCHANGE in properties or replaces >= 0
+        )  # it never comes again
         if len(raw) <= REMEMBERED_BYTES_MAX and not is_unique:
             remembered = self._tails if id_at < 0 else self._counting
             if len(remembered) >= REMEMBERED_MAX:
                 remembered.clear()
             remembered[raw if id_at < 0 else raw[:-DIGITS]] = tail
         return tail
+
+
+def replaces_of(text: str) -> int:
+    """The position that ``IF_RETAINED`` names; ``ANY_RETAINED`` where a message has none. Raises ``InvalidMessage``."""
+    if not text:
+        return ANY_RETAINED
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise InvalidMessage(f"{IF_RETAINED} is a log position, not {text!r:.60}")
+    return int(text)
 
 
 def _name_of(topic: str, given: dict[str, str]) -> str:
@@ -289,8 +308,12 @@ class RetainedRoom:
         self._count = len(retained) - len(self._expired)
         self._bytes = retained.bytes - sum(self._expired.values())
 
-    def take(self, name: str, size: int) -> None:
-        """A message of ``size`` bytes is retained under a name; 0 removes it. Raises ``Busy`` over a limit."""
+    def take(self, name: str, size: int, replaces: int = ANY_RETAINED, count: int = 1) -> None:
+        """A message of ``size`` bytes is retained under a name; 0 removes it. Raises ``Busy`` over a limit, and
+        ``RetainedChanged`` where it ``replaces`` another message than stands there: 0 is none. Of several in one run,
+        ``count``, only the first could replace what stands."""
+        if replaces != ANY_RETAINED:
+            self._check(name, replaces, count)
         before = self._sizes.get(name)
         if before is None:
             before = 0 if name in self._expired else self._retained.size_of(name)
@@ -305,3 +328,8 @@ class RetainedRoom:
             )
         self._sizes[name] = size
         self._count, self._bytes = messages, total
+
+    def _check(self, name: str, replaces: int, count: int) -> None:
+        stands = 0 if name in self._expired else self._retained.position_of(name)
+        if name in self._sizes or count > 1 or stands != replaces:
+            raise RetainedChanged(f"the retained message of {quoted(name)} is at position {stands}, not {replaces}")

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from broker.kernel.deadlines import Deadlines
 from broker.kernel.frozen import Table
-from broker.store.frames import born_ms_of, stored_ms_of, unpack_frame
+from broker.store.frames import POSITION_AT, born_ms_of, stored_ms_of, unpack_frame
 from broker.store.records import NO_CHANGE, Change, Stored
 from broker.topics.fold import RetainedGone, TopicGone
 from penstock.protocol.message import (
@@ -71,6 +71,11 @@ class Retained:
     def size_of(self, name: str) -> int:
         """Bytes of the frame retained under a name, 0 if there is none."""
         return len(self._frames.get(name, b""))
+
+    def position_of(self, name: str) -> int:
+        """Log position of the message retained under a name, 0 if there is none."""
+        frame = self._frames.get(name)
+        return 0 if frame is None else int.from_bytes(frame[POSITION_AT : POSITION_AT + 8], "big")
 
     def apply(self, record: Stored) -> Change:
         """Takes in a message with the retain flag; its time also ends what has expired by then."""

@@ -9,7 +9,7 @@ from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.publishing.upstream import Upstream
 from gateway.sessions.session_state import Will
 from penstock.errors import InvalidMessage
-from topicmap.names import InvalidName, check_name, is_reserved
+from topicmap.names import EVENTS_LEVEL, InvalidName, check_name, is_reserved
 
 
 class Judge:
@@ -35,7 +35,7 @@ class Judge:
 
     def unfit_subscription(self, identity: Identity, filter: str, position: str) -> Reason:
         """Why the rules keep a client from a filter, or from the named position with it, 0 if they do not."""
-        if not self._authenticator.may_subscribe(identity, filter):
+        if filter.partition("/")[0] == EVENTS_LEVEL or not self._authenticator.may_subscribe(identity, filter):
             return ReasonCode.NOT_AUTHORIZED
         if position and not self._authenticator.may_position(identity, position):
             return Told(ReasonCode.NOT_AUTHORIZED, f"the position {position} is not this client's to keep")

@@ -31,7 +31,7 @@ from penstock.protocol.requests import (
 )
 from penstock.protocol.requests.request import Bytes, Request
 from penstock.protocol.runs import topics_of_records, topics_of_runs
-from topicmap.queues import DEAD_LETTER_PREFIX, REDRIVE_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, TRACE_TOPIC
+from topicmap.queues import DEAD_LETTER_PREFIX, EVENTS_TOPIC, REDRIVE_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, TRACE_TOPIC
 
 OPEN: Final = "open"
 KNOWN: Final = "known"
@@ -60,6 +60,8 @@ def of_topic(actions: Sequence[str], topic: str) -> Need:
             return Need((GROUP,), topic.removeprefix(prefix)) if CONSUME in actions else Need((PEER,))
     if topic == TRACE_TOPIC and CONSUME in actions:
         return Need((VIEW,))
+    if topic == EVENTS_TOPIC and set(actions) & {CONSUME, PRODUCE}:
+        return Need((PEER,))
     if topic.startswith(SYSTEM_PREFIX) or (PRODUCE in actions and topic in sessions.GATEWAYS_TOPICS):
         return Need((PEER,))
     return Need(tuple(actions), topic)

@@ -75,10 +75,12 @@ ENTRY: Final = struct.Struct(">QQIq")
 CLIENT_ID: Final = "MQTT_CLIENT"
 MQTT_ID: Final = "MQTT_ID"
 MQTT_USER: Final = "MQTT_USER"
+IF_RETAINED: Final = "IF_RETAINED"
+"""The position of the retained message that this one replaces, 0 for none: it is refused where another one stands."""
 TIMER: Final = "TIMER"
 HALF: Final = "HALF"
 RESERVED_PROPERTIES: Final = frozenset(
-    {MQTT_TOPIC, KEYS, KEYS_BASE64, TAGS, UNIQUE_KEY, MQTT_PROPERTIES, CLIENT_ID, MQTT_ID, MQTT_USER}
+    {MQTT_TOPIC, KEYS, KEYS_BASE64, TAGS, UNIQUE_KEY, MQTT_PROPERTIES, CLIENT_ID, MQTT_ID, MQTT_USER, IF_RETAINED}
 )
 
 # The application flag of a message that carries MQTT_TOPIC.

@@ -12,10 +12,10 @@ from typing import Final
 
 from penstock.errors import InvalidRequest, InvalidTopic, ReservedName
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS
-from topicmap.names import REPLY_LEVEL, SYS_LEVEL, InvalidName, quoted
+from topicmap.names import EVENTS_LEVEL, REPLY_LEVEL, SYS_LEVEL, InvalidName, quoted
 from topicmap.queues import encode_level, is_own_topic, topic_named
 
-GATEWAYS_LEVELS: Final = (SYS_LEVEL, "$events")
+GATEWAYS_LEVELS: Final = (SYS_LEVEL, EVENTS_LEVEL)
 """First levels of the MQTT names under which programs do not publish."""
 _REPLIES: Final = encode_level(REPLY_LEVEL)
 

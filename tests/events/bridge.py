@@ -26,15 +26,25 @@ class Answer(NamedTuple):
 class Bridge:
     """Name server, broker, gateway and event bridge on free ports."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, system: RunningSystem) -> None:
+        self._system = system
+        self.addresses = system.addresses
+        self.address = self.addresses.events
+
+    @classmethod
+    def at(cls, data: Path, file: Path) -> Bridge:
+        """A system with this data folder and configuration."""
+        return cls(RunningSystem(data, file, events_port=0, console_port=-1))
+
+    @classmethod
+    def new(cls, folder: Path) -> Bridge:
+        """A system with secrets, whose targets may be on this machine."""
         (folder / "secrets").mkdir(parents=True)
         (folder / "secrets" / "token").write_text("Bearer s3cret\n")
         (folder / "secrets" / "key").write_text("signing")
         file = folder / "penstock.toml"
         file.write_text(f"[events]\nprivate_targets = ['127.0.0.1/32']\nsecrets = '{folder}/secrets'\n")
-        self._system = RunningSystem(folder / "data", file, events_port=0, console_port=-1)
-        self.addresses = self._system.addresses
-        self.address = self.addresses.events
+        return cls.at(folder / "data", file)
 
     def call(self, method: str, path: str, value: Any = None, body: bytes | None = None, **headers: str) -> Answer:
         """One request; ``value`` goes as JSON."""

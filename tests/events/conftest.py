@@ -11,7 +11,7 @@ from tests.events.sink import Sink
 @pytest.fixture(scope="package")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """One system for all tests, which have buses of their own."""
-    bridge = Bridge(tmp_path_factory.mktemp("bridge"))
+    bridge = Bridge.new(tmp_path_factory.mktemp("bridge"))
     yield bridge
     bridge.stop()
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from events.catalogue import TYPES_MAX, Catalogue
 from events.cloudevents import Event, from_document
-from events.facts import ANY, Facts, encode
+from events.facts import Facts
+from tests.events.stored import stored
 
 
 def event(of_type: str, source: str = "/s") -> Event:
@@ -22,14 +23,14 @@ def test_a_new_type_is_noted_once_with_a_sample() -> None:
 
 def test_the_catalogue_names_schema_and_rules_also_of_types_that_others_saw() -> None:
     facts = Facts()
-    stored = {
+    given = {
         "type/b/t": {"sample": {"source": "/s"}},
         "schema/b/t": {"versions": []},
         "rule/b/all": {"target": "x"},
         "rule/b/other": {"target": "x", "pattern": {"type": ["u"]}},
     }
-    for offset, (key, spec) in enumerate(stored.items()):
-        facts.fold(offset, key, encode(spec, ANY), 0)
+    for offset, (key, spec) in enumerate(given.items(), start=1):
+        facts.fold(stored(offset, key, spec, 0))
     [row] = Catalogue(facts).rows()
     assert (row["type"], row["schema"], row["rules"], row["producers"]) == ("t", True, ["all"], ["/s"])
 

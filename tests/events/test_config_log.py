@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from events.facts import TOPIC
-from penstock.blocking import Admin
+from penstock import Message
+from penstock.blocking import Admin, Producer
+from penstock.errors import ReservedName
 from tests.events.bridge import Bridge
-from tests.node.running import RunningSystem
+from tests.events.sink import Sink
 
 pytestmark = pytest.mark.endtoend
 
@@ -40,11 +43,48 @@ def test_of_many_writers_at_once_one_stands(bridge: Bridge) -> None:
     assert bridge.done("GET", place)["spec"] == winner
 
 
-def test_a_bridge_starts_where_all_facts_have_left_the_log(tmp_path: Path) -> None:
-    for _ in range(2):
-        system = RunningSystem(tmp_path / "data", events_port=0, console_port=-1)
-        with Admin(system.addresses.namesrv) as admin:
-            admin.purge_topic(TOPIC)
+def test_rules_outlive_the_messages_that_retention_removes(tmp_path: Path, sink: Callable[..., Sink]) -> None:
+    api, file = sink(), tmp_path / "penstock.toml"
+    file.write_text(
+        "[broker]\nretention_bytes = 65536\nsegment_bytes = 65536\n[events]\nprivate_targets = ['127.0.0.1/32']\n"
+    )
+    bridge = Bridge.at(tmp_path / "data", file)
+    try:
+        with Admin(bridge.addresses.namesrv) as admin, Producer(servers=bridge.addresses.namesrv) as producer:
+            place = bridge.rule("default", api.url)
+            bridge.done("PUT", "/v1/buses/default/targets/gone", {"kind": "topic", "topic": "x"})
+            bridge.done("DELETE", "/v1/buses/default/targets/gone")
+            revision = bridge.done("GET", place)["revision"]
             [found] = admin.topic(TOPIC)
-        system.stop()
-        assert found.bounds[0].min == found.bounds[0].end > 0
+            while found.bounds[0].min < found.bounds[0].end:
+                producer.send_many([Message("filler", bytes(32_768)) for _ in range(8)])
+                [found] = admin.topic(TOPIC)
+    finally:
+        bridge.stop()
+    bridge = Bridge.at(tmp_path / "data", file)
+    try:
+        assert bridge.done("GET", place)["revision"] == revision
+        assert [one["name"] for one in bridge.done("GET", "/v1/buses/default/targets")] == ["t"]
+        bridge.done("PUT", place, {"target": "t"}, if_match=f'"{revision}"')
+        bridge.send("default", {"n": 1})
+        assert api.wait(1)[0].body == b'{"n":1}'
+    finally:
+        bridge.stop()
+
+
+def test_no_program_and_no_rule_writes_the_configuration(bridge: Bridge) -> None:
+    with Producer(servers=bridge.addresses.namesrv) as producer:
+        for message in (
+            Message("$events", b"x"),
+            Message(TOPIC, b"x"),
+            Message(mqtt_topic="$events/bus/x/", body=b"{}"),
+        ):
+            with pytest.raises(ReservedName):
+                producer.send(message)
+    place = f"/v1/buses/{bridge.bus()}"
+    for topic in ("$events", TOPIC, "$SYS", "%DLQ%x"):
+        assert bridge.call("PUT", f"{place}/targets/t", {"kind": "topic", "topic": topic}).status == 400
+    for topic in ("$events", TOPIC):
+        assert bridge.call("PUT", f"{place}/sources/s", {"topic": topic}).status == 400
+    for name in ("$events/rule/b/r", "$SYS/x"):
+        assert bridge.call("PUT", f"{place}/targets/t", {"kind": "device", "mqtt_topic": name}).status == 400

@@ -2,18 +2,19 @@ from __future__ import annotations
 
 import pytest
 
-from events.facts import ANY, Fact, Facts, encode
+from events.facts import Fact, Facts
 from events.problems import Problem
 from events.rules import assignment_of, revisions_of
 from tests.events.bridge import Bridge
+from tests.events.stored import stored
 
 TARGET = {"kind": "topic", "topic": "x"}
 
 
-def facts_of(**stored: object) -> tuple[Facts, Fact]:
+def facts_of(**given: object) -> tuple[Facts, Fact]:
     facts = Facts()
-    for offset, (key, spec) in enumerate(stored.items()):
-        facts.fold(offset, key.replace("_", "/"), encode(spec, ANY), 1_000 + offset)
+    for offset, (key, spec) in enumerate(given.items(), start=1):
+        facts.fold(stored(offset, key.replace("_", "/"), spec, 1_000 + offset))
     rule = facts.get("rule", "b", "r")
     assert rule is not None
     return facts, rule
@@ -23,15 +24,15 @@ def test_a_rule_reads_its_bus_and_the_topics_of_its_sources_from_its_creation_on
     facts, rule = facts_of(source_b_s={"topic": "plant"}, target_b_t=TARGET, rule_b_r={"target": "t"})
     assignment = assignment_of(facts, rule)
     assert assignment is not None
-    assert (assignment.topics, assignment.created_ms) == (("b", "plant"), 1_002)
+    assert (assignment.topics, assignment.created_ms) == (("b", "plant"), 1_003)
 
 
 def test_a_change_of_target_or_source_makes_it_another_runner() -> None:
     facts, rule = facts_of(target_b_t=TARGET, rule_b_r={"target": "t"})
     before = revisions_of(facts, rule)
-    facts.fold(7, "target/c/t", encode(TARGET, ANY), 0)
+    facts.fold(stored(7, "target/c/t", TARGET, 0))
     assert revisions_of(facts, rule) == before
-    facts.fold(8, "source/b/s", encode({"topic": "plant"}, ANY), 0)
+    facts.fold(stored(8, "source/b/s", {"topic": "plant"}, 0))
     assert revisions_of(facts, rule) != before
 
 

@@ -228,9 +228,11 @@ def test_the_filter_of_a_share_decides_which_messages_are_meant() -> None:
     assert [plain_filter(one) for one in ("$share/g//a", "$oshare/g/#", "a/b")] == ["/a", "#", "a/b"]
 
 
-def test_only_names_of_the_first_level_sys_are_reserved() -> None:
-    reserved = [is_reserved(one) for one in ("$SYS", "$SYS/", "$SYS/a", "$SYSTEM/a", "a/$SYS", "$sys/a", "")]
-    assert reserved == [True, True, True, False, False, False, False]
+def test_only_names_of_the_first_levels_sys_and_events_are_reserved() -> None:
+    reserved = [
+        is_reserved(one) for one in ("$SYS", "$SYS/", "$SYS/a", "$events/a", "$SYSTEM/a", "a/$SYS", "$sys/a", "")
+    ]
+    assert reserved == [True, True, True, True, False, False, False, False]
 
 
 @pytest.mark.parametrize(

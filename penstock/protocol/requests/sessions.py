@@ -9,7 +9,7 @@ import msgpack
 
 from penstock.errors import Damaged
 from penstock.protocol.requests.request import Done, Reply, Request, value
-from topicmap.queues import SYS_TOPIC
+from topicmap.queues import EVENTS_TOPIC, SYS_TOPIC
 
 CONNECTED: Final = 0
 GONE: Final = 1
@@ -23,8 +23,8 @@ NEVER_ENDS: Final = 0xFFFF_FFFF
 """An expiry interval that never passes."""
 HOME_TOPIC: Final = "mqtt|sessions"
 """The broker that holds this topic is the home of all MQTT sessions; no device can name it."""
-GATEWAYS_TOPICS: Final = (SYS_TOPIC, HOME_TOPIC)
-"""Only gateways publish to these."""
+GATEWAYS_TOPICS: Final = (SYS_TOPIC, HOME_TOPIC, EVENTS_TOPIC)
+"""Only services of the cluster publish to these."""
 UNREADABLE_HINT: Final = "a newer gateway has written it, or the broker's log is damaged"
 _ROW_BYTES: Final = 64  # what a save has beside its client's name and its parts
 

@@ -13,6 +13,7 @@ from penstock.protocol.message import (
     BODY_AT,
     BODY_BYTES_MAX,
     FLAG_RETAIN,
+    IF_RETAINED,
     KEYS,
     MQTT_TOPIC,
     UNIQUE_KEY,
@@ -282,3 +283,24 @@ def test_a_tail_that_counts_vouches_for_no_other() -> None:
     bad = [Run(good.tail[:-DIGITS], 0, 0, [b"x"]), Run(plain + b"0" * DIGITS, 0, 0, [b"x"], counts=True)]
     taken, _, refused, *_ = acceptance.take(bad, 0)
     assert (taken, [one.at for one in refused]) == ([], [0, 1])
+
+
+def test_a_retained_message_that_names_what_it_replaces_replaces_nothing_else() -> None:
+    rig = made()
+
+    def conditional(position: str, body: bytes = b"x") -> bytes:
+        properties = encode_properties({MQTT_TOPIC: "t/a", IF_RETAINED: position})
+        return encode_record(b"t", body, properties, flag=FLAG_RETAIN)
+
+    def stored(*records: bytes) -> Any:
+        return rig.ask(Append(len(records), True, b"".join(records)))
+
+    first = stored(conditional("0"), conditional("0"))
+    assert [(one.at, one.code) for one in first.refused] == [(1, errors.RetainedChanged.code)]
+    position = first.placed[0].position
+    assert stored(conditional("0")).refused
+    assert stored(conditional(str(position + 1))).refused
+    assert stored(conditional("soon")).refused[0].code == errors.InvalidMessage.code
+    assert not stored(conditional(str(position), b"")).refused
+    assert stored(conditional(str(position))).refused
+    assert not stored(conditional("0")).refused

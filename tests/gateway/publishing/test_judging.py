@@ -23,6 +23,7 @@ def code(reason: int | Told) -> int:
         ("me/a", 0),
         ("other/a", 0x87),
         ("$SYS/a", 0x87),
+        ("$events/bus/a", 0x87),
         ("me/+", 0x90),
         ("", 0x90),
         ("me/a/b/c", 0x90),
@@ -56,3 +57,9 @@ def test_a_subscription_with_a_position_needs_both_rights() -> None:
     assert judge.unfit_subscription(ME, "a/#", "secret") == Told(
         0x87, "the position secret is not this client's to keep"
     )
+
+
+def test_no_client_subscribes_to_the_configuration_of_event_bridges() -> None:
+    judge = Gateway().services.judge
+    told = [judge.unfit_subscription(ME, one, "") for one in ("$events/#", "$events/+", "$events", "$eventsx/#", "#")]
+    assert [code(one) for one in told] == [0x87, 0x87, 0x87, 0, 0]

@@ -31,6 +31,8 @@ def test_the_page_has_an_answer_for_every_request_and_everybody() -> None:
         (CONSUME, TRACE_TOPIC, Need((VIEW,))),
         (CONSUME, f"{SYSTEM_PREFIX}x", Need((PEER,))),
         (PRODUCE, "%24SYS", Need((PEER,))),
+        (PRODUCE, "%24events", Need((PEER,))),
+        (CONSUME, "%24events", Need((PEER,))),
     ],
 )
 def test_topics_of_the_system_have_needs_of_their_own(action: str, topic: str, need: Need) -> None:
