@@ -7,7 +7,7 @@ ages are judged, ``store_clock.py``) are arguments.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from broker.figures import Figures
@@ -80,17 +80,17 @@ class BrokerService:
         on_routes_changed: Callable[[], None] | None = None,
         read_clock: Callable[[], Mapping[str, float]] = dict,
         epoch: int = 0,
+        more: Sequence[object] = (),
     ) -> None:
-        """``age_ms``: ``now_ms`` unless it is given. ``figures``: the process's counters. ``parked``: the requests that
-        wait. ``on_routes_changed``: called when a topic begins, changes or ends. ``epoch``: its own, or 0: the next."""
+        """``age_ms``: ``now_ms`` unless given. ``figures``: the process's. ``parked``: requests that wait. ``more``: extra
+        themes. ``on_routes_changed``: a topic begins, changes or ends. ``epoch``: its own, or 0: the next."""
         age_ms = now_ms if age_ms is None else age_ms
         self._settings, self._state, self._store = settings, state, store
         self._figures = Figures() if figures is None else figures
         self._parked, self._on_routes_changed, self._read_clock = parked, on_routes_changed, read_clock
         self._failed: StorageFailed | None = None
         self._epoch = Epoch(state.epochs, store, settings.name, epoch)
-        with contextlib.suppress(StorageFull):  # tried again at each tick
-            self._epoch.record(now_ms)
+        self._begin_epoch(now_ms)
         self.topics = TopicRequests(state, store, settings, self._topic_changed)
         repeats = Repeats(state.producers, store)
         self._acceptance = Acceptance(self.topics, state, settings, repeats)
@@ -133,8 +133,12 @@ class BrokerService:
             pops,
             self._trace,
         )
-        self.themes = Themes(themes)
-        self._table = handlers_of((*themes, self))
+        self.themes = Themes((*themes, *more))
+        self._table = handlers_of((*self.themes.all, self))
+
+    def _begin_epoch(self, now_ms: int) -> None:
+        with contextlib.suppress(StorageFull):  # tried again at each tick
+            self._epoch.record(now_ms)
 
     def _takers(self, group: str) -> tuple[str, ...]:
         return self._pops.takers(group)
@@ -169,8 +173,7 @@ class BrokerService:
         """
         if self._failed is not None:
             raise self._failed
-        with contextlib.suppress(StorageFull):  # tried again at the next tick
-            self._epoch.record(now_ms)
+        self._begin_epoch(now_ms)
         self.themes.tick(now, now_ms, age_ms)
         self._store.tick(now_ms, age_ms)  # it looks first whether the folder is still its own
         self._owner.tick(now_ms, age_ms, self._readers.needed_from)

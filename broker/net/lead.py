@@ -14,6 +14,7 @@ from typing import Final
 from broker.figures import Figures
 from broker.net.dispatch import Dispatch
 from broker.net.parked import ParkedRequests
+from broker.replica.requests import Alone, Group, ReplicaRequests
 from broker.service import BrokerService
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
@@ -37,6 +38,7 @@ class Lead:
         on_routes_changed: called when a topic begins, changes or ends.
         read_clock: the figures of the clock.
         epoch: in which it leads first; 0: the next one, for there is no other copy.
+        group: of the copies of its log; None: there is no other.
 
     Attributes:
         dispatch: carries requests out; refuses all of them while this broker does not lead.
@@ -53,7 +55,9 @@ class Lead:
         on_routes_changed: Callable[[], None] | None = None,
         read_clock: Callable[[], Mapping[str, float]] = dict,
         epoch: int = 0,
+        group: Group | None = None,
     ) -> None:
+        self._group = group or Alone(settings.name, lambda: state.epoch, store)
         self._settings = settings
         self._state = state
         self._store = store
@@ -105,6 +109,7 @@ class Lead:
             on_routes_changed=self._on_routes_changed,
             read_clock=self._read_clock,
             epoch=epoch,
+            more=(ReplicaRequests(self._group),),
         )
         for session in sorted(self._held):
             parked.hold(session)

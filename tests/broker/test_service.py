@@ -25,7 +25,14 @@ from penstock.protocol.requests.transactions import HalfOutcome
 from penstock.version import VERSION
 from tests.broker.broker_rig import Rig, append, now
 
-OF_COPIES = {cls for cls in REQUESTS.values() if cls.__module__ == replicas.__name__}
+OF_COPIES = {
+    replicas.ReplicaHello,
+    replicas.AskVote,
+    replicas.TakeEntries,
+    replicas.FetchLog,
+    replicas.AddReplica,
+    replicas.TakeLead,
+}
 """What the nodes of a group of copies say to each other, and to no client's port."""
 
 

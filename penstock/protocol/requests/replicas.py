@@ -1,4 +1,5 @@
-"""Replication between the nodes of a group of copies. Codes 130 to 145; never on the clients' port.
+"""Replication between the nodes of a group of copies, codes 130 to 145: between nodes at a port of their own, and what
+operators ask of a group (135, 137 to 140 and 142) at the clients' port.
 
 Positions are those of the log, ``end`` is behind a frame, ``epoch`` numbers a leadership.
 """
@@ -62,6 +63,41 @@ class EpochAt(NamedTuple):
 
 
 @value
+class ReplicaWelcome(Reply):
+    """``node``, ``uuid``: who was reached. ``cluster``: the group's id, empty where it has none yet. ``leader``: the
+    address for replicas of the leader, where it is known. ``clients``, ``namesrv``: where clients reach the node, and
+    its name servers. ``nonce``: to the first hello; with the second one's answer the node's own ``proof``."""
+
+    cluster: str
+    node: str
+    uuid: str
+    leader: str
+    clients: str
+    namesrv: tuple[str, ...]
+    nonce: bytes = b""
+    proof: bytes = b""
+
+
+@value
+class ReplicaHello(Request):
+    """The first request of a connection between nodes, twice: with a nonce, and with the proof over both nonces that
+    the node has the key of the cluster. ``cluster``: empty for a node that is new. ``address``: of its port for
+    replicas."""
+
+    code: ClassVar[int] = 130
+    reply: ClassVar[type[Reply]] = ReplicaWelcome
+    cluster: str
+    group: str
+    node: str
+    uuid: str
+    address: str
+    clients: str
+    namesrv: tuple[str, ...]
+    nonce: bytes
+    proof: bytes = b""
+
+
+@value
 class Vote(Reply):
     """``epoch``: the one that was asked for where the vote is granted, else the highest that the voter knows."""
 
@@ -122,3 +158,138 @@ class TakeLead(Request):
     code: ClassVar[int] = 141
     reply: ClassVar[type[Reply]] = Done
     epoch: int
+
+
+@value
+class LogStretch(Reply):
+    """``body``: whole frames from ``position`` on, all committed; none where there are none. ``before``: epoch of the
+    frame that ends there. ``start``: first position of this copy. ``committed``: as far as its node knows."""
+
+    position: int
+    before: int
+    start: int
+    committed: int
+    body: Bytes = b""
+
+
+@value
+class FetchLog(Request):
+    """What is committed of the log from a position on, for repair and whole copies. ``Damaged`` where this copy is bad
+    there itself."""
+
+    code: ClassVar[int] = 134
+    reply: ClassVar[type[Reply]] = LogStretch
+    is_repeatable: ClassVar[bool] = True
+    position: int
+    bytes_max: int
+
+
+class ReplicaRow(NamedTuple):
+    """A node of a group, as its leader knows it; ``durable`` and ``heard_s`` are -1 where that is not known, as at any
+    other node.
+
+    ``address``: of its port for replicas. ``clients``: where clients reach it. ``durable``: its disk has the log up to
+    there. ``heard_s``: seconds since it answered last.
+    """
+
+    node: str
+    uuid: str
+    address: str
+    is_voter: bool
+    clients: str = ""
+    durable: int = -1
+    heard_s: float = -1.0
+
+
+@value
+class Replicas(Reply):
+    """A group of copies, as the node that was asked knows it.
+
+    ``group``: the broker's name. ``node``: the node that was asked. ``role``: its own: ``leader``, ``candidate``,
+    ``follower`` or ``observer``. ``leader``: the leader's name, empty where none is known. ``committed``, ``end``: of
+    its log. ``copies``: minimum number of disks for an entry. ``refusal``: why the leader takes nothing just now, empty
+    where it does. ``damaged``: bad stretches of its copy that are to be repaired. ``repaired``: parts of its log that
+    were written again since it began.
+    """
+
+    group: str
+    node: str
+    role: str
+    epoch: int
+    leader: str
+    committed: int
+    end: int
+    copies: int
+    rows: tuple[ReplicaRow, ...]
+    refusal: str = ""
+    damaged: int = 0
+    repaired: int = 0
+
+
+@value
+class DescribeReplicas(Request):
+    """Who is in the group, and how far. Any node answers."""
+
+    code: ClassVar[int] = 135
+    reply: ClassVar[type[Reply]] = Replicas
+    is_repeatable: ClassVar[bool] = True
+
+
+@value
+class AddReplica(Request):
+    """A new node asks the leader, at its port for replicas, to become an observer. Answered when that is committed."""
+
+    code: ClassVar[int] = 136
+    reply: ClassVar[type[Reply]] = Done
+    node: str
+    uuid: str
+    address: str
+
+
+@value
+class SetRole(Request):
+    """A member becomes a voter, or an observer. Answered when that is committed. The leader alone does it; others
+    answer ``NotLeader``. A voter must have all that is committed first: ``InvalidRequest`` until then."""
+
+    code: ClassVar[int] = 137
+    reply: ClassVar[type[Reply]] = Done
+    node: str
+    is_voter: bool
+
+
+@value
+class RemoveReplica(Request):
+    """A member leaves the group; as ``SetRole``. The leader does not remove itself: the lead is moved first."""
+
+    code: ClassVar[int] = 138
+    reply: ClassVar[type[Reply]] = Done
+    node: str
+
+
+@value
+class MoveLeader(Request):
+    """A voter is to lead. Answered when the move has begun; the leader takes no messages meanwhile, and leads on if the
+    voter does not within an election's time. ``DescribeReplicas`` tells who leads then."""
+
+    code: ClassVar[int] = 139
+    reply: ClassVar[type[Reply]] = Done
+    node: str
+
+
+@value
+class ForceLeader(Request):
+    """The node that is asked leads from now on, without the ``lost`` ones, which are members no more: for a group that
+    has lost its majority for good. What only they had is lost. They must name every member that does not answer."""
+
+    code: ClassVar[int] = 140
+    reply: ClassVar[type[Reply]] = Done
+    lost: tuple[str, ...]
+
+
+@value
+class SetCopies(Request):
+    """On how many disks an entry is before it is committed, whatever a majority is; as ``SetRole``."""
+
+    code: ClassVar[int] = 142
+    reply: ClassVar[type[Reply]] = Done
+    copies: int

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from penstock.protocol.requests import replicas
 from penstock.protocol.requests.replicas import (
+    AddReplica,
     AskVote,
+    DescribeReplicas,
     EpochAt,
+    FetchLog,
+    ForceLeader,
+    LogStretch,
     Member,
     Members,
     MembersAt,
+    MoveLeader,
+    RemoveReplica,
+    ReplicaHello,
+    ReplicaRow,
+    Replicas,
+    ReplicaWelcome,
+    SetCopies,
+    SetRole,
     TakeEntries,
     TakeLead,
     Taken,
@@ -19,7 +32,44 @@ from tests.penstock.protocol.requests.first_frames import answered, asked, codes
 
 
 def test_codes_never_change() -> None:
-    assert codes(replicas) == {131: "AskVote", 132: "TakeEntries", 141: "TakeLead"}
+    assert codes(replicas) == {
+        130: "ReplicaHello",
+        131: "AskVote",
+        132: "TakeEntries",
+        134: "FetchLog",
+        135: "DescribeReplicas",
+        136: "AddReplica",
+        137: "SetRole",
+        138: "RemoveReplica",
+        139: "MoveLeader",
+        140: "ForceLeader",
+        141: "TakeLead",
+        142: "SetCopies",
+    }
+
+
+def test_nodes_greet_each_other() -> None:
+    hello = ReplicaHello("c", "g", "b", "u2", "host-b:1", "host-b:2", ("host-b:3",), b"nonce")
+    assert asked(130, "c", "g", "b", "u2", "host-b:1", "host-b:2", ["host-b:3"], b"nonce") == hello
+    welcome = ReplicaWelcome("c", "a", "u1", "host-a:1", "host-a:2", ("host-a:3",))
+    assert answered(ReplicaHello, "c", "a", "u1", "host-a:1", "host-a:2", ["host-a:3"]) == welcome
+
+
+def test_a_node_asks_for_some_of_the_log() -> None:
+    assert asked(134, 900, 1000) == FetchLog(900, 1000)
+    assert answered(FetchLog, 900, 6, 0, 2000, body=b"frames") == LogStretch(900, 6, 0, 2000, b"frames")
+
+
+def test_operators_ask_who_is_there_and_change_it() -> None:
+    assert asked(135) == DescribeReplicas()
+    rows = [["a", "u1", "host:1", True, "host:2", 950, 0.0], ["b", "u2", "host:3", False]]
+    known = (ReplicaRow("a", "u1", "host:1", True, "host:2", 950, 0.0), ReplicaRow("b", "u2", "host:3", False))
+    told = answered(DescribeReplicas, "group", "a", "leader", 7, "a", 900, 950, 2, rows)
+    assert told == Replicas("group", "a", "leader", 7, "a", 900, 950, 2, known)
+    assert asked(136, "b", "u2", "host:3") == AddReplica("b", "u2", "host:3")
+    assert (asked(137, "b", True), asked(138, "b")) == (SetRole("b", True), RemoveReplica("b"))
+    assert (asked(139, "b"), asked(140, ["a"])) == (MoveLeader("b"), ForceLeader(("a",)))
+    assert asked(142, 2) == SetCopies(2)
 
 
 def test_a_candidate_says_what_its_log_has() -> None:

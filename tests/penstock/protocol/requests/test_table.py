@@ -73,6 +73,8 @@ def test_only_these_are_carried_out_again_where_a_server_has_no_room_for_their_r
     assert {one.__name__ for one in REQUESTS.values() if one.is_repeatable} == {
         "CountTopics",
         "DescribeGroup",
+        "DescribeReplicas",
+        "FetchLog",
         "FetchOffsets",
         "FetchRetained",
         "FindByKey",

@@ -1,0 +1,144 @@
+"""What operators ask of a group of copies: who is in it and how far, and changes of it.
+
+Any node says what it knows; only the leader changes its group. A broker without other copies is a group of one, and has
+nothing to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.kernel.handler import handles
+from broker.kernel.outcomes import AfterQuorum, Now, Outcome
+from broker.replica.members import with_member, without_member
+from broker.store.message_store import MessageStore
+from penstock.errors import InvalidRequest
+from penstock.protocol.requests.replicas import (
+    DescribeReplicas,
+    ForceLeader,
+    Member,
+    Members,
+    MoveLeader,
+    RemoveReplica,
+    ReplicaRow,
+    Replicas,
+    SetCopies,
+    SetRole,
+)
+from penstock.protocol.requests.request import Done
+
+Change = Callable[[Members], Members]
+
+
+class Group(Protocol):
+    """The group of this node's log."""
+
+    def describe(self, now: float) -> Replicas:
+        """What this node knows of it."""
+        ...
+
+    def change(self, change: Change, now: float, now_ms: int) -> int:
+        """Changes the members; returns the log position at whose commit they are changed. Raises ``NotLeader``,
+        ``NoQuorum``, and ``InvalidRequest`` for what may not be."""
+        ...
+
+    def move_lead(self, node: str, now: float) -> None:
+        """Begins to move the lead to a voter. Raises ``NotLeader``, ``InvalidRequest``."""
+        ...
+
+    def force_lead(self, lost: tuple[str, ...], now: float) -> None:
+        """Leads without a majority. Raises ``InvalidRequest``."""
+        ...
+
+
+class Alone:
+    """The group of a broker without other copies.
+
+    Args:
+        name: the broker's, which is the group's and the node's too.
+        epoch: gives the one in which it leads.
+        store: of its log.
+    """
+
+    def __init__(self, name: str, epoch: Callable[[], int], store: MessageStore) -> None:
+        self._name = name
+        self._epoch = epoch
+        self._store = store
+
+    def describe(self, now: float) -> Replicas:
+        name, store = self._name, self._store
+        row = ReplicaRow(name, "", "", True, durable=store.durable, heard_s=0.0)
+        return Replicas(name, name, "leader", self._epoch(), name, store.committed, store.written, 1, (row,))
+
+    def change(self, change: Change, now: float, now_ms: int) -> int:
+        raise self._refusal()
+
+    def move_lead(self, node: str, now: float) -> None:
+        raise self._refusal()
+
+    def force_lead(self, lost: tuple[str, ...], now: float) -> None:
+        raise self._refusal()
+
+    def _refusal(self) -> InvalidRequest:
+        return InvalidRequest(
+            f"broker {self._name} has no other copies",
+            hint="start it with a name of the node and a port for replicas, and others with --join",
+        )
+
+
+class ReplicaRequests:
+    """Requests about the group of copies that a node is in."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    @handles(DescribeReplicas)
+    def describe(self, request: DescribeReplicas, now: float, now_ms: int) -> Outcome:
+        """Who is in the group, and how far."""
+        return Now(self._group.describe(now))
+
+    @handles(SetRole)
+    def set_role(self, request: SetRole, now: float, now_ms: int) -> Outcome:
+        """A voter, or an observer."""
+
+        def change(members: Members) -> Members:
+            return with_member(members, _member(members, request.node)._replace(is_voter=request.is_voter))
+
+        return AfterQuorum(Done(), self._group.change(change, now, now_ms))
+
+    @handles(RemoveReplica)
+    def remove(self, request: RemoveReplica, now: float, now_ms: int) -> Outcome:
+        """One node less."""
+
+        def change(members: Members) -> Members:
+            return without_member(members, _member(members, request.node).node)
+
+        return AfterQuorum(Done(), self._group.change(change, now, now_ms))
+
+    @handles(SetCopies)
+    def set_copies(self, request: SetCopies, now: float, now_ms: int) -> Outcome:
+        """So many disks at least."""
+        point = self._group.change(lambda members: members._replace(copies=request.copies), now, now_ms)
+        return AfterQuorum(Done(), point)
+
+    @handles(MoveLeader)
+    def move_leader(self, request: MoveLeader, now: float, now_ms: int) -> Outcome:
+        """The move begins."""
+        self._group.move_lead(request.node, now)
+        return Now(Done())
+
+    @handles(ForceLeader)
+    def force_leader(self, request: ForceLeader, now: float, now_ms: int) -> Outcome:
+        """This node leads, and the lost ones are members no more."""
+        self._group.force_lead(request.lost, now)
+        return Now(Done())
+
+
+def _member(members: Members, node: str) -> Member:
+    """Raises ``InvalidRequest`` where there is none of that name."""
+    found = members.get(node)
+    if found is None:
+        known = ", ".join(one.node for one in members.nodes)
+        raise InvalidRequest(f"the group has no node {node}", hint=f"its nodes are {known}")
+    return found
