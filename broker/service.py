@@ -82,8 +82,8 @@ class BrokerService:
         epoch: int = 0,
         more: Sequence[object] = (),
     ) -> None:
-        """``age_ms``: ``now_ms`` unless given. ``figures``: the process's. ``parked``: requests that wait. ``more``: extra
-        themes. ``on_routes_changed``: a topic begins, changes or ends. ``epoch``: its own, or 0: the next."""
+        """``age_ms``: ``now_ms`` unless given. ``figures``: the process's. ``parked``: requests that wait. ``more``:
+        extra themes. ``on_routes_changed``: a topic begins, changes or ends. ``epoch``: its own, or 0: the next."""
         age_ms = now_ms if age_ms is None else age_ms
         self._settings, self._state, self._store = settings, state, store
         self._figures = Figures() if figures is None else figures

@@ -11,13 +11,12 @@ from typing import Protocol
 
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome
-from broker.replica.members import with_member, without_member
+from broker.replica.membership import with_copies, with_role, without_node
 from broker.store.message_store import MessageStore
 from penstock.errors import InvalidRequest
 from penstock.protocol.requests.replicas import (
     DescribeReplicas,
     ForceLeader,
-    Member,
     Members,
     MoveLeader,
     RemoveReplica,
@@ -102,8 +101,11 @@ class ReplicaRequests:
     def set_role(self, request: SetRole, now: float, now_ms: int) -> Outcome:
         """A voter, or an observer."""
 
+        leader = self._group.describe(now).leader
+
         def change(members: Members) -> Members:
-            return with_member(members, _member(members, request.node)._replace(is_voter=request.is_voter))
+            is_voter, allows_two = request.is_voter, request.allows_two
+            return with_role(members, request.node, leader, is_voter=is_voter, allows_two=allows_two)
 
         return AfterQuorum(Done(), self._group.change(change, now, now_ms))
 
@@ -111,15 +113,17 @@ class ReplicaRequests:
     def remove(self, request: RemoveReplica, now: float, now_ms: int) -> Outcome:
         """One node less."""
 
+        leader = self._group.describe(now).leader
+
         def change(members: Members) -> Members:
-            return without_member(members, _member(members, request.node).node)
+            return without_node(members, request.node, leader, allows_two=request.allows_two)
 
         return AfterQuorum(Done(), self._group.change(change, now, now_ms))
 
     @handles(SetCopies)
     def set_copies(self, request: SetCopies, now: float, now_ms: int) -> Outcome:
         """So many disks at least."""
-        point = self._group.change(lambda members: members._replace(copies=request.copies), now, now_ms)
+        point = self._group.change(lambda members: with_copies(members, request.copies), now, now_ms)
         return AfterQuorum(Done(), point)
 
     @handles(MoveLeader)
@@ -133,12 +137,3 @@ class ReplicaRequests:
         """This node leads, and the lost ones are members no more."""
         self._group.force_lead(request.lost, now)
         return Now(Done())
-
-
-def _member(members: Members, node: str) -> Member:
-    """Raises ``InvalidRequest`` where there is none of that name."""
-    found = members.get(node)
-    if found is None:
-        known = ", ".join(one.node for one in members.nodes)
-        raise InvalidRequest(f"the group has no node {node}", hint=f"its nodes are {known}")
-    return found

@@ -9,7 +9,15 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from penstock.blocking.routes import Routes
 from penstock.client import administration as tasks
-from penstock.client import config_tasks, group_tasks, message_tasks, page_tasks, session_tasks, topic_tasks
+from penstock.client import (
+    config_tasks,
+    group_tasks,
+    message_tasks,
+    page_tasks,
+    replica_tasks,
+    session_tasks,
+    topic_tasks,
+)
 from penstock.client.administration import AllNameServers, Ask, Question, Steps, Task
 from penstock.client.arguments import OnlyBlocking, check_wait
 from penstock.client.completeness import check_whole
@@ -72,6 +80,14 @@ class Admin(OnlyBlocking):
     delete_topic = carried_out(topic_tasks.delete_topic)
     brokers = carried_out(topic_tasks.brokers)
     allow_broker = carried_out(topic_tasks.allow_broker)
+    replicas = carried_out(replica_tasks.replicas)
+    promote_replica = carried_out(replica_tasks.promote_replica)
+    demote_replica = carried_out(replica_tasks.demote_replica)
+    remove_replica = carried_out(replica_tasks.remove_replica)
+    replace_replica = carried_out(replica_tasks.replace_replica)
+    set_copies = carried_out(replica_tasks.set_copies)
+    move_leader = carried_out(replica_tasks.move_leader)
+    force_leader = carried_out(replica_tasks.force_leader)
     figures = carried_out(page_tasks.figures)
     broker_readers = carried_out(group_tasks.broker_readers)
     groups = carried_out(group_tasks.groups)

@@ -155,6 +155,7 @@ def register() -> None:
     from penstock.cli.group import group
     from penstock.cli.message import message
     from penstock.cli.produce import produce
+    from penstock.cli.replica import replica
     from penstock.cli.report import report
     from penstock.cli.share import share
     from penstock.cli.sleeping import dlq, timer, transaction
@@ -166,7 +167,7 @@ def register() -> None:
     from penstock.cli.user import user
 
     stored = (topic, produce, consume, find, message, group, share, timer, transaction, dlq)
-    for command in (*stored, event, client, broker, config, top, tail, sql, report, status, user, acl, spark):
+    for command in (*stored, event, client, broker, replica, config, top, tail, sql, report, status, user, acl, spark):
         root.add_command(command)
 
 

@@ -12,7 +12,15 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock.client import administration as tasks
-from penstock.client import config_tasks, group_tasks, message_tasks, page_tasks, session_tasks, topic_tasks
+from penstock.client import (
+    config_tasks,
+    group_tasks,
+    message_tasks,
+    page_tasks,
+    replica_tasks,
+    session_tasks,
+    topic_tasks,
+)
 from penstock.client.addressing import check_servers
 from penstock.client.administration import AllNameServers, Ask, Question, Steps, Task
 from penstock.client.arguments import OnlyAsync, check_flag, check_seconds
@@ -106,6 +114,14 @@ class Admin(OnlyAsync):
     delete_topic = awaited(topic_tasks.delete_topic)
     brokers = awaited(topic_tasks.brokers)
     allow_broker = awaited(topic_tasks.allow_broker)
+    replicas = awaited(replica_tasks.replicas)
+    promote_replica = awaited(replica_tasks.promote_replica)
+    demote_replica = awaited(replica_tasks.demote_replica)
+    remove_replica = awaited(replica_tasks.remove_replica)
+    replace_replica = awaited(replica_tasks.replace_replica)
+    set_copies = awaited(replica_tasks.set_copies)
+    move_leader = awaited(replica_tasks.move_leader)
+    force_leader = awaited(replica_tasks.force_leader)
     figures = awaited(page_tasks.figures)
     broker_readers = awaited(group_tasks.broker_readers)
     groups = awaited(group_tasks.groups)

@@ -189,7 +189,8 @@ class ReplicaRow(NamedTuple):
     other node.
 
     ``address``: of its port for replicas. ``clients``: where clients reach it. ``durable``: its disk has the log up to
-    there. ``heard_s``: seconds since it answered last.
+    there. ``heard_s``: seconds since it answered last. ``behind_s``: for how long its disk has lacked what it lacks; -1
+    where that is not known.
     """
 
     node: str
@@ -199,6 +200,7 @@ class ReplicaRow(NamedTuple):
     clients: str = ""
     durable: int = -1
     heard_s: float = -1.0
+    behind_s: float = -1.0
 
 
 @value
@@ -209,7 +211,7 @@ class Replicas(Reply):
     ``follower`` or ``observer``. ``leader``: the leader's name, empty where none is known. ``committed``, ``end``: of
     its log. ``copies``: minimum number of disks for an entry. ``refusal``: why the leader takes nothing just now, empty
     where it does. ``damaged``: bad stretches of its copy that are to be repaired. ``repaired``: parts of its log that
-    were written again since it began.
+    were written again since it began. ``last_epoch``: in which its log ends.
     """
 
     group: str
@@ -224,6 +226,7 @@ class Replicas(Reply):
     refusal: str = ""
     damaged: int = 0
     repaired: int = 0
+    last_epoch: int = 0
 
 
 @value
@@ -249,12 +252,14 @@ class AddReplica(Request):
 @value
 class SetRole(Request):
     """A member becomes a voter, or an observer. Answered when that is committed. The leader alone does it; others
-    answer ``NotLeader``. A voter must have all that is committed first: ``InvalidRequest`` until then."""
+    answer ``NotLeader``. A voter must have all that is committed first: ``InvalidRequest`` until then. ``allows_two``:
+    also where two voters are left, neither of which may be away."""
 
     code: ClassVar[int] = 137
     reply: ClassVar[type[Reply]] = Done
     node: str
     is_voter: bool
+    allows_two: bool = False
 
 
 @value
@@ -264,6 +269,7 @@ class RemoveReplica(Request):
     code: ClassVar[int] = 138
     reply: ClassVar[type[Reply]] = Done
     node: str
+    allows_two: bool = False
 
 
 @value

@@ -73,16 +73,28 @@ def test_a_group_of_one_has_nothing_to_change(request_: Request) -> None:
 def test_a_change_of_the_members_is_answered_when_it_is_committed() -> None:
     group = Copies()
     requests = ReplicaRequests(group)
-    outcome = requests.set_role(SetRole("b", True), 0.0, 0)
+    outcome = requests.set_role(SetRole("b", True, True), 0.0, 0)
     assert isinstance(outcome, AfterQuorum)
     assert (outcome.point, outcome.result) == (70, Done())
     assert group.members.voters == ["a", "b"]
     requests.set_copies(SetCopies(2), 0.0, 0)
     assert group.members.copies == 2
+    requests.set_copies(SetCopies(1), 0.0, 0)
     requests.remove(RemoveReplica("b"), 0.0, 0)
     assert group.members.voters == ["a"]
     with pytest.raises(InvalidRequest, match="no node b"):
         requests.remove(RemoveReplica("b"), 0.0, 0)
+
+
+def test_what_would_hurt_is_refused_unless_it_is_meant() -> None:
+    group = Copies()
+    requests = ReplicaRequests(group)
+    with pytest.raises(InvalidRequest, match="two voters"):
+        requests.set_role(SetRole("b", True), 0.0, 0)
+    with pytest.raises(InvalidRequest, match="node a leads"):
+        requests.remove(RemoveReplica("a", True), 0.0, 0)
+    with pytest.raises(InvalidRequest, match="1 to 2 copies"):
+        requests.set_copies(SetCopies(3), 0.0, 0)
 
 
 def test_the_lead_is_moved_and_taken() -> None:
