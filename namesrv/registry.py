@@ -7,7 +7,9 @@ peer is waited for as long as their leases last. For ``away_s_max`` answers name
 nobody takes a part for the whole. Else the topic would be made a second time, at another broker, with
 other messages, other retained values and other sessions in it. The last word of a broker counts: a registration
 replaces what it said before, and a heartbeat that names another version than the one on file is told to register again,
-so that both sides agree after whatever was lost or came late. Two brokers can share neither a name nor an address.
+so that both sides agree after whatever was lost or came late. Two brokers can share neither a name nor an address. Of a
+group of copies of one log, which has one name, the node of the highest epoch has it; the others can be read
+(``namesrv/copies.py``).
 
 Invariants: ``_holders`` has exactly the topics of the brokers in ``_brokers``; no answer names a broker whose lease has
 ended; no broker is in two of ``_brokers``, ``_away`` and ``_unheard``; ``_expected`` has some of the last.
@@ -22,7 +24,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from namesrv.config_store import ConfigStore
-from penstock.errors import Busy, InvalidConfig, InvalidRequest, InvalidTopic, NoRoute, PenstockError, TooLarge
+from namesrv.copies import Copies
+from penstock.errors import Busy, Fenced, InvalidConfig, InvalidRequest, InvalidTopic, NoRoute, PenstockError, TooLarge
 from penstock.protocol.addresses import split_address
 from penstock.protocol.requests.request import Done, Request, Result
 from penstock.protocol.requests.routes import (
@@ -53,13 +56,25 @@ class _Broker:
     version: int
     topics: dict[str, TopicRoute]
     lease_ends: float
+    epoch: int
+    log_id: str
     is_whole: bool = True  # it has told all that it has
+
+    def tell(self, request: RegisterBroker | BrokerHeartbeat) -> None:
+        """It has told its topics, or some of them."""
+        self.version, self.is_whole = request.version, not request.more
+
+    def lead(self, request: RegisterBroker) -> None:
+        """It has told in which epoch it leads which log."""
+        self.epoch, self.log_id = request.epoch, request.log_id
 
 
 @dataclass(slots=True)
 class _Away:
     topics: frozenset[str]
     until: float
+    epoch: int
+    log_id: str
 
 
 class Registry:
@@ -83,6 +98,7 @@ class Registry:
         self._unheard: dict[str, float] = {}  # the same brokers, and until when answers name them as away
         self._brokers: dict[str, _Broker] = {}
         self._by_address: dict[str, str] = {}
+        self._readers = Copies()
         self._holders: dict[str, dict[str, TopicRoute]] = {}  # topic -> broker -> what it offers
         self._next_end = math.inf  # no lease ends before this
 
@@ -115,11 +131,13 @@ class Registry:
         return {
             "namesrv_brokers": len(self._brokers),
             "namesrv_brokers_away": sum([away.until > now for away in self._away.values()]),
+            "namesrv_readers": len(self._readers),
             "namesrv_topics": len(self._holders) - sum([topic in self._holders for topic in GATEWAYS_TOPICS]),
         }
 
     def expire(self, now: float) -> list[str]:
         """Takes out the brokers whose leases have ended, and returns their names."""
+        self._readers.expire(now)
         if now < self._next_end:
             return []
         gone = [name for name, broker in self._brokers.items() if broker.lease_ends <= now]
@@ -132,25 +150,61 @@ class Registry:
 
     def _register(self, request: RegisterBroker, now: float) -> Done:
         lease_ends = now + self._checked_lease(request.lease_s)
+        if request.is_reader:
+            return self._register_reader(request, lease_ends, now)
         known = self._brokers.get(request.broker)
-        if known is not None and known.address != request.address:
-            rest_s = known.lease_ends - now
-            raise InvalidRequest(
-                f"broker {request.broker!r} is registered at {known.address} for another {rest_s:.0f} s",
-                hint=f"give the broker at {request.address} a name of its own",
-            )
-        if known is None or tuple(known.topics.values()) != request.topics:
+        self._check_name_is_free(request, known, now)
+        if known is None or (known.address, *known.topics.values()) != (request.address, *request.topics):
             self._check(request)
+            self._take_out(request.broker)
             # Only one process can listen at an address: whoever was there under another name is no more.
             self._take_out(self._by_address.get(request.address, ""))
             self._put_in(request)
+        self._readers.leave(request.broker, request.address)
         self._away.pop(request.broker, None)
         self._expected.pop(request.broker, None)
         self._unheard.pop(request.broker, None)
         self._expect(request.peers, lease_ends, now)
         broker = self._brokers[request.broker]
-        broker.version, broker.is_whole = request.version, not request.more
+        broker.tell(request)
+        broker.lead(request)
         self._renew(broker, lease_ends)
+        return Done()
+
+    def _check_name_is_free(self, request: RegisterBroker, known: _Broker | None, now: float) -> None:
+        """Raises ``InvalidRequest`` where another broker has the name, and ``Fenced`` for a node that leads no more."""
+        if known is not None and known.address != request.address:
+            is_same_log = _may_be_one(known.log_id, request.log_id)
+            if not (is_same_log and known.epoch and request.epoch > known.epoch):
+                if is_same_log and request.epoch < known.epoch:
+                    raise _led_since(request, known.epoch)
+                rest_s = known.lease_ends - now
+                raise InvalidRequest(
+                    f"broker {request.broker!r} is registered at {known.address} for another {rest_s:.0f} s",
+                    hint=f"give the broker at {request.address} a name of its own",
+                )
+        highest = self._epoch_of(request.broker, request.log_id)
+        if request.epoch and request.epoch < highest:
+            raise _led_since(request, highest)
+
+    def _epoch_of(self, name: str, log_id: str) -> int:
+        """The highest epoch in which this log of a broker is known to be led."""
+        found = [one for one in (self._brokers.get(name), self._away.get(name), *self._readers.of(name)) if one]
+        return max([one.epoch for one in found if _may_be_one(one.log_id, log_id)], default=0)
+
+    def _register_reader(self, request: RegisterBroker, lease_ends: float, now: float) -> Done:
+        """A node that follows. If it is the one on file, or follows a later leader, that one leads no more."""
+        self._check(request)
+        known = self._brokers.get(request.broker)
+        if known is not None and known.address == request.address and request.epoch < known.epoch:
+            raise _led_since(request, known.epoch)
+        if self._by_address.get(request.address, request.broker) != request.broker:
+            self._take_out(self._by_address[request.address])
+        self._readers.register(request, lease_ends)
+        if known is not None and (known.address == request.address or known.epoch < request.epoch):
+            self._leave(request.broker, now)
+        self._unheard.pop(request.broker, None)
+        self._expect(request.peers, lease_ends, now)
         return Done()
 
     def _check(self, request: RegisterBroker) -> None:
@@ -160,7 +214,8 @@ class Registry:
             split_address(request.address)
         except InvalidConfig as error:
             raise InvalidRequest(error.message, hint=error.hint) from None
-        if request.broker not in self._brokers and len(self._brokers) >= self._brokers_max:
+        names = self._brokers.keys() | self._readers.brokers
+        if request.broker not in names and len(names) >= self._brokers_max:
             raise Busy(f"this name server has its {self._brokers_max} brokers")
         if len(request.peers) > self._brokers_max or not all(map(_BROKER_NAME.fullmatch, request.peers)):
             raise InvalidRequest(f"peers are the names of at most {self._brokers_max} brokers")
@@ -181,19 +236,31 @@ class Registry:
 
     def _heartbeat(self, request: BrokerHeartbeat, now: float) -> HeartbeatReply:
         lease_s = self._checked_lease(request.lease_s)
-        broker = self._brokers.get(request.broker)
         version = request.before if request.topics else request.version
-        if broker is None or (broker.address, broker.version) != (request.address, version):
+        if request.is_reader:
+            return self._beat_of_reader(request, version, now + lease_s)
+        broker = self._brokers.get(request.broker)
+        on_file = (request.address, version, request.epoch)
+        if broker is None or (broker.address, broker.version, broker.epoch) != on_file:
             return HeartbeatReply(False)
         if request.topics:
             new = sum([route.topic not in broker.topics for route in request.topics if route.queues])
             self._check_topics(request.topics, len(broker.topics) + new, 0)
             self._offer(request.broker, broker, request.topics)
-            broker.version, broker.is_whole = request.version, not request.more
+            broker.tell(request)
         self._renew(broker, now + lease_s)
         return HeartbeatReply(True)
 
+    def _beat_of_reader(self, request: BrokerHeartbeat, version: int, lease_ends: float) -> HeartbeatReply:
+        reader = self._readers.get(request.broker, request.address)
+        if reader is None or (reader.version, reader.epoch) != (version, request.epoch):
+            return HeartbeatReply(False)
+        self._check_topics(request.topics, len(reader.topics) + len(request.topics), 0)
+        self._readers.beat(reader, request, lease_ends)
+        return HeartbeatReply(True)
+
     def _unregister(self, request: UnregisterBroker, now: float) -> Done:
+        self._readers.leave(request.broker, request.address)
         broker = self._brokers.get(request.broker)
         if broker is not None and broker.address == request.address:
             self._leave(request.broker, now)
@@ -201,16 +268,17 @@ class Registry:
 
     def _leave(self, name: str, now: float) -> None:
         """A broker is away; it may come back with all that it has."""
-        topics = frozenset(self._brokers[name].topics)
+        broker = self._brokers[name]
         self._take_out(name)
-        self._away[name] = _Away(topics, now + self._away_s_max)
+        self._away[name] = _Away(frozenset(broker.topics), now + self._away_s_max, broker.epoch, broker.log_id)
         if len(self._away) > self._brokers_max:
             del self._away[next(iter(self._away))]
 
     def _expect(self, peers: tuple[str, ...], until: float, now: float) -> None:
         """Brokers that this one has seen, before this process began: they may have what nobody has told of yet."""
         for name in peers:
-            if name not in self._brokers and name not in self._away and len(self._unheard) < self._brokers_max:
+            is_known = name in self._brokers or name in self._away or name in self._readers.brokers
+            if not is_known and len(self._unheard) < self._brokers_max:
                 self._expected.setdefault(name, until)
                 self._unheard.setdefault(name, now + self._away_s_max)
 
@@ -219,7 +287,9 @@ class Registry:
         self._next_end = min(self._next_end, lease_ends)
 
     def _put_in(self, request: RegisterBroker) -> None:
-        broker = self._brokers[request.broker] = _Broker(request.address, request.version, {}, math.inf)
+        broker = self._brokers[request.broker] = _Broker(
+            request.address, request.version, {}, math.inf, request.epoch, request.log_id
+        )
         self._by_address[request.address] = request.broker
         self._offer(request.broker, broker, request.topics)
 
@@ -251,34 +321,41 @@ class Registry:
     def _route(self, topic: str, now: float) -> Route:
         self._forget(now)
         if not topic:
-            live = tuple(BrokerRoute(name, self._brokers[name].address, 0) for name in sorted(self._brokers))
-            return Route(live, self._all_away())
+            live = [self._led(name, TopicRoute("", 0)) for name in self._brokers]
+            return Route(tuple(sorted([*live, *self._read_only("")])), self._all_away())
         holders = self._holders.get(topic, {})
-        if not holders:
+        found = [self._led(name, held) for name, held in holders.items()] + self._read_only(topic)
+        if not found:
             self._check_unknown(topic)
         fixed = self.config.brokers_of(topic)
         places = {name: place for place, name in enumerate(fixed)}
-        return Route(
-            tuple(
-                BrokerRoute(
-                    name, self._brokers[name].address, held.queues, held.writable, places.get(name, -1), len(fixed)
-                )
-                for name, held in sorted(holders.items())
-            ),
-            self._away_with(topic, holders),
-        )
+        placed = [one._replace(place=places.get(one.broker, -1), places=len(fixed)) for one in sorted(found)]
+        return Route(tuple(placed), self._away_with(topic, {one.broker for one in found}))
+
+    def _led(self, name: str, held: TopicRoute) -> BrokerRoute:
+        broker = self._brokers[name]
+        readers = self._readers.addresses(name)
+        return BrokerRoute(name, broker.address, held.queues, held.writable, epoch=broker.epoch, readers=readers)
+
+    def _read_only(self, topic: str) -> list[BrokerRoute]:
+        """The routes to brokers without a leader, which have it, or may: all of them for an empty topic."""
+        found = [self._readers.route(name, topic) for name in self._readers.brokers if name not in self._brokers]
+        return [one for one in found if one]
 
     def _topics(self, now: float) -> TopicNames:
         self._forget(now)
-        absent = {topic for away in self._away.values() for topic in away.topics if topic not in self._holders}
-        return TopicNames(tuple(sorted(self._holders)), tuple(sorted(absent)), self._all_away())
+        read_only = [self._readers.topics(name) for name in self._readers.brokers if name not in self._brokers]
+        found = self._holders.keys() | frozenset().union(*read_only)
+        absent = {topic for away in self._away.values() for topic in away.topics if topic not in found}
+        return TopicNames(tuple(sorted(found)), tuple(sorted(absent)), self._all_away())
 
     def _all_away(self) -> tuple[str, ...]:
-        return tuple(sorted([*self._away, *self._unheard]))
+        """Those without a leader that can be read are not among them."""
+        return tuple(sorted([name for name in (*self._away, *self._unheard) if name not in self._readers.brokers]))
 
     def _away_with(self, topic: str, holders: Collection[str]) -> tuple[str, ...]:
         """Names of those that have a topic, or may have it, and cannot be asked now."""
-        away = [name for name, one in self._away.items() if topic in one.topics]
+        away = [name for name, one in self._away.items() if topic in one.topics and name not in holders]
         telling = [name for name, broker in self._brokers.items() if not broker.is_whole and name not in holders]
         return tuple(sorted([*away, *telling, *self._unheard]))
 
@@ -295,11 +372,25 @@ class Registry:
             if topic in away.topics:
                 raise NoRoute(f"topic {topic!r} is at broker {name}, which is away")
         telling = [name for name, broker in self._brokers.items() if not broker.is_whole]
+        telling += [
+            name for name in self._readers.brokers if name not in self._brokers and self._readers.tells_still(name)
+        ]
         if telling:
             raise NoRoute(f"broker {telling[0]} may have topic {topic!r}, and has not told all that it has yet")
         if self._expected:
             names = ", ".join(sorted(self._expected))
             raise NoRoute(f"no live broker has topic {topic!r}; {names} may have it, and did not come back yet")
+
+
+def _may_be_one(log_id: str, other: str) -> bool:
+    """Whether two may be one log: a broker need not name its own."""
+    return not (log_id and other) or log_id == other
+
+
+def _led_since(request: RegisterBroker, epoch: int) -> Fenced:
+    return Fenced(
+        f"broker {request.broker!r} is led in epoch {epoch}: {request.address} led it in epoch {request.epoch}"
+    )
 
 
 def _check_topic(route: TopicRoute, queues_min: int) -> None:

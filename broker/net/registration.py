@@ -3,21 +3,22 @@
 The whole list of topics goes out, in parts, to a name server that does not know us; else a heartbeat renews the
 lease, with the topics that are new, have changed or are gone: one among ten thousand costs no more than one. With the
 list go the names of the other brokers that were ever seen, so that a name server that was started anew knows for whom
-to wait before it calls a topic unknown.
+to wait before it calls a topic unknown. A node of a group of copies says whether it leads, in which epoch; when that
+changes, it registers anew.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
 from penstock.client.wire_link import ask, call
-from penstock.errors import PenstockError, Unavailable
+from penstock.errors import Fenced, PenstockError, Unavailable
 from penstock.protocol.link import Link, Links
 from penstock.protocol.requests.routes import (
     BrokerHeartbeat,
@@ -43,6 +44,25 @@ LEAVE_S: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
+class Rank(NamedTuple):
+    """The place of a node in its group of copies.
+
+    Attributes:
+        epoch: in which it leads, or that of the leader that it follows; 0: a broker without copies.
+        is_reader: whether it follows.
+        committed: up to which position it can be read.
+        log_id: of its log.
+    """
+
+    epoch: int = 0
+    is_reader: bool = False
+    committed: int = 0
+    log_id: str = ""
+
+
+ALONE: Final = Rank()
+
+
 class Registration:
     """The leases of one broker with all its name servers.
 
@@ -52,13 +72,20 @@ class Registration:
         state: what the broker holds.
         links: the ways to the name servers.
         secret: the cluster's, to prove that this is the broker; None where it has none.
+        rank: tells the node's place in its group now.
 
     Attributes:
         away: those that did not answer when they were last told.
     """
 
     def __init__(
-        self, settings: BrokerSettings, address: str, state: BrokerState, links: Links, secret: bytes | None = None
+        self,
+        settings: BrokerSettings,
+        address: str,
+        state: BrokerState,
+        links: Links,
+        secret: bytes | None = None,
+        rank: Callable[[], Rank] = lambda: ALONE,
     ) -> None:
         self._settings = settings
         self._address = address
@@ -67,11 +94,12 @@ class Registration:
         self._changed: dict[str, trio.Event] = {}
         self._peers = state.homes()
         self._secret = secret
+        self._rank = rank
         self._proved: set[str] = set()  # name servers whose connection has had our proof
         self.away: set[str] = set()
 
     def topics_changed(self) -> None:
-        """Name servers are told at once."""
+        """Name servers are told at once, also of another place in the group."""
         for event in self._changed.values():
             event.set()
 
@@ -103,17 +131,23 @@ class Registration:
 
     async def _keep(self, namesrv: str, tried: Callable[[str], None]) -> None:
         link = self._links.link(namesrv)
-        registered = -1
+        registered, stood = -1, ALONE
         while True:
             self._changed[namesrv] = trio.Event()
             try:
                 await self._prove(namesrv, link)
-                registered = await self._renew(link, registered)
+                rank = self._rank()
+                if (stood.epoch, stood.is_reader) != (rank.epoch, rank.is_reader):
+                    registered = -1
+                registered, stood = await self._renew(link, registered, rank), rank
                 await self._meet(link)
                 wait_s = self._settings.register_every_s
                 if namesrv in self.away:
                     _log.warning("name server %s answers again", namesrv)
                 self.away.discard(namesrv)
+            except Fenced as error:
+                _log.info("name server %s knows of a later leader: %s", namesrv, error)
+                registered, wait_s = -1, RETRY_S
             except PenstockError as error:
                 if namesrv not in self.away:  # it is asked again every second or so
                     _log.warning("name server %s lost: %s", namesrv, error)
@@ -136,27 +170,30 @@ class Registration:
             proof = broker_proof(self._secret, challenge.nonce, name, self._address)
             await call(link, ProveBroker(name, self._address, proof), CALL_S)
 
-    async def _renew(self, link: Link, registered: int) -> int:
+    async def _renew(self, link: Link, registered: int, rank: Rank) -> int:
         """Registers or renews; returns the version of the topics that the name server has now."""
         changed = self._state.changed_routes(registered) if registered >= 0 else None
         if changed is not None:
             version, topics = changed
-            if await self._beat(link, _parts(topics), registered, version):
+            if await self._beat(link, _parts(topics), registered, version, rank):
                 return version
         version, topics = self._state.routes()
         first, *others = _parts(topics)
         name, lease_s, peers = self._settings.name, self._settings.lease_s, tuple(sorted(self._peers))
-        request = RegisterBroker(name, self._address, version, lease_s, first, peers, bool(others))
+        more = bool(others)
+        request = RegisterBroker(name, self._address, version, lease_s, first, peers, more, *rank)
         await call(link, request, CALL_S)
-        if not await self._beat(link, others, version, version):
+        if not await self._beat(link, others, version, version, rank):
             raise Unavailable("it has forgotten at once what it was told")
         return version
 
-    async def _beat(self, link: Link, parts: Sequence[tuple[TopicRoute, ...]], before: int, version: int) -> bool:
+    async def _beat(
+        self, link: Link, parts: Sequence[tuple[TopicRoute, ...]], before: int, version: int, rank: Rank
+    ) -> bool:
         """Tells what is new since the version ``before``, in parts. False if it is not the one on file."""
         for left, part in zip(range(len(parts) - 1, -1, -1), parts, strict=True):
             name, lease_s = self._settings.name, self._settings.lease_s
-            request = BrokerHeartbeat(name, self._address, version, lease_s, part, before, left > 0)
+            request = BrokerHeartbeat(name, self._address, version, lease_s, part, before, left > 0, *rank[:3])
             reply = await call(link, request, CALL_S)
             assert isinstance(reply, HeartbeatReply)
             if not reply.known:

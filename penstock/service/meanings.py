@@ -91,6 +91,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         # ---- name server
         "namesrv_brokers": "Brokers that live.",
         "namesrv_brokers_away": "Brokers that are away, whose topics wait for them.",
+        "namesrv_readers": "Nodes with a copy of a broker's log that can be read.",
         "namesrv_topics": "Topics that have a broker, without those that gateways keep for themselves.",
         "namesrv_refused_total": "Requests refused that spoke for a broker without a proof of it.",
         "namesrv_unfinished_bytes": "Bytes of requests that are not complete or wait to be carried out.",

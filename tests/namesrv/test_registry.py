@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from namesrv.registry import Registry
-from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, PenstockError, TooLarge
+from penstock.errors import Busy, Fenced, InvalidRequest, InvalidTopic, NoRoute, PenstockError, TooLarge
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.routes import (
     BrokerHeartbeat,
@@ -190,6 +190,89 @@ def test_another_broker_of_the_same_name_is_refused_while_the_lease_lives() -> N
     assert registry.answer(QueryRoute("orders"), 50.0) == Route((BrokerRoute("a", A, 4),))
     assert registry.answer(registration("a", B, "orders"), 120.0) == Done()
     assert registry.answer(QueryRoute("orders"), 120.0) == Route((BrokerRoute("a", B, 4),))
+
+
+def leader(address: str, epoch: int, *topics: str, log_id: str = "") -> RegisterBroker:
+    return replace(registration("a", address, *topics), epoch=epoch, log_id=log_id)
+
+
+def reader(address: str, epoch: int, *topics: str, committed: int = 0, log_id: str = "") -> RegisterBroker:
+    return replace(leader(address, epoch, *topics, log_id=log_id), is_reader=True, committed=committed)
+
+
+def test_the_leader_of_a_higher_epoch_takes_the_name_at_once_and_none_of_a_lower_one_gets_it_back() -> None:
+    registry = Registry()
+    assert registry.answer(leader(A, 3, "orders"), 0.0) == Done()
+    assert registry.answer(leader(B, 4, "orders", "late"), 1.0) == Done()
+    assert registry.answer(QueryRoute("orders"), 1.0) == Route((BrokerRoute("a", B, 4, epoch=4),))
+    assert isinstance(registry.answer(leader(A, 3, "orders"), 2.0), Fenced)
+    assert registry.answer(BrokerHeartbeat("a", A, 1, 120, epoch=3), 2.0) == HeartbeatReply(False)
+    assert registry.answer(UnregisterBroker("a", A), 2.0) == Done()
+    assert isinstance(registry.answer(leader(A, 4), 2.0), InvalidRequest), "two do not lead in one epoch"
+    assert registry.answer(QueryRoute("late"), 2.0) == Route((BrokerRoute("a", B, 4, epoch=4),))
+    registry.answer(UnregisterBroker("a", B), 3.0)
+    assert isinstance(registry.answer(leader(A, 3, "orders"), 4.0), Fenced), "also where the later one is away"
+    assert registry.answer(leader(A, 5, "orders"), 5.0) == Done()
+
+
+def test_an_epoch_is_of_one_log() -> None:
+    registry = Registry()
+    registry.answer(leader(A, 3, "orders", log_id="one"), 0.0)
+    refused = registry.answer(leader(B, 9, "orders", log_id="other"), 0.0)
+    assert isinstance(refused, InvalidRequest)
+    assert "registered at" in str(refused)
+    assert registry.answer(leader(A, 1, "orders", log_id="other"), 1.0) == Done(), "its data was replaced"
+
+
+def test_a_broker_without_copies_never_loses_its_name_to_an_epoch() -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "orders"), 0.0)
+    assert isinstance(registry.answer(leader(B, 9, "orders"), 0.0), InvalidRequest)
+
+
+def test_routes_name_the_readers_beside_the_leader_and_without_one_in_its_place() -> None:
+    registry = Registry()
+    registry.answer(leader(A, 3, "orders", "new"), 0.0)
+    registry.answer(reader(B, 3, "orders", committed=100), 0.0)
+    assert registry.answer(QueryRoute("orders"), 0.0) == Route((BrokerRoute("a", A, 4, epoch=3, readers=(B,)),))
+    assert registry.figures(0.0)["namesrv_readers"] == 1
+    registry.answer(UnregisterBroker("a", A), 1.0)
+    alone = BrokerRoute("a", B, 4, False, epoch=3, readers=(B,))
+    assert registry.answer(QueryRoute("orders"), 1.0) == Route((alone,)), "it is not away: it can be read"
+    assert registry.answer(QueryRoute(""), 1.0) == Route((alone._replace(queues=0),))
+    assert registry.answer(QueryTopics(), 1.0) == TopicNames(("orders",), ("new",))
+    assert brokers_of(registry, "new", 1.0) is None, "the reader lacks it, the leader had it"
+    registry.answer(UnregisterBroker("a", B), 2.0)
+    assert brokers_of(registry, "orders", 2.0) is None
+
+
+def test_who_follows_leads_no_more_and_knows_of_a_later_leader() -> None:
+    registry = Registry()
+    registry.answer(leader(A, 3, "orders"), 0.0)
+    assert isinstance(registry.answer(reader(A, 2, "orders"), 1.0), Fenced), "late word of before it led"
+    assert registry.answer(reader(A, 4, "orders"), 1.0) == Done()
+    assert registry.answer(QueryRoute("orders"), 1.0) == Route((BrokerRoute("a", A, 4, False, epoch=4, readers=(A,)),))
+    registry.answer(leader(A, 5, "orders"), 2.0)
+    assert registry.answer(QueryRoute("orders"), 2.0) == Route((BrokerRoute("a", A, 4, epoch=5),)), "it reads no more"
+    registry.answer(reader(B, 6, "orders"), 3.0)
+    assert registry.answer(QueryRoute("orders"), 3.0) == Route((BrokerRoute("a", B, 4, False, epoch=6, readers=(B,)),))
+    assert isinstance(registry.answer(leader(A, 5, "orders"), 4.0), Fenced)
+
+
+def test_a_reader_renews_its_lease_and_tells_how_much_it_has() -> None:
+    registry = Registry()
+    registry.answer(reader(A, 3, "orders", committed=10), 0.0)
+    registry.answer(reader(B, 3, "orders", committed=20), 0.0)
+    beat = BrokerHeartbeat("a", A, 1, 120, epoch=3, is_reader=True, committed=30)
+    assert registry.answer(beat, 100.0) == HeartbeatReply(True)
+    route = registry.answer(QueryRoute("orders"), 100.0)
+    assert isinstance(route, Route)
+    assert route.brokers[0].readers == (A, B)
+    assert registry.answer(replace(beat, epoch=4), 101.0) == HeartbeatReply(False)
+    assert registry.answer(replace(beat, address="10.0.0.3:1"), 101.0) == HeartbeatReply(False)
+    assert registry.answer(QueryRoute("orders"), 150.0) == Route(
+        (BrokerRoute("a", A, 4, False, epoch=3, readers=(A,)),)
+    )
 
 
 def test_a_new_name_at_an_address_takes_the_place_of_the_old_one() -> None:

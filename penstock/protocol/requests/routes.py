@@ -24,7 +24,9 @@ class TopicRoute(NamedTuple):
 
 class BrokerRoute(NamedTuple):
     """One broker that holds queues of a topic. ``address`` is ``host:port``. ``place``: its place among the ``places``
-    brokers that an ordered topic's keys are spread over; -1: none."""
+    brokers that an ordered topic's keys are spread over; -1: none. ``epoch``: in which the node at this address leads
+    the broker's group; 0: a broker without copies. ``readers``: addresses of nodes with a copy that can be read. Where
+    none leads, ``address`` is one of them, and the broker is not writable."""
 
     broker: str
     address: str
@@ -32,6 +34,8 @@ class BrokerRoute(NamedTuple):
     writable: bool = True
     place: int = -1
     places: int = 0
+    epoch: int = 0
+    readers: tuple[str, ...] = ()
 
 
 class ConfigEntry(NamedTuple):
@@ -46,7 +50,12 @@ class ConfigEntry(NamedTuple):
 class RegisterBroker(Request):
     """A broker tells who it is and what it holds; it repeats this every 30 s. The lease ends ``lease_s`` seconds
     later. ``peers``: the other brokers of its cluster that it knows of, by name. ``more``: further topics follow in
-    heartbeats; until then it may have what it has not told of."""
+    heartbeats; until then it may have what it has not told of.
+
+    ``epoch``: in which this node leads the group of copies that has this name; a higher one takes the name at once, a
+    lower one is ``Fenced``. 0: a broker without copies. ``is_reader``: the node does not lead; ``epoch`` is that of its
+    leader, and it can be read up to ``committed``. ``log_id``: of its log; another log's broker never takes the name.
+    """
 
     code: ClassVar[int] = 10
     reply: ClassVar[type[Reply]] = Done
@@ -57,6 +66,10 @@ class RegisterBroker(Request):
     topics: tuple[TopicRoute, ...]
     peers: tuple[str, ...] = ()
     more: bool = False
+    epoch: int = 0
+    is_reader: bool = False
+    committed: int = 0
+    log_id: str = ""
 
 
 @value
@@ -70,7 +83,8 @@ class HeartbeatReply(Reply):
 @value
 class BrokerHeartbeat(Request):
     """Renews a broker's lease without repeating its topics. ``topics``: those that are new, have changed or are gone
-    since the version ``before``, which must be on file then; ``more``: that is not all of them yet."""
+    since the version ``before``, which must be on file then; ``more``: that is not all of them yet. The rest as in the
+    registration, which must be of the same epoch."""
 
     code: ClassVar[int] = 11
     reply: ClassVar[type[Reply]] = HeartbeatReply
@@ -81,6 +95,9 @@ class BrokerHeartbeat(Request):
     topics: tuple[TopicRoute, ...] = ()
     before: int = -1
     more: bool = False
+    epoch: int = 0
+    is_reader: bool = False
+    committed: int = 0
 
 
 @value

@@ -14,6 +14,7 @@ import broker.net.registration
 import broker.net.server
 import broker.topics.fold
 import namesrv.server
+from broker.net.registration import Rank, Registration
 from broker.net.server import RunningBroker
 from broker.settings import BrokerSettings
 from namesrv.settings import NamesrvSettings
@@ -23,6 +24,7 @@ from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
 from penstock.protocol.requests.topics import CreateTopic, DeleteTopic
 from penstock.service.frame_server import Peer
+from tests.broker.broker_rig import Rig
 from tests.simulation.disk import SimDisk
 from tests.simulation.network import HOST
 from tests.simulation.running import Simulation, simulate
@@ -370,5 +372,40 @@ def test_a_name_server_is_told_all_anew_where_what_has_changed_is_not_known(monk
         delete(running, "u")
         await trio.sleep(0.5)
         assert [bool(await town.route(SERVERS[0], topic)) for topic in "tuv"] == [False, False, True]
+
+    within(scenario)
+
+
+def test_a_node_of_a_group_registers_anew_when_it_takes_the_lead_or_loses_it() -> None:
+    """Two nodes with the name of one broker, each with a copy of its topics."""
+
+    async def scenario(town: Town) -> None:
+        await town.start_names(NAMES[0])
+        ranks = {BROKER: Rank(3, False, 10, "log"), OTHER: Rank(3, True, 10, "log")}
+        nodes: dict[str, Registration] = {}
+        for host in ranks:
+            rig = Rig()
+            rig.submit(CreateTopic("orders", 2))
+            settings = BrokerSettings(data=Path("none"), name="b", namesrv=SERVERS[:1])
+            links = WireLinks(town.nursery, clock=town.sim.clock, rng=town.sim.rng(host))
+            told = partial(ranks.__getitem__, host)
+            nodes[host] = Registration(settings, f"{host}:10911", rig.state, links, SECRET, told)
+            await town.start(host, nodes[host].run)
+
+        async def route_is(led_by: str, epoch: int, *readers: str) -> None:
+            wanted = BrokerRoute("b", f"{led_by}:10911", 2, True, epoch=epoch, readers=readers)
+            await trio.sleep(5)
+            assert await town.route(SERVERS[0], "orders") == (wanted,)
+
+        await route_is(BROKER, 3, f"{OTHER}:10911")
+        ranks[OTHER] = Rank(4, False, 10, "log")
+        nodes[OTHER].topics_changed()
+        await route_is(OTHER, 4)
+        nodes[BROKER].topics_changed()  # it has not heard of its successor yet
+        await route_is(OTHER, 4)
+        assert not nodes[BROKER].away, "the name server is there: it refuses"
+        ranks[BROKER] = Rank(4, True, 10, "log")
+        nodes[BROKER].topics_changed()
+        await route_is(OTHER, 4, f"{BROKER}:10911")
 
     within(scenario)

@@ -247,7 +247,7 @@ def test_a_peer_that_leaves_out_trailing_fields_gets_their_defaults() -> None:
 def test_fields_of_a_newer_peer_are_ignored() -> None:
     [frame] = frames_of(framed([13, 5, "t", "new", [1, 2]]))
     assert decode_request(frame) == QueryRoute("t")
-    [frame] = frames_of(framed([0, 5, [["b", "a:1", 4, True, -1, 0, "new"]], [], "more"]))
+    [frame] = frames_of(framed([0, 5, [["b", "a:1", 4, True, -1, 0, 0, [], "new"]], [], "more"]))
     assert decode_result(frame, QueryRoute) == Route((BrokerRoute("b", "a:1", 4),))
 
 
