@@ -39,7 +39,16 @@ class Figures:
         """All of them, by metric name."""
         refused = {f"gateway_refused_{limit}_total": count for limit, count in self._gateway.quotas.refused.items()}
         counted = self._of_all() | self._gateway.connections.counters.by_listener() | refused | self._logins()
-        return {**counted, **self._certificates(), **self._clock()}
+        return {**counted, **self._latencies(), **self._certificates(), **self._clock()}
+
+    def _latencies(self) -> dict[str, float]:
+        gateway = self._gateway
+        return {
+            **gateway.connections.admitted_s.figures("gateway_connect_seconds"),
+            **gateway.upstream.stored_s.figures("gateway_publish_seconds"),
+            **gateway.downstream.sending.waited_s.figures("gateway_delivery_seconds"),
+            **gateway.downstream.sending.travelled_s.figures("gateway_end_to_end_seconds"),
+        }
 
     def _logins(self) -> dict[str, int]:
         access = self._access

@@ -1,7 +1,7 @@
 """``python -m loadtest COMMAND``: ``bench`` (side by side with mosquitto and amqtt), ``native`` (the native path,
 beside RocketMQ), ``spark`` (the Spark source, beside Kafka's), ``store`` (the store by itself), ``filters`` (the filter
 index, selectors), ``soak`` (the long proofs), ``timers`` (many delayed messages),
-``events`` (the event bridge)."""
+``events`` (the event bridge), ``scrape`` (a page of many metrics)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,18 @@ from typing import Any
 
 from rich.console import Console
 
-from loadtest import bench, events, filter_bench, report, selector_bench, soak, store_bench, store_scale, timer_scale
+from loadtest import (
+    bench,
+    events,
+    filter_bench,
+    report,
+    scrape,
+    selector_bench,
+    soak,
+    store_bench,
+    store_scale,
+    timer_scale,
+)
 from loadtest.native import bench as native
 from loadtest.native import report as native_report
 from loadtest.native.scenarios import SCENARIOS as NATIVE_SCENARIOS
@@ -51,6 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     five = commands.add_parser("timers", help="1,000,000 delayed messages: memory, a start, none early (5 minutes)")
     five.add_argument("--count", type=int, default=timer_scale.COUNT)
     commands.add_parser("events", help="the event bridge: patterns, events in by HTTP, out to a local API (a minute)")
+    commands.add_parser("scrape", help="a page of 100,000 metrics: how long it takes, and holds the loop (seconds)")
     options = parser.parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 132)
     if options.command == "filters":
@@ -72,6 +84,8 @@ def main(arguments: list[str] | None = None) -> int:
         return soak.run(console, options.kills, options.power)
     if options.command == "events":
         return events.run(console)
+    if options.command == "scrape":
+        return scrape.run(console)
     if options.command == "timers":
         return timer_scale.run(console, options.count)
     return _bench(options, console)

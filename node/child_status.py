@@ -15,13 +15,13 @@ from penstock.protocol.addresses import split_address
 from penstock.service.readiness import STARTING
 
 READ_S: Final = 2.0
-PAGE_BYTES_MAX: Final = 1 << 20
+PAGE_BYTES_MAX: Final = 32 << 20
 
 
 async def fetch(address: str, path: str) -> tuple[int, str]:
     """Status and body of a page. Raises ``OSError`` or ``trio.TooSlowError``."""
     host, port = split_address(address)
-    got = b""
+    got = bytearray()
     with trio.fail_after(READ_S):
         async with await trio.open_tcp_stream(host, port) as stream:
             await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())

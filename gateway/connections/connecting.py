@@ -261,7 +261,7 @@ class Connecting:
         self._sessions[client_id] = session
         session.attach(device)
         identity = grant.identity
-        self._connections.admitted_one(device, grant.keep_alive_s, identity.until)
+        self._connections.admitted_one(device, grant.keep_alive_s, identity.until, self._rounds.now)
         terms = identity.user_name, device.is_v5, grant.keep_alive_s
         self._connections.journal.connected(device.peer, client_id, *terms, self._rounds.now)
         if found.present:

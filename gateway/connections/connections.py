@@ -19,6 +19,7 @@ from gateway.limits.counters import Counters
 from gateway.limits.half_open import HalfOpens
 from gateway.limits.rates import Crowd
 from gateway.mqtt.reason_codes import Reason, ReasonCode
+from penstock.service.histogram import Histogram
 
 _log: Final = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ class Connections:
     Attributes:
         turns_away: the reason why no client is let in, 0 if there is none.
         failures: clients that an unforeseen error has ended.
+        admitted_s: from the accepting of a connection to its session.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Connections:
         self.journal = journal
         self.turns_away = turns_away
         self.failures = 0
+        self.admitted_s = Histogram()
         self._stays: dict[Guest, Stay] = {}
 
     def __len__(self) -> int:
@@ -78,9 +81,11 @@ class Connections:
         self.crowd.enter(device.peer.address)
         self.half_opens.enter(device.peer.address, device)
 
-    def admitted_one(self, device: Guest, keep_alive_s: int, until: float) -> None:
+    def admitted_one(self, device: Guest, keep_alive_s: int, until: float, now: float) -> None:
         """A connection has its session. ``until``: monotonic time at which its login ends."""
-        self.timeouts.admitted(self._stays[device], keep_alive_s, until)
+        stay = self._stays[device]
+        self.admitted_s.observe(now - stay.since)
+        self.timeouts.admitted(stay, keep_alive_s, until)
         self.half_opens.leave(device.peer.address, device)
 
     def expect(self, device: Guest, proving: Proving) -> float:

@@ -340,6 +340,7 @@ class Downstream(Stage):
         if not feed.is_closed:
             self._dispatch(feed, batch, head)
             self._want(feed)
+            self.sending.handed_out(batch)
 
     def _not_pulled(self, feed: Feed[Cursor], cursor: Cursor | None, first: int, result: Result) -> None:
         """The feed's pull brought nothing, or a cursor's own. Where both are under way the feed's shows by itself that

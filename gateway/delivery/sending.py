@@ -22,6 +22,7 @@ from gateway.messages.mounts import seen_at
 from gateway.messages.outgoing import PacketRun, Variant, blob, is_expired
 from gateway.sessions.saver import SessionSaver
 from gateway.sessions.session import Cursor, Session
+from penstock.service.histogram import Histogram
 from penstock.world import Clock
 
 Runs = dict[tuple[bool, int, bool, int], PacketRun]
@@ -37,6 +38,16 @@ class Sending:
         self._positions = positions
         self.delivered = 0
         self.dropped = 0
+        self.waited_s = Histogram()  # since its storing, of the last message of each batch when it is handed out
+        self.travelled_s = Histogram()  # the same, since its sending
+
+    def handed_out(self, batch: Batch) -> None:
+        """Those at the head of a queue have been given a batch: how old it was."""
+        newest = batch.newest
+        if newest is not None:
+            now_ms = self._clock.wall_ms()
+            self.waited_s.observe(max(0, now_ms - newest.stored_ms) / 1000)
+            self.travelled_s.observe(max(0, now_ms - newest.born_ms) / 1000)
 
     def run(self, cursor: Cursor, batch: Batch, runs: Runs) -> bool:
         """Sends a whole batch in its shared form, if nothing is particular about this subscriber. ``runs``: the forms

@@ -204,6 +204,13 @@ class Batch:
         return self.count
 
     @property
+    def newest(self) -> Arrival | None:
+        """Its last message."""
+        if self._arrivals is None and self.even is not None:
+            return self.even.arrival(self.count - 1)
+        return self._arrivals[-1] if self._arrivals else None
+
+    @property
     def arrivals(self) -> list[Arrival]:
         """Its messages one by one."""
         made = self._arrivals

@@ -80,6 +80,10 @@ class Rounds:
         else:
             self.wake()
 
+    def read(self) -> float:
+        """The time as it is now, also between rounds and late in a long one."""
+        return self._clock.monotonic()
+
     def come_to(self, now: float) -> None:
         """It is this time, between rounds."""
         self.now = now

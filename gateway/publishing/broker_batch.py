@@ -142,13 +142,15 @@ class BrokerBatch:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Batch:
-    """What a lane had gathered. ``number``: grows from one to the next. ``life``, ``attempt``: in which it was sent."""
+    """What a lane had gathered. ``number``: grows from one to the next. ``life``, ``attempt``: in which it was sent.
+    ``began``: when its messages were read."""
 
-    __slots__ = ("attempt", "devices", "firsts", "lane", "life", "marks", "number", "runs")
+    __slots__ = ("attempt", "began", "devices", "firsts", "lane", "life", "marks", "number", "runs")
 
-    def __init__(self, lane: BrokerBatch, number: int) -> None:
+    def __init__(self, lane: BrokerBatch, number: int, began: float) -> None:
         self.lane = lane
         self.number = number
+        self.began = began
         self.life = ""
         self.attempt = 0
         self.runs = lane.runs

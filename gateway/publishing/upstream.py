@@ -45,6 +45,7 @@ from penstock.protocol.requests.messages import Appended
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.sessions import EndLives
 from penstock.protocol.runs import Run
+from penstock.service.histogram import Histogram
 from topicmap.names import SHORT_BYTES_MAX
 from topicmap.queues import TopicMap
 
@@ -74,6 +75,7 @@ class Upstream(Stage):
         self.dropped = 0
         self.unauthorized = 0  # of these, what the access rules refused
         self.stored = 0
+        self.stored_s = Histogram()  # from their reading to the broker's answer, by batches
         self.appends = 0
 
     # ------------------------------------------------------------ in
@@ -169,7 +171,7 @@ class Upstream(Stage):
 
     def _append(self, lane: BrokerBatch) -> None:
         self.appends += 1
-        batch = Appending(self, lane, self.appends)
+        batch = Appending(self, lane, self.appends, self.rounds.now)
         lane.runs, lane.marks, lane.devices, lane.firsts, lane.size = [], [], [], [], 0
         self._submit(batch)
 
@@ -204,6 +206,7 @@ class Upstream(Stage):
 
     def _take_answer(self, batch: Batch, result: Result) -> None:
         if isinstance(result, Appended):
+            self.stored_s.observe(self.rounds.read() - batch.began)
             self.level = result.level
             if result.refused or batch.lane.kept:
                 self._partly(batch, {refused.at: refused.code for refused in result.refused}, _full_from(batch, result))
@@ -391,8 +394,8 @@ class Appending(Batch):
 
     __slots__ = ("_upstream",)
 
-    def __init__(self, upstream: Upstream, lane: BrokerBatch, number: int) -> None:
-        super().__init__(lane, number)
+    def __init__(self, upstream: Upstream, lane: BrokerBatch, number: int, began: float) -> None:
+        super().__init__(lane, number, began)
         self._upstream = upstream
 
     def __call__(self, result: Result) -> None:

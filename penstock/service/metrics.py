@@ -21,6 +21,7 @@ OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8
 
 _ODD: Final = re.compile(r"[^A-Za-z0-9_:]")
 _BUCKET: Final = "_bucket"
+_EXACT: Final = 1 << 53
 PART_SERIES: Final = 2_000
 """Maximum number of series in one part."""
 
@@ -34,9 +35,13 @@ def expose_in_parts(figures: Mapping[str, float], *, openmetrics: bool = False) 
     """The same in parts, each made in a few milliseconds at most: an event loop can run other tasks between them. Parts
     may be empty."""
     families: dict[str, list[tuple[str, float]]] = {}
+    rows_of: dict[str, list[tuple[str, float]]] = {}  # by the name as it was given
     for number, (name, value) in enumerate(figures.items()):
         family, brace, labels = name.partition("{")
-        families.setdefault(_legal(family), []).append((brace + labels, value))
+        rows = rows_of.get(family)
+        if rows is None:
+            rows = rows_of[family] = families.setdefault(_legal(family), [])
+        rows.append((brace + labels, value))
         if number % PART_SERIES == 0:
             yield ""
     for family in sorted(families):
@@ -85,8 +90,10 @@ def _legal(family: str) -> str:
 
 
 def _number(value: float) -> str:
+    if -_EXACT < value < _EXACT:
+        return str(int(value)) if value == int(value) else repr(float(value))
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if value == int(value) and abs(value) < 1 << 53 else repr(float(value))
+    return repr(float(value))

@@ -39,6 +39,21 @@ def test_figures_follow_what_happens() -> None:
     assert figures(gateway).sums()["gateway_publications_in_total"] == 1
 
 
+def test_latencies_are_counted_from_the_connection_to_the_delivery() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5)
+    client.subscribe("a/#")
+    client.publish("a/b", b"x")
+    read = figures(gateway).read()
+    for family in ("connect", "publish", "delivery", "end_to_end"):
+        assert read[f"gateway_{family}_seconds_count"] == 1, family
+        assert read[f'gateway_{family}_seconds_bucket{{le="0.0005"}}'] == 1, family
+    gateway.pass_time(3)
+    late = gateway.connect("d", level=5)
+    late.subscribe("b/#")
+    assert figures(gateway).read()["gateway_connect_seconds_count"] == 2
+
+
 def test_a_gateway_that_may_have_lost_its_sessions_shows_it_for_as_long_as_it_stores_nothing() -> None:
     gateway = Gateway()
     gateway.pass_time(1)

@@ -39,7 +39,7 @@ def batch(lane: BrokerBatch, *parts: tuple[Publisher | None, Run]) -> Batch:
     lane.firsts = [int(one.bodies[0]) for _, one in parts]
     for _, one in parts:
         lane.marks += one.bodies if one.flag else [b""] * len(one.bodies)
-    return Batch(lane, 7)
+    return Batch(lane, 7, 0.0)
 
 
 def left(batch: Batch) -> list[tuple[Publisher | None, list[bytes]]]:
