@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,7 +52,8 @@ class Mark(NamedTuple):
     file: str
 
 
-def rows() -> list[Row]:
+@cache
+def rows() -> tuple[Row, ...]:
     """All statements, in their order."""
     made = []
     for part, statements in tomllib.loads(STATEMENTS.read_text()).items():
@@ -61,10 +63,11 @@ def rows() -> list[Row]:
             kept = f"kept: {one['how']}" if "how" in one else "kept"
             status = f"does not apply: {one['none']}" if "none" in one else "client" if one.get("client") else kept
             made.append(Row(part, number, tuple(one.get("old", ())), one["says"], status))
-    return made
+    return tuple(made)
 
 
-def marks() -> list[Mark]:
+@cache
+def marks() -> tuple[Mark, ...]:
     """Every mark of every test."""
     made = []
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
@@ -83,7 +86,7 @@ def marks() -> list[Mark]:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
                 for number, is_old in _of(node, named):
                     made.append(Mark(number, is_old, node.name, str(path.relative_to(ROOT))))
-    return made
+    return tuple(made)
 
 
 def _of(test: ast.FunctionDef | ast.AsyncFunctionDef, named: dict[str, ast.expr]) -> Iterator[tuple[str, bool]]:
@@ -105,7 +108,7 @@ def _texts(node: ast.AST) -> Iterator[str]:
             yield one.value
 
 
-def shown_by(row: Row, found: list[Mark]) -> list[str]:
+def shown_by(row: Row, found: tuple[Mark, ...]) -> list[str]:
     """Names of the tests that show a statement, in any version."""
     own = {(row.number, row.part == "mqtt311")} | {(number, True) for number in row.old}
     return sorted({mark.test for mark in found if (mark.number, mark.is_old) in own})

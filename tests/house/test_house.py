@@ -12,19 +12,12 @@ from pathlib import Path
 
 import click
 import pytest
+from sources import PACKAGES, ROOT, modules, nodes, tree
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("topicmap", "penstock", "namesrv", "broker", "console", "gateway", "events", "remoting", "node")
 FUNCTION_LINES_MAX = 70
 FILE_CODE_LINES_MAX = 400
 VAGUE_SUFFIXES = ("Manager", "Util", "Utils", "Helper", "Impl", "Base", "Processor", "Info")
 OLDER_VAGUE_NAMES = {"ServerInfo", "TopicInfo", "MemberInfo"}  # on the wire since the first version
-
-
-def modules() -> list[Path]:
-    return [
-        path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py")) if "__pycache__" not in path.parts
-    ]
 
 
 def relative(paths: list[Path]) -> list[str]:
@@ -35,7 +28,7 @@ def code_lines(path: Path) -> int:
     """Lines that are neither blank nor a comment nor part of a docstring."""
     source = path.read_text()
     documented: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(path):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             documented.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return sum(
@@ -46,7 +39,7 @@ def code_lines(path: Path) -> int:
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -80,9 +73,7 @@ def test_no_function_is_longer_than_the_limit() -> None:
 
 def test_every_module_opens_with_a_docstring() -> None:
     silent = [
-        path
-        for path in modules()
-        if path.read_text().strip() and not (ast.get_docstring(ast.parse(path.read_text())) or "").strip()
+        path for path in modules() if path.read_text().strip() and not (ast.get_docstring(tree(path)) or "").strip()
     ]
     assert relative(silent) == []
 
@@ -91,7 +82,7 @@ def test_no_class_has_a_name_that_hides_what_it_is() -> None:
     vague = [
         f"{path.relative_to(ROOT)}:{node.name}"
         for path in modules()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef) and node.name.endswith(VAGUE_SUFFIXES) and node.name not in OLDER_VAGUE_NAMES
     ]
     assert vague == []
@@ -127,9 +118,8 @@ def test_architecture_names_a_test_for_each_invariant() -> None:
 
 def imported(path: Path) -> set[str]:
     """What a module imports from, at its top or anywhere in it."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
-    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    names = [alias.name for node in nodes(path) if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes(path) if isinstance(node, ast.ImportFrom)]
     return {name.partition(".")[0] for name in names}
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from test_house import PACKAGES, ROOT, modules
+from sources import PACKAGES, ROOT, modules, nodes, tree
 
 IMPORTS_MAX = 28
 """Modules of ours that one module may import."""
@@ -21,22 +21,15 @@ MANY_IMPORTS = {"broker/service.py": 38, "gateway/build.py": 42}
 """Compositions: they name every part that they put together."""
 
 
-@cache
-def trees() -> tuple[tuple[str, ast.Module], ...]:
-    """Every module, parsed."""
-    return tuple((str(path.relative_to(ROOT)), ast.parse(path.read_text())) for path in modules())
-
-
-def ours(tree: ast.Module) -> set[str]:
+def ours(path: Path) -> set[str]:
     """Modules of ours that a module imports."""
-    nodes = list(ast.walk(tree))
-    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    names = {alias.name for node in nodes(path) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes(path) if isinstance(node, ast.ImportFrom) and node.module}
     return {name for name in names if name.partition(".")[0] in PACKAGES}
 
 
 def test_no_module_imports_more_of_ours_than_a_reader_can_hold() -> None:
-    many = {path: len(ours(tree)) for path, tree in trees()}
+    many = {str(path.relative_to(ROOT)): len(ours(path)) for path in modules()}
     assert {path: count for path, count in many.items() if count > MANY_IMPORTS.get(path, IMPORTS_MAX)} == {}
 
 
@@ -57,10 +50,10 @@ SAME_NAMES = {
 
 def test_no_further_class_name_means_two_things() -> None:
     packages: dict[str, set[str]] = {}
-    for path, tree in trees():
-        for node in tree.body:
+    for path in modules():
+        for node in tree(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                packages.setdefault(node.name, set()).add(path.partition("/")[0])
+                packages.setdefault(node.name, set()).add(path.relative_to(ROOT).parts[0])
     assert {name for name, found in packages.items() if len(found) > 1} - SAME_NAMES == set()
 
 
@@ -77,14 +70,16 @@ RIDDLES = {
 to the next ten."""
 
 
-def texts() -> list[Path]:
+@cache
+def texts() -> dict[str, str]:
     """Sources and pages."""
-    return [*modules(), *sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = [*modules(), *sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    return {str(one.relative_to(ROOT)): one.read_text() for one in pages}
 
 
 @pytest.mark.parametrize("riddle", RIDDLES)
 def test_riddles_become_fewer(riddle: str) -> None:
-    found = Counter({str(one.relative_to(ROOT)): len(re.findall(riddle, one.read_text(), re.I)) for one in texts()})
+    found = Counter({name: len(re.findall(riddle, text, re.I)) for name, text in texts().items()})
     assert found.total() <= RIDDLES[riddle], f"say who does what; most are in {found.most_common(5)}"
 
 
@@ -100,10 +95,10 @@ NO_NOUN_FIRST_MAX = 220
 
 def public(kinds: tuple[type[ast.AST], ...]) -> Iterator[tuple[str, str]]:
     """Name and docstring of what modules define for others."""
-    for path, tree in trees():
-        for node in tree.body:
+    for path in modules():
+        for node in tree(path).body:
             if isinstance(node, kinds) and not getattr(node, "name", "_").startswith("_"):
-                yield f"{path}:{getattr(node, 'name', '')}", ast.get_docstring(node) or ""  # type: ignore[arg-type]
+                yield f"{path.relative_to(ROOT)}:{getattr(node, 'name', '')}", ast.get_docstring(node) or ""  # type: ignore[arg-type]
 
 
 def test_every_public_name_has_a_docstring() -> None:

@@ -32,7 +32,7 @@ SEEN_BY = {
     "let_retention_take_halves": 1,
     "let_retention_take_what_sleeps": 2,
     "pass_what_was_not_given_back": 4,
-    "close_before_that_is_saved": 211,
+    "close_before_that_is_saved": 237,
     "forget_the_time_over_a_restart": 10,
     "forget_to_wake_waiting_requests_and_their_deadlines": 39,
     "give_a_session_before_that_is_durable": 19,

@@ -1,0 +1,28 @@
+"""The modules of the house, each read and parsed once for all tests of a process."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("topicmap", "penstock", "namesrv", "broker", "console", "gateway", "events", "remoting", "node")
+
+
+@cache
+def modules() -> tuple[Path, ...]:
+    return tuple(
+        path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py")) if "__pycache__" not in path.parts
+    )
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a module."""
+    return tuple(ast.walk(tree(path)))
