@@ -10,6 +10,7 @@ import click
 
 from node import settings
 from node.doctor import BAD, examine
+from penstock.cli.config import config
 from penstock.cli.display import json_option, print_json, print_rows
 from penstock.clock import RealClock
 
@@ -39,7 +40,7 @@ def doctor(context: click.Context, file: Path | None, data: Path | None, as_json
         context.exit(1)
 
 
-@click.command("check")
+@config.command("check")
 @file_option
 @click.option("--show", is_flag=True, help="Print every setting as it counts.")
 @json_option

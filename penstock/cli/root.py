@@ -8,10 +8,11 @@ command uses the blocking client, so that ``--help`` and short commands load no 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -94,7 +95,28 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 
 class ReportingGroup(click.Group):
-    """A group whose commands end with one clear report instead of a traceback."""
+    """A group whose commands end with one clear report instead of a traceback.
+
+    Commands may be added by place; such a command is imported when it is used, so that each starts fast.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._places: dict[str, str] = {}
+
+    def add_places(self, places: Mapping[str, str]) -> None:
+        """Adds commands: name to ``module:object``. A later place of a name replaces an earlier one."""
+        self._places.update(places)
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted({*super().list_commands(context), *self._places})
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name in self._places:
+            module, _, attribute = self._places[name].partition(":")
+            self.add_command(getattr(importlib.import_module(module), attribute), name)
+            del self._places[name]
+        return super().get_command(context, name)
 
     def invoke(self, context: click.Context) -> Any:
         wanted = [*context._protected_args, *context.args]
@@ -143,32 +165,10 @@ def root(context: click.Context, server: str) -> None:
     context.obj = server
 
 
-def register() -> None:
-    """Hangs the client's commands on the root."""
-    from penstock.cli.acl import acl
-    from penstock.cli.broker import broker
-    from penstock.cli.client import client
-    from penstock.cli.config import config
-    from penstock.cli.consume import consume, tail
-    from penstock.cli.event import event
-    from penstock.cli.find import find
-    from penstock.cli.group import group
-    from penstock.cli.message import message
-    from penstock.cli.produce import produce
-    from penstock.cli.replica import replica
-    from penstock.cli.report import report
-    from penstock.cli.share import share
-    from penstock.cli.sleeping import dlq, timer, transaction
-    from penstock.cli.spark import spark
-    from penstock.cli.sql import sql
-    from penstock.cli.status import status
-    from penstock.cli.top import top
-    from penstock.cli.topic import topic
-    from penstock.cli.user import user
-
-    stored = (topic, produce, consume, find, message, group, share, timer, transaction, dlq)
-    for command in (*stored, event, client, broker, replica, config, top, tail, sql, report, status, user, acl, spark):
-        root.add_command(command)
-
-
-register()
+_IN_MODULES_OF_THEIR_NAME: Final = (
+    *("acl", "broker", "client", "config", "consume", "event", "find", "group", "message", "produce", "replica"),
+    *("report", "share", "spark", "sql", "status", "top", "topic", "user"),
+)
+root.add_places({name: f"penstock.cli.{name}:{name}" for name in _IN_MODULES_OF_THEIR_NAME})
+root.add_places({name: f"penstock.cli.sleeping:{name}" for name in ("dlq", "timer", "transaction")})
+root.add_places({"tail": "penstock.cli.consume:tail"})

@@ -228,7 +228,7 @@ def test_every_command_that_a_page_names_exists(page: str) -> None:
     )
     missing = []
     for name, sub_name in re.findall(r"(?<![\w'-])penstock ([a-z]+)(?: ([a-z-]+))?", code):
-        command = root.commands.get(name)
+        command = root.get_command(click.Context(root), name)
         if command is None or (isinstance(command, click.Group) and sub_name and sub_name not in command.commands):
             missing.append(f"{name} {sub_name}".strip())
     assert missing == []

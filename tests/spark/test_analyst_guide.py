@@ -40,8 +40,7 @@ def test_the_python_blocks_run_in_order(
 
 
 def test_the_commands_of_the_page_exist_with_their_flags() -> None:
-    if "telemetry" not in root.commands:
-        root.add_command(command.telemetry)
+    root.add_command(command.telemetry)
     lines = [line for language, block in BLOCKS if language == "sh" for line in block.splitlines()]
     for line in lines:
         words = shlex.split(line)[1:]

@@ -36,10 +36,10 @@ def nobody() -> str:
 
 def commands() -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
-    for name, command in root.commands.items():
-        if name in ("topic", "produce", "consume", "group"):
-            subs = command.commands if isinstance(command, click.Group) else {}
-            found += [(name, sub) for sub in subs] or [(name,)]
+    for name in ("topic", "produce", "consume", "group"):
+        command = root.get_command(click.Context(root), name)
+        subs = command.commands if isinstance(command, click.Group) else {}
+        found += [(name, sub) for sub in subs] or [(name,)]
     return found
 
 
@@ -171,3 +171,11 @@ def test_a_question_without_an_answer_has_its_line_to_itself() -> None:
         "error: d7 stays connected",
         result.stderr.splitlines()[-1],
     ]
+
+
+def test_a_command_imports_no_other_command() -> None:
+    code = "import sys, node.command; from click.testing import CliRunner; from penstock.cli.root import root\n"
+    code += "assert CliRunner().invoke(root, ['topic', '--help']).exit_code == 0\n"
+    code += "print([name for name in ('numpy', 'trio', 'penstock.cli.sql', 'broker') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
