@@ -116,6 +116,14 @@ class Core:
         """A round of signs of life; ``Ready.confirmed`` says when this node has led after it began."""
         return self._leading.begin_round(now) if self._leading else 0
 
+    def peers(self, now: float) -> list[events.Peer]:
+        """How far the other nodes are, where this one leads."""
+        return self._leading.peers(now) if self._leading else []
+
+    def heard_s(self, now: float) -> float:
+        """Seconds since a leader was heard; -1 if none was since this node began."""
+        return now - self._heard if self._heard > -math.inf else -1.0
+
     @property
     def is_fit(self) -> bool:
         """Whether this node may be elected."""

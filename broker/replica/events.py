@@ -111,6 +111,16 @@ class ToPeer(NamedTuple):
     message: Message
 
 
+class Peer(NamedTuple):
+    """Another node, as the leader knows it: up to where its disk has the log, for how many seconds it has lacked the
+    rest, and how long ago it was heard."""
+
+    node: str
+    durable: int
+    heard_s: float
+    behind_s: float
+
+
 class Ask(NamedTuple):
     """A peer lacks what stands from ``position`` on: ``Read`` answers."""
 

@@ -8,8 +8,9 @@ caller begins a round and waits until a majority has answered it.
 from __future__ import annotations
 
 from broker.replica.commit_rule import agreed
+from broker.replica.end_times import EndTimes
 from broker.replica.epochs import begun_within
-from broker.replica.events import Ask, Read, Timing, ToPeer
+from broker.replica.events import Ask, Peer, Read, Timing, ToPeer
 from broker.replica.members import why_not
 from broker.replica.own_log import OwnLog
 from broker.replica.progress import Progress
@@ -36,6 +37,7 @@ class Leading:
         self._beat_at = now
         self._moves_to = ""
         self._moves_until = 0.0
+        self._ends = EndTimes()
         self.look(now)
 
     # ------------------------------------------------------------ what is committed
@@ -93,6 +95,14 @@ class Leading:
         peer = self._peers.get(node)
         return now - peer.heard <= self._timing.election_s if peer else node == self._node
 
+    def peers(self, now: float) -> list[Peer]:
+        """The other nodes of the group, by name."""
+        end = self._log.end
+        return [
+            Peer(node, one.durable, now - one.heard, self._ends.behind_s(one.durable, end, now))
+            for node, one in self._peers.items()
+        ]
+
     def refusal(self, now: float) -> str:
         """Why nothing can be appended now; nothing where it can."""
         if self._moves_to:
@@ -113,7 +123,12 @@ class Leading:
         if self._log.has_open_change:
             return "another change is not committed yet"
         lacking = [one for one in set(after.voters) - set(before.voters) if not self._is_level(one)]
-        return f"{lacking[0]} lacks some of the log" if lacking else why_not(before, after)
+        return self._lack_of(lacking[0]) if lacking else why_not(before, after)
+
+    def _lack_of(self, node: str) -> str:
+        peer = self._peers.get(node)
+        lacks = f"{self._log.committed - peer.durable:,} bytes" if peer else "all"
+        return f"node {node} lacks {lacks} of what is committed: a voter has all of it"
 
     def _is_level(self, node: str) -> bool:
         peer = self._peers.get(node)
@@ -136,6 +151,7 @@ class Leading:
     def tick(self, now: float) -> list[ToPeer]:
         """The messages that are due."""
         self.look(now)
+        self._ends.note(self._log.end, now)
         if self._moves_to and now >= self._moves_until:
             self._moves_to = ""
         sent: list[ToPeer] = []

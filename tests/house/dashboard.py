@@ -52,6 +52,10 @@ PANELS: list[tuple[str, str, list[tuple[str, str]]]] = [
     ),
     ("Oldest unread message", "s", [(f"max by (by) (penstock_unread_age_s{{{AT}}})", "{{by}}")]),
     ("Limits used", "percentunit", [(f"topk(5, max by (limit) (penstock_limit_used{{{AT}}}))", "{{limit}}")]),
+    ("Who leads", "short", [now("penstock_replica_leads")]),
+    ("Epoch of the lead", "short", [(f"max by (instance) (penstock_replica_epoch{{{AT}}})", "{{instance}}")]),
+    ("Copies are behind", "bytes", [(f"max by (node) (penstock_replica_behind_bytes{{{AT}}})", "{{node}}")]),
+    ("Copies have been behind for", "s", [(f"max by (node) (penstock_replica_behind_s{{{AT}}})", "{{node}}")]),
     ("Memory", "bytes", [now("process_resident_memory_bytes")]),
 ]
 
