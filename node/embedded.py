@@ -23,7 +23,7 @@ import remoting.server
 from node.addresses import Addresses
 from node.local_link import LocalLinks
 from node.services import events_server, service_settings
-from node.settings import Configuration, NodeSettings, console_may_act, gateway_name
+from node.settings import Configuration, access_of, console_may_act, gateway_name
 from penstock.client.credentials import service_credentials
 from penstock.client.lasting_links import lasting_links
 from penstock.protocol.addresses import join_address
@@ -81,7 +81,7 @@ async def run(
                     mqtt_at = join_address(front.host, front.port)
                     addresses = Addresses(mqtt_at, store_at, names_at, http, node.data, front.listeners)
                     addresses = await _serve_console(top, configuration, addresses, world, secret)
-                    addresses = await _serve_rocketmq(top, node, addresses, world, links, readiness)
+                    addresses = await _serve_rocketmq(top, configuration, addresses, world, links, readiness)
                     addresses = await _serve_events(top, configuration, addresses, world, links, readiness)
                     readiness.serves()
                     task_status.started(addresses)
@@ -106,9 +106,11 @@ async def _serve_console(
 
 
 async def _serve_rocketmq(
-    top: trio.Nursery, node: NodeSettings, at: Addresses, world: World, links: Links, readiness: Readiness
+    top: trio.Nursery, configuration: Configuration, at: Addresses, world: World, links: Links, readiness: Readiness
 ) -> Addresses:
-    """Starts the front for RocketMQ's clients if it is wanted; returns the addresses with its own."""
+    """Starts the front for RocketMQ's clients if it is wanted, with the users and rules of its broker; returns the
+    addresses with its own."""
+    node = configuration.node
     if not node.has_rocketmq:
         return at
     settings = RemotingSettings(
@@ -118,6 +120,7 @@ async def _serve_rocketmq(
         insecure=node.insecure,
         broker=at.broker,
         namesrv=at.namesrv,
+        **access_of(service_settings(configuration, "broker")),
     )
     front = await top.start(partial(remoting.server.run, settings, world, links))
     readiness.add(front.figures, _prefixed("remoting", front.reasons))

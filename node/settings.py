@@ -243,15 +243,17 @@ def _refuse_a_way_round(configuration: Configuration, environ: Mapping[str, str]
     node = configuration.node
     if node.insecure or not service_settings(configuration, "broker", environ).asks:
         return
-    for is_wanted, name, clients in (
-        (node.has_rocketmq, "rocketmq_port", "RocketMQ's clients"),
-        (node.events_port >= 0, "events_port", "clients of the event bridge"),
-    ):
-        if is_wanted:
-            raise InvalidConfig(
-                f"{name} is set, and {clients} cannot log in: they would come past the users",
-                hint="leave it out, or, where everyone who reaches it may do everything, set insecure = true",
-            )
+    if node.events_port >= 0:
+        raise InvalidConfig(
+            "events_port is set, and clients of the event bridge cannot log in: they would come past the users",
+            hint="leave it out, or, where everyone who reaches it may do everything, set insecure = true",
+        )
+
+
+def access_of(settings: AccessSettings) -> dict[str, Any]:
+    """Who may come to a service, as the settings of another one say."""
+    names = [one.name for one in fields(AccessSettings) if one.name not in ("insecure", "cluster_secret_file")]
+    return {name: getattr(settings, name) for name in names}
 
 
 def console_may_act(configuration: Configuration, environ: Mapping[str, str]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.access.needs import Need
 from penstock.errors import (
     Busy,
     InvalidFilter,
@@ -21,6 +22,7 @@ from penstock.errors import (
     TopicNotFound,
 )
 from penstock.protocol.addresses import join_address
+from penstock.service.permissions import Permissions
 from penstock.world import Clock, Rng
 from remoting import codes
 from remoting.flows import Flow
@@ -73,13 +75,29 @@ class Front:
 @dataclass(frozen=True, slots=True)
 class Call:
     """A command that is to be carried out. ``connection``: number of the connection that it came by; ``peer``: the
-    other end's address, ``host:port``."""
+    other end's address, ``host:port``; ``permissions``: of the user whose command it is, None where all is allowed."""
 
     command: Command
     front: Front
     connection: int
     peer: str
     peer_bytes: bytes
+    permissions: Permissions | None = None
+
+    @property
+    def user(self) -> str:
+        """Whose command it is; empty where no login is asked for."""
+        return self.permissions.identity.user if self.permissions is not None else ""
+
+    def require(self, need: Need) -> None:
+        """Raises ``NotAuthorized`` unless the sender may do this. Requests of the broker are checked besides, each by
+        its own needs."""
+        if self.permissions is not None:
+            self.permissions.check(f"remoting {self.command.code}", need)
+
+    def may(self, need: Need) -> bool:
+        """The same as an answer."""
+        return self.permissions is None or self.permissions.meets(need)
 
 
 def refusal(command: Command, error: PenstockError) -> Command:

@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from penstock.errors import PenstockError, ProtocolError
+from penstock.access.acl import CONSUME, GROUP, VIEW
+from penstock.access.needs import of_group, of_topic
+from penstock.errors import NotAuthorized, PenstockError, ProtocolError
 from remoting import codes
 from remoting.calls import Call, Front
 from remoting.flows import Flow
 from remoting.frames import ONE_WAY, Command
-from remoting.members import Changed, Client, beat_of
+from remoting.members import Beat, Changed, Client, beat_of
+from remoting.pulling import stored_topic
 from remoting.routes import answer_of
 from remoting.settling import Checks
 
@@ -36,16 +39,19 @@ class ClientCalls:
 
     def heartbeat(self, call: Call) -> Flow:
         """Takes in which groups a client has; the front joins and leaves groups by it. A client is told where the
-        broker does not let the front into a group."""
-        beat = beat_of(json_of(call.command))
+        broker does not let the front into a group, or the rules not its user; its other groups count all the same."""
+        beat, forbidden = _allowed(call, beat_of(json_of(call.command)))
         command, front = call.command, call.front
-        client = Client(beat.client, call.connection, command.language, command.version, call.peer)
+        _own_client(call, beat.client)
+        client = Client(beat.client, call.connection, command.language, command.version, call.peer, call.user)
         changed = front.members.beat(client, beat)
         for group in beat.producers:
             self._checks.watch(front, group)
         groups = dict.fromkeys([*changed.groups, *[one.group for one in beat.consumers]])
         refused = yield from join_and_leave(front, groups)
         tell_changed(front, changed)
+        if forbidden is not None:
+            raise forbidden
         if refused:
             return command.answer(codes.SYSTEM_ERROR, remark=refused)
         return command.answer(codes.SUCCESS)
@@ -54,9 +60,33 @@ class ClientCalls:
         """A client leaves a group."""
         command, front = call.command, call.front
         group = command.text("consumerGroup")
+        _own_client(call, command.text("clientID"))
         changed = front.members.leave(command.text("clientID"), command.text("producerGroup"), group)
         yield from leave_empty(front, changed)
         return command.answer(codes.SUCCESS)
+
+
+def _own_client(call: Call, client: str) -> None:
+    """Raises ``NotAuthorized`` for a client id that another user has."""
+    known = call.front.members.client(client)
+    if known is not None and known.user != call.user:
+        raise NotAuthorized(f"another user has the client id {client}", hint="give this client an instance name")
+
+
+def _allowed(call: Call, beat: Beat) -> tuple[Beat, NotAuthorized | None]:
+    """What of a heartbeat its user may do, and why the rest is refused. Producers need no permission to be there, and
+    that of their group to be asked about its transactions."""
+    forbidden, consumers = None, []
+    for one in beat.consumers:
+        try:
+            call.require(of_group((GROUP,), one.group))
+            for topic in one.subscriptions:
+                call.require(of_topic((CONSUME,), stored_topic(topic)))
+            consumers.append(one)
+        except NotAuthorized as error:
+            forbidden = error
+    producers = [group for group in beat.producers if call.may(of_group((GROUP,), group))]
+    return Beat(beat.client, tuple(producers), tuple(consumers)), forbidden
 
 
 def leave_empty(front: Front, changed: Changed) -> Flow:
@@ -87,6 +117,7 @@ def tell_changed(front: Front, changed: Changed) -> None:
 
 def consumers_of_group(call: Call) -> Command:
     """Ids of a group's clients, by which they deal the queues among themselves."""
+    call.require(of_group((GROUP, VIEW), call.command.text("consumerGroup")))
     return answer_of(
         call.command, {"consumerIdList": sorted(call.front.members.consumers(call.command.text("consumerGroup")))}
     )
@@ -96,6 +127,7 @@ def lock_queues(call: Call) -> Command:
     """Locks queues of an ordered group for a client; answers with those that it has."""
     row = json_of(call.command)
     group, client, wanted = _lock_request(row)
+    call.require(of_group((GROUP,), group))
     granted = set(call.front.members.lock(group, client, wanted, call.front.clock.steady()))
     return answer_of(call.command, {"lockOKMQSet": [queue for name, queue in wanted.items() if name in granted]})
 
@@ -103,6 +135,7 @@ def lock_queues(call: Call) -> Command:
 def unlock_queues(call: Call) -> Command:
     """Frees queues that a client has locked."""
     group, client, wanted = _lock_request(json_of(call.command))
+    call.require(of_group((GROUP,), group))
     call.front.members.unlock(group, client, wanted)
     return call.command.answer(codes.SUCCESS)
 
@@ -124,6 +157,7 @@ def consumer_connections(call: Call) -> Command:
     """The clients of a group of consumers."""
     members = call.front.members
     group = call.command.text("consumerGroup")
+    call.require(of_group((GROUP, VIEW), group))
     consumers = members.consumers(group)
     if not consumers:
         return call.command.answer(codes.CONSUMER_NOT_ONLINE, remark=f"no client of the group {group} is connected")
@@ -147,6 +181,7 @@ def consumer_connections(call: Call) -> Command:
 def producer_connections(call: Call) -> Command:
     """The clients of a group of producers."""
     group = call.command.text("producerGroup")
+    call.require(of_group((GROUP, VIEW), group))
     clients = call.front.members.producers(group)
     if not clients:
         return call.command.answer(codes.SYSTEM_ERROR, remark=f"the producer group {group} is not connected here")

@@ -1,6 +1,7 @@
 """Flows: generators that carry out a command and yield the requests whose answers they need.
 
-A flow yields a ``Request`` for the broker, ``AtNames`` for the name server, or ``Sleep``; it is resumed with the reply,
+A flow yields a ``Request`` for the broker, ``AtNames`` for the name server, either of them as the front's ``Own``, or
+``Sleep``; it is resumed with the reply,
 or with the ``PenstockError`` that stands for it. It waits for nothing itself, so the same flows run over trio and in
 tests. Each runs to its end by callbacks: no task per command.
 """
@@ -11,7 +12,7 @@ import logging
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
-from penstock.errors import InternalError, PenstockError
+from penstock.errors import InternalError, NotAuthorized, PenstockError
 from penstock.protocol.link import Link
 from penstock.protocol.requests.request import Request, Result
 
@@ -24,16 +25,24 @@ class AtNames(NamedTuple):
     request: Request
 
 
+class Own(NamedTuple):
+    """A request of the front's own: whoever asked for the command needs no permission for it."""
+
+    request: Request | AtNames
+
+
 class Sleep(NamedTuple):
     """Time to pass, in seconds."""
 
     seconds: float
 
 
-Wanted = Request | AtNames | Sleep
+Wanted = Request | AtNames | Own | Sleep
 Flow = Generator[Wanted, Any, Any]
 Wake = Callable[[float, Callable[[], None]], None]
 """Calls a function after a number of seconds."""
+Check = Callable[[Request], None]
+"""Raises ``NotAuthorized`` for a request that is not allowed."""
 
 
 class Flows:
@@ -51,32 +60,45 @@ class Flows:
         self._broker.flush()
         self._names.flush()
 
-    def run(self, flow: Flow, on_end: Callable[[Any], None]) -> None:
-        """Runs a flow; ``on_end`` gets what it returns, or the ``PenstockError`` that ended it."""
-        self._advance(flow, None, on_end)
+    def run(self, flow: Flow, on_end: Callable[[Any], None], check: Check | None = None) -> None:
+        """Runs a flow; ``on_end`` gets what it returns, or the ``PenstockError`` that ended it. ``check``: of whoever
+        asked for it; None where everything is allowed."""
+        self._advance(flow, None, on_end, check)
 
-    def _advance(self, flow: Flow, result: Result | None, on_end: Callable[[Any], None]) -> None:
-        try:
-            wanted = flow.throw(result) if isinstance(result, PenstockError) else flow.send(result)
-        except StopIteration as end:
-            on_end(end.value)
-            return
-        except PenstockError as error:
-            on_end(error)
-            return
-        except Exception as error:  # a fault of ours harms one command, and no connection
-            _log.exception("a flow of the remoting front failed")
-            on_end(InternalError(f"the front failed: {type(error).__name__}"))
-            return
+    def _advance(self, flow: Flow, result: Result | None, on_end: Callable[[Any], None], check: Check | None) -> None:
+        def resume(found: Result | None) -> None:
+            self._advance(flow, found, on_end, check)
 
-        def resume(result: Result | None = None) -> None:
-            self._advance(flow, result, on_end)
+        while True:
+            try:
+                wanted = flow.throw(result) if isinstance(result, PenstockError) else flow.send(result)
+            except StopIteration as end:
+                on_end(end.value)
+                return
+            except PenstockError as error:
+                on_end(error)
+                return
+            except Exception as error:  # a fault of ours harms one command, and no connection
+                _log.exception("a flow of the remoting front failed")
+                on_end(InternalError(f"the front failed: {type(error).__name__}"))
+                return
+            try:
+                self._begin(wanted, check, resume)
+                return
+            except NotAuthorized as error:
+                result = error.as_result()
 
+    def _begin(self, wanted: Wanted, check: Check | None, resume: Callable[[Result | None], None]) -> None:
+        """Asks for what a flow wants. Raises ``NotAuthorized``."""
         if isinstance(wanted, Sleep):
-            self._wake(wanted.seconds, resume)
+            self._wake(wanted.seconds, lambda: resume(None))
             return
+        if isinstance(wanted, Own):
+            wanted, check = wanted.request, None
+        link = self._broker
         if isinstance(wanted, AtNames):
-            self._names.submit(wanted.request, resume)
-        else:
-            self._broker.submit(wanted, resume)
+            link, wanted = self._names, wanted.request
+        if check is not None:
+            check(wanted)
+        link.submit(wanted, resume)
         self._want_flush()

@@ -97,13 +97,15 @@ def _named(value: Any, names: tuple[str, ...]) -> str:
 
 
 class Client(NamedTuple):
-    """A client that is connected. ``connection``: the number of its connection."""
+    """A client that is connected. ``connection``: the number of its connection; ``user``: who has logged in there,
+    empty where no login is asked for."""
 
     id: str
     connection: int
     language: str
     version: int
     address: str
+    user: str = ""
 
 
 class Changed(NamedTuple):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.access.acl import CONSUME, GROUP
+from penstock.access.needs import of_group, of_topic
 from penstock.errors import OffsetOutOfRange, QueueNotFound, TopicNotFound
 from penstock.protocol.requests.groups import FetchOffsets, GroupOffsets
 from penstock.protocol.requests.messages import (
@@ -19,10 +21,10 @@ from penstock.protocol.requests.messages import (
 from penstock.protocol.requests.topics import Bounds
 from remoting import codes
 from remoting.calls import Call
-from remoting.flows import Flow, Sleep
+from remoting.flows import Flow, Own, Sleep
 from remoting.frames import Command
 from remoting.members import Subscription
-from remoting.records import for_client, frames_of
+from remoting.records import for_client, frames_of, place_of
 from topicmap.queues import RETRY_PREFIX, retry_topic, topic_queue
 
 _COMMIT: Final = 1
@@ -52,6 +54,7 @@ def pull(call: Call) -> Flow:
     """Messages of a queue, waiting for the first one as long as the client wants."""
     command, front = call.command, call.front
     group, flags = command.text("consumerGroup"), command.number("sysFlag", 0)
+    call.require(of_group((GROUP,), group))
     if refused := front.groups.refusal(group):
         return command.answer(codes.SUBSCRIPTION_NOT_EXIST, remark=refused)
     if flags & _COMMIT and front.groups.is_in(group) and command.number("commitOffset", 0) >= 0:
@@ -199,9 +202,17 @@ def query_message(call: Call) -> Flow:
     return command.answer(codes.SUCCESS, fields, found)
 
 
+def read_at(call: Call, position: int) -> Flow:
+    """The message at a position, whose topic the sender must be allowed to consume."""
+    found: Pulled = yield Own(ReadAt(position))
+    for frame in frames_of(found):
+        call.require(of_topic((CONSUME,), place_of(frame).topic))
+    return found
+
+
 def view_message(call: Call) -> Flow:
     """The message at a position of the log, as an offset id has it."""
-    found: Pulled = yield ReadAt(call.command.number("offset"))
+    found = yield from read_at(call, call.command.number("offset"))
     return call.command.answer(
         codes.SUCCESS, body=for_client(frames_of(found), call.command.version, call.front.address)
     )

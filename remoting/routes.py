@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+from penstock.access.acl import GROUP
+from penstock.access.needs import of_group
 from penstock.errors import GroupNotFound, NoRoute, TopicNotFound
 from penstock.protocol.requests.groups import DeleteGroup, DescribeGroup, GroupDetail
 from penstock.protocol.requests.messages import OffsetReply, SeekTime
@@ -24,7 +26,7 @@ from penstock.protocol.requests.topics import ChangeTopic, CreateTopic, DeleteTo
 from penstock.version import VERSION
 from remoting import codes
 from remoting.calls import Call, Front
-from remoting.flows import AtNames, Flow
+from remoting.flows import AtNames, Flow, Own
 from remoting.frames import ONE_WAY, Command
 from remoting.pulling import stored_topic
 from remoting.sending import CLUSTER, QUEUES_MAX, TEMPLATE_TOPIC
@@ -82,7 +84,7 @@ def _broker_data(broker: str, place: str) -> dict[str, Any]:
 
 def _fronts(front: Front) -> Flow:
     """Where the fronts are, by broker; this one among them in any case."""
-    found: ConfigEntries = yield AtNames(QueryConfig(FRONTS))
+    found: ConfigEntries = yield Own(AtNames(QueryConfig(FRONTS)))
     return {one.key: one.value for one in found.entries} | {front.broker: front.place}
 
 
@@ -153,6 +155,7 @@ def reset_offsets(call: Call) -> Flow:
     """Sets a group's offsets in a topic back or ahead to a time, and tells its clients, which go on from there."""
     command, front = call.command, call.front
     topic, group = command.text("topic"), command.text("group")
+    call.require(of_group((GROUP,), group))
     found: TopicDetail = yield DescribeTopic(stored_topic(topic))
     stored_ms = command.number("timestamp")
     rows = []

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from penstock.errors import InvalidMessage, TopicNotFound, from_wire
+from penstock.access.acl import PRODUCE
+from penstock.access.needs import of_topic
+from penstock.errors import InvalidMessage, NotAuthorized, TopicNotFound, from_wire
 from penstock.protocol.message import UNIQUE_KEY
 from penstock.protocol.requests.messages import Append, Appended, Placed
 from penstock.protocol.requests.timers import SetTimers, TimersSet
@@ -13,7 +15,7 @@ from penstock.protocol.requests.topics import CreateTopic, DescribeTopic
 from penstock.protocol.requests.transactions import BeginHalves, HalvesBegun
 from remoting import codes
 from remoting.calls import Call
-from remoting.flows import Flow
+from remoting.flows import Flow, Own
 from remoting.frames import Command
 from remoting.records import TRANSACTIONAL, Sent, batch_of, encode_record, offset_id, properties_of, unique_id_of
 
@@ -34,6 +36,8 @@ _SHORT: Final = dict(
         strict=True,
     )
 )
+STALE_MS: Final = 900_000
+"""How far from now a signed message may have been made. No other command has a time in its signature."""
 _REPLY_TO: Final = "REPLY_TO_CLIENT"
 _CORRELATION: Final = "CORRELATION_ID"
 _CLUSTER: Final = "CLUSTER"
@@ -49,6 +53,7 @@ def send(call: Call) -> Flow:
     """Stores a message, now or later, or as a half. Answers as the level of the topic is reached."""
     command = long_names(call.command)
     topic = command.text("topic")
+    _refuse_stale(call, command)
     if command.flagged("batch") or command.code == codes.SEND_BATCH:
         return (yield from _send_batch(call, command, topic))
     sent = _with_id(call, Sent(command.body, properties_of(command.text("properties")), command.number("flag", 0)))
@@ -65,6 +70,18 @@ def send(call: Call) -> Flow:
         request = Append(1, True, record)
     placed = yield from _stored(call, command, topic, request)
     return _answer(call, [sent], placed)
+
+
+def _refuse_stale(call: Call, command: Command) -> None:
+    """Raises ``NotAuthorized`` for a signed message that was made long ago: somebody may have kept it, to send it once
+    more."""
+    if call.permissions is not None:
+        late_ms = abs(call.front.clock.wall_ms() - command.number("bornTimestamp", 0))
+        if late_ms > STALE_MS:
+            raise NotAuthorized(
+                f"the message was made {late_ms // 1000} s from now, and its signature counts for {STALE_MS // 1000}",
+                hint="set the clock of the client's machine",
+            )
 
 
 def _send_batch(call: Call, command: Command, topic: str) -> Flow:
@@ -118,12 +135,12 @@ def _delay_ms(properties: dict[str, str], now_ms: int) -> int | None:
 def _stored(call: Call, command: Command, topic: str, request: Append | SetTimers | BeginHalves) -> Flow:
     """Stores messages and says where."""
     if topic not in call.front.topics:
-        yield from _find_topic(command, topic)
+        yield from _find_topic(call, command, topic)
         call.front.topics.add(topic)
     return (yield from _once(request))
 
 
-def _find_topic(command: Command, topic: str) -> Flow:
+def _find_topic(call: Call, command: Command, topic: str) -> Flow:
     """Makes a topic that is missing with as many queues as the client goes by, where it asks for that: RocketMQ's
     clients send to the queues of the template until there is a route."""
     try:
@@ -131,7 +148,8 @@ def _find_topic(command: Command, topic: str) -> Flow:
     except TopicNotFound:
         if command.text("defaultTopic") != TEMPLATE_TOPIC:
             raise TopicNotFound(f"there is no topic {topic}", hint="create it first") from None
-        yield CreateTopic(topic, min(max(command.number("defaultTopicQueueNums", 4), 1), QUEUES_MAX))
+        call.require(of_topic((PRODUCE,), topic))
+        yield Own(CreateTopic(topic, min(max(command.number("defaultTopicQueueNums", 4), 1), QUEUES_MAX)))
 
 
 def _once(request: Append | SetTimers | BeginHalves) -> Flow:
@@ -164,6 +182,8 @@ def _answer(call: Call, sent: list[Sent], placed: list[Placed]) -> Command:
 def send_reply(call: Call) -> Command:
     """Passes an answer on to the client that asked. It is not stored."""
     command = long_names(call.command)
+    _refuse_stale(call, command)
+    call.require(of_topic((PRODUCE,), command.text("topic")))
     properties = properties_of(command.text("properties"))
     client = call.front.members.client(properties.get(_REPLY_TO, ""))
     if client is None:

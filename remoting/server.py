@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import logging
-import socket
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
@@ -13,10 +13,15 @@ from typing import Final, NamedTuple
 import trio
 
 from penstock.client.wire_link import ask
-from penstock.errors import PenstockError, ProtocolError
+from penstock.errors import InvalidConfig, NotAuthorized, PenstockError, ProtocolError
 from penstock.protocol.link import Link, Links
-from penstock.protocol.requests.servers import Ping, ServerInfo
-from penstock.service.frame_server import listening_address, open_listeners
+from penstock.protocol.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
+from penstock.service.access_files import AccessFiles
+from penstock.service.exposure import is_loopback
+from penstock.service.frame_connection import Peer
+from penstock.service.frame_server import address_of, encrypted, listening_address, open_listeners
+from penstock.service.guard import GOODBYE_S, LOGIN_S
+from penstock.service.native_journal import NativeJournal
 from penstock.world import World
 from remoting import codes
 from remoting.calls import Call, Front, refusal
@@ -25,6 +30,7 @@ from remoting.flows import Flow, Flows
 from remoting.frames import Command, FrameReader, encode
 from remoting.groups import Groups
 from remoting.handlers import Handler, handlers
+from remoting.logins import SignedLogins
 from remoting.members import Members
 from remoting.routes import announce
 from remoting.settings import RemotingSettings
@@ -40,10 +46,18 @@ _log = logging.getLogger(__name__)
 
 
 class Connection:
-    """One client connection: what waits to be written, and how many commands are under way."""
+    """One client connection: what waits to be written, and how many commands are under way.
 
-    def __init__(self, number: int, stream: trio.SocketStream) -> None:
-        self.number = number
+    Attributes:
+        peer: who is at the other end. peer_bytes: the same as eight bytes.
+        logins: as whom.
+    """
+
+    def __init__(self, stream: trio.abc.Stream, peer: Peer, peer_bytes: bytes, logins: SignedLogins) -> None:
+        self.number = peer.id
+        self.peer = peer
+        self.peer_bytes = peer_bytes
+        self.logins = logins
         self.stream = stream
         self.running = 0
         self.scope = trio.CancelScope()
@@ -63,6 +77,10 @@ class Connection:
         self._outbox.append(data)
         self._unsent += len(data)
         self._news.set()
+
+    def end_in(self, seconds: float) -> None:
+        """Has the connection end so many seconds from now, instead of when it was said before."""
+        self.scope.deadline = trio.current_time() + seconds
 
     def begin(self) -> None:
         """A command is under way."""
@@ -121,9 +139,13 @@ class Server:
         nursery: trio.Nursery,
         broker: Link,
         names: Link,
+        access: AccessFiles,
     ) -> None:
-        """``name``: the broker's. ``nursery``: for what flows wait for. ``broker``, ``names``: the links to both."""
+        """``name``: the broker's. ``nursery``: for what flows wait for. ``broker``, ``names``: the links to both.
+        ``access``: users, rules and certificates."""
         self._nursery = nursery
+        self._access = access
+        self._journal = NativeJournal("the remoting front", settings.connection_log)
         self._connections: dict[int, Connection] = {}
         self._last = 0
         self._commands = 0
@@ -157,7 +179,8 @@ class Server:
 
     def figures(self) -> Mapping[str, float]:
         """What it counts."""
-        return {"remoting_connections": len(self._connections), "remoting_commands_total": self._commands}
+        own = {"remoting_connections": len(self._connections), "remoting_commands_total": self._commands}
+        return own | self._access.guard.figures("remoting")
 
     async def announce(self) -> None:
         """Tells the name server again and again where this front is: it may have been started anew."""
@@ -168,24 +191,36 @@ class Server:
     async def serve(self, stream: trio.SocketStream) -> None:
         """One connection, until it ends."""
         self._last += 1
-        connection = Connection(self._last, stream)
+        peer = Peer(self._last, address_of(stream))
+        peer = peer._replace(is_private=is_loopback(peer.host))
+        found: tuple[trio.abc.Stream, Peer] | None = stream, peer
+        if self._access.certificates is not None:
+            found = await encrypted(stream, peer, self._access.certificates, self._journal)
+        if found is None:
+            return
+        within, peer = found
+        host, _, port = peer.address.rpartition(":")
+        logins = SignedLogins(self._access.guard, peer)
+        connection = Connection(within, peer, _eight(host, int(port or 0)), logins)
         self._connections[connection.number] = connection
+        began = trio.current_time()
+        self._journal.connected(peer, began)
         try:
-            peer = stream.socket.getpeername()
-            stream.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with connection.scope:
+                if logins.asks:
+                    connection.end_in(LOGIN_S)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._write, connection)
                     with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                        await self._read(connection, f"{peer[0]}:{peer[1]}", _eight(peer[0], peer[1]))
+                        await self._read(connection)
                     connection.scope.cancel()
-        except OSError:
-            pass  # it was gone before it was served
         finally:
             del self._connections[connection.number]
+            now = trio.current_time()
+            self._journal.disconnected(peer, logins.user, now - began, now)
             self.start(leave_empty(self.front, self.front.members.disconnect(connection.number)))
             with trio.CancelScope(shield=True):
-                await trio.aclose_forcefully(stream)
+                await trio.aclose_forcefully(within)
 
     async def _write(self, connection: Connection) -> None:
         try:
@@ -193,23 +228,40 @@ class Server:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             connection.scope.cancel()
 
-    async def _read(self, connection: Connection, peer: str, peer_bytes: bytes) -> None:
+    async def _read(self, connection: Connection) -> None:
         reader = FrameReader()
         while data := await connection.stream.receive_some(READ_BYTES):
             try:
                 commands = reader.feed(bytes(data))
             except ProtocolError as error:
-                _log.info("a remoting client at %s was disconnected: %s", peer, error.message)
+                _log.info("a remoting client at %s was disconnected: %s", connection.peer.address, error.message)
                 return
             for command in commands:
                 if not command.is_response:
-                    self._carry_out(connection, Call(command, self.front, connection.number, peer, peer_bytes))
+                    self._take(connection, command)
             await connection.has_room()
+
+    def _take(self, connection: Connection, command: Command) -> None:
+        """Carries out a command if it is signed as it must be. A failed login of a connection ends it, if it is the
+        first."""
+        self._commands += 1
+        logins, was_known = connection.logins, connection.logins.is_known
+        try:
+            permissions = logins.permissions(command)
+        except NotAuthorized as error:
+            connection.put(refusal(command, error))
+            if not was_known:
+                connection.end_in(GOODBYE_S)
+            return
+        if logins.is_known and not was_known:
+            connection.end_in(math.inf)
+        peer = connection.peer
+        call = Call(command, self.front, connection.number, peer.address, connection.peer_bytes, permissions)
+        self._carry_out(connection, call)
 
     def _carry_out(self, connection: Connection, call: Call) -> None:
         handler = self._handlers.get(call.command.code)
         connection.begin()
-        self._commands += 1
 
         def end(result: Command | PenstockError) -> None:
             connection.end()
@@ -221,7 +273,8 @@ class Server:
         if handler is None:
             end(call.command.answer(codes.NOT_SUPPORTED, remark=f"request code {call.command.code} is not supported"))
             return
-        self._flows.run(_flow_of(handler, call), end)
+        check = call.permissions.check_request if call.permissions is not None else None
+        self._flows.run(_flow_of(handler, call), end, check)
 
 
 def _flow_of(handler: Handler, call: Call) -> Flow:
@@ -257,16 +310,18 @@ async def run(
     Raises:
         AddressInUse: another process has the port.
     """
+    access = AccessFiles(settings, world, None)
     broker = links.link(settings.broker)
     about = await _about(broker)
     async with trio.open_nursery() as nursery:
         listeners = await open_listeners(settings.host, settings.port, "the remoting front")
         names_listeners = await open_listeners(settings.host, settings.namesrv_port, "the remoting front")
         host, port = listening_address(listeners)
-        server = Server(settings, about.name, world, port, nursery, broker, links.link(settings.namesrv))
+        server = Server(settings, about.name, world, port, nursery, broker, links.link(settings.namesrv), access)
         for opened in (listeners, names_listeners):
             nursery.start_soon(partial(trio.serve_listeners, server.serve, opened))
         nursery.start_soon(server.announce)
+        nursery.start_soon(access.run)
         task_status.started(RunningFront(host, port, listening_address(names_listeners)[1], server.figures))
 
 
@@ -276,3 +331,17 @@ async def _about(broker: Link) -> ServerInfo:
         with contextlib.suppress(PenstockError):
             return await ask(broker, Ping(), ServerInfo)
         await trio.sleep(1.0)
+
+
+async def refuse_a_way_round(broker: Link) -> None:
+    """Raises ``InvalidConfig`` where a broker asks for a login: a front that asks for none, and has the key of the
+    cluster, would lead past it. ``broker``: a link without a login."""
+    await _about(broker)
+    try:
+        await ask(broker, ReadFigures(), BrokerFigures)
+    except NotAuthorized:
+        raise InvalidConfig(
+            "the broker asks for a login, and this front does not: its clients would come past the users",
+            hint="give it the broker's password_file and acl_file, or, where everyone who reaches it may do everything,"
+            " set insecure = true",
+        ) from None

@@ -5,23 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.errors import InvalidConfig
+from penstock.service.access_settings import AccessSettings
 from penstock.service.exposure import NATIVE, PAGES, refuse_exposed
+from penstock.service.paced_lines import check_detail
 
 
 @dataclass(frozen=True, slots=True)
-class RemotingSettings:
-    """What a front for RocketMQ's clients needs to know.
+class RemotingSettings(AccessSettings):
+    """What a front for RocketMQ's clients needs to know. Users sign by the secret keys that the password file has of
+    them (`penstock user key`).
 
     Attributes:
         host: address on which it listens.
         port: where clients reach the broker; 0 takes any free one.
         namesrv_port: where clients ask for routes; 0 takes any free one.
         advertise: ``host:port`` that clients are told to come to; empty: where it listens.
-        insecure: allows addresses beyond loopback, where these ports ask for no login.
-        cluster_secret_file: the key by which broker and name server know this front; empty where they ask for none.
         peers_tls_ca: the authority of their certificates, where they speak TLS.
         broker: ``host:port`` of its broker's native port.
         namesrv: ``host:port`` of the name server.
+        connection_log: lines in the log for connects and disconnects (level ``info``) and failed TLS handshakes
+            (``warning``): ``off``, ``sampled`` (of each kind 1 a second, 10 at once), or ``on`` (50 and 1,000).
         status_host: address of the status pages.
         status_port: port of the status pages; -1 for none, 0 for any free one.
         status_hosts: names that a Host header of the status pages may have beside loopback; ``*`` for any.
@@ -31,17 +34,17 @@ class RemotingSettings:
     port: int = 10909
     namesrv_port: int = 9877
     advertise: str = ""
-    insecure: bool = False
-    cluster_secret_file: str = ""
     peers_tls_ca: str = ""
     broker: str = "127.0.0.1:10911"
     namesrv: str = "127.0.0.1:9876"
+    connection_log: str = "sampled"
     status_host: str = "127.0.0.1"
     status_port: int = -1
     status_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        refuse_exposed("host", self.host, self.insecure, NATIVE)
+        self.check_access(self.host, NATIVE)
+        check_detail(self.connection_log)
         refuse_exposed("status_host", self.status_host, self.insecure, PAGES)
         for name in ("port", "namesrv_port"):
             if not 0 <= getattr(self, name) <= 65_535:

@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.errors import OffsetOutOfRange, from_wire
 from penstock.protocol.message import OFFSETS, OFFSETS_AT
-from penstock.protocol.requests.messages import Pulled, ReadAt
+from penstock.protocol.requests.messages import Pulled
 from penstock.protocol.requests.retries import BY_TABLE, SendBack
 from penstock.protocol.requests.transactions import (
     COMMIT,
@@ -24,6 +24,7 @@ from remoting.calls import Call, Front
 from remoting.flows import Flow, Sleep
 from remoting.frames import ONE_WAY, Command
 from remoting.members import Client
+from remoting.pulling import read_at
 from remoting.records import as_client_reads, frames_of, offset_id, place_of, property_of
 from remoting.sending import DELAYS_S
 from topicmap.queues import topic_queue
@@ -37,7 +38,7 @@ def send_back(call: Call) -> Flow:
     """A consumer could not work a message off: it comes again later, or is a dead letter of the group."""
     command, front = call.command, call.front
     group, level = command.text("group"), command.number("delayLevel", 0)
-    found: Pulled = yield ReadAt(command.number("offset"))
+    found: Pulled = yield from read_at(call, command.number("offset"))
     frame = next(frames_of(found), None)
     if frame is None:
         raise OffsetOutOfRange("there is no message at this position any more")

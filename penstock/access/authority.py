@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 from penstock.access.acl import Acl
 from penstock.access.passwords import Users
 from penstock.access.policy import CERTIFICATE as BY_CERTIFICATE
-from penstock.access.policy import NOBODY, PASSWORD, SERVICE, Identity, Policy
+from penstock.access.policy import NOBODY, PASSWORD, SERVICE, SIGNATURE, Identity, Policy
 from penstock.access.policy import SCRAM as BY_SCRAM
 from penstock.access.policy import TOKEN as BY_TOKEN
 from penstock.access.scram import ScramKeys
@@ -111,7 +111,7 @@ class Authority:
         """Whether an identity that was proved before still counts: its user is there, its token has not ended."""
         if identity.until_s * 1000 <= self._wall_ms():
             return False
-        if identity.how not in (BY_SCRAM, PASSWORD):
+        if identity.how not in (BY_SCRAM, PASSWORD, SIGNATURE):
             return True
         return self.users is not None and identity.user in self.users.by_name
 

@@ -1,5 +1,6 @@
 """The password file: a line per user, ``NAME:$scrypt$ln=14,r=8,p=1$SALT$HASH``, behind which the keys for SCRAM may
-follow, ``$scram-sha-256$i=32768$SALT$STOREDKEY$SERVERKEY``. docs/formats/access.md is the page.
+follow, ``$scram-sha-256$i=32768$SALT$STOREDKEY$SERVERKEY``, and the secret key by which RocketMQ's clients sign,
+``$hmac-sha1$SECRET``. docs/formats/access.md is the page.
 
 A password is never kept, only its scrypt hash (RFC 7914) with a salt of its own, and what SCRAM keeps of it with
 another. Hashing takes tens of milliseconds and 16 MiB on purpose; whoever checks many passwords does it in a thread.
@@ -37,13 +38,18 @@ _LOG2_COST_PER_BLOCK: Final = 16
 _HASH: Final = re.compile(
     r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{2,128})\$([A-Za-z0-9+/]{16,128})"
     r"(\$scram-sha-256\$i=(\d{1,8})\$([A-Za-z0-9+/]{2,86})\$([A-Za-z0-9+/]{43})\$([A-Za-z0-9+/]{43}))?"
+    r"(\$hmac-sha1\$([A-Za-z0-9+/]{11,342}))?"
 )
+SIGNING_BYTES_MIN: Final = 8
+SIGNING_BYTES_MAX: Final = 256
+"""Of a secret key: it is as good as its length, as anybody who overhears a signature may try keys against it."""
 SECRET_BYTES: Final = 32
 _SECRET: Final = re.compile(r":secret\$([A-Za-z0-9+/]{43})")
 
 
 class Hashed(NamedTuple):
-    """A password as it is kept: cost parameters, salt and hash, and what SCRAM needs, if that is kept too."""
+    """A password as it is kept: cost parameters, salt and hash, and what SCRAM needs, if that is kept too.
+    ``signing``: the user's secret key for signatures, which no hash can stand for; empty without one."""
 
     log2_cost: int
     block: int
@@ -51,6 +57,7 @@ class Hashed(NamedTuple):
     salt: bytes
     hash: bytes
     scram: ScramKeys | None = None
+    signing: bytes = b""
 
     def __repr__(self) -> str:  # not even a hash belongs into a log
         return "Hashed(...)"
@@ -177,7 +184,11 @@ def _hashed(text: str) -> Hashed:
         scram = ScramKeys(int(found[7]), _unpadded(found[8]), stored_key, server_key)
         if not ITERATIONS_MIN <= scram.iterations <= ITERATIONS_MAX or len(stored_key + server_key) != 2 * KEY_BYTES:
             raise ValueError
-    hashed = Hashed(int(found[1]), int(found[2]), int(found[3]), _unpadded(found[4]), _unpadded(found[5]), scram)
+    signing = _unpadded(found[12]) if found[11] else b""
+    if found[11] and not SIGNING_BYTES_MIN <= len(signing) <= SIGNING_BYTES_MAX:
+        raise ValueError
+    costs = int(found[1]), int(found[2]), int(found[3])
+    hashed = Hashed(*costs, _unpadded(found[4]), _unpadded(found[5]), scram, signing)
     if not (1 <= hashed.log2_cost <= 20 and hashed.block and hashed.parallel):
         raise ValueError
     if hashed.log2_cost >= _LOG2_COST_PER_BLOCK * hashed.block:
@@ -197,9 +208,9 @@ def _line(hashed: Hashed) -> str:
     salt, digest = _packed((hashed.salt, hashed.hash))
     line = f"$scrypt$ln={hashed.log2_cost},r={hashed.block},p={hashed.parallel}${salt}${digest}"
     scram = hashed.scram
-    if scram is None:
-        return line
-    return f"{line}$scram-sha-256$i={scram.iterations}$" + "$".join(_packed(scram[1:]))
+    if scram is not None:
+        line += f"$scram-sha-256$i={scram.iterations}$" + "$".join(_packed(scram[1:]))
+    return f"{line}$hmac-sha1${_packed((hashed.signing,))[0]}" if hashed.signing else line
 
 
 def _packed(values: Iterable[bytes]) -> list[str]:

@@ -24,9 +24,10 @@ PASSWORD: Final = "password"
 SCRAM: Final = "scram"
 TOKEN: Final = "token"
 CERTIFICATE: Final = "certificate"
+SIGNATURE: Final = "signature"
 SERVICE: Final = "cluster key"
 LOCAL: Final = "open port"
-HOW: Final = (ANONYMOUS, PASSWORD, SCRAM, TOKEN, CERTIFICATE, SERVICE, LOCAL)
+HOW: Final = (ANONYMOUS, PASSWORD, SCRAM, TOKEN, CERTIFICATE, SIGNATURE, SERVICE, LOCAL)
 """How an identity was proved; ``LOCAL``: not at all, at a port that asks for nothing."""
 _WITHOUT_RULES: Final = (PRODUCE, CONSUME, GROUP, VIEW)
 

@@ -22,6 +22,8 @@ from penstock.access.passwords import (
     PASSWORD_BYTES_MAX,
     SALT_BYTES,
     SECRET_BYTES,
+    SIGNING_BYTES_MAX,
+    SIGNING_BYTES_MIN,
     Hashed,
     Users,
     check_user_name,
@@ -61,7 +63,7 @@ iterations_option = click.option(
 
 @click.group()
 def user() -> None:
-    """Add, change, list and remove users of MQTT."""
+    """Add, change, list and remove users."""
 
 
 @user.command()
@@ -104,8 +106,38 @@ def passwd(name: str, file: Path, scram: bool, iterations: int) -> None:
     hashed = _new_hash(iterations if scram else 0)
     with _changing(file) as users:
         _expect(file, users, name)
-        users.by_name[name] = hashed
+        users.by_name[name] = hashed._replace(signing=users.by_name[name].signing)
     click.echo(f"{name} has a new password")
+
+
+@user.command()
+@click.argument("name")
+@file_option
+@click.option("--own", is_flag=True, help="Ask for the key, or read it from standard input, instead of making one.")
+@click.option("--revoke", is_flag=True, help="Take the key away: what is signed by it does not count any more.")
+def key(name: str, file: Path, own: bool, revoke: bool) -> None:
+    """Give a user a secret key for RocketMQ's clients, and print it.
+
+    The name is their AccessKey. A key that was there before ends. The file keeps it as it is: whoever reads the file
+    can sign.
+
+    \b
+    Examples:
+      penstock user key billing --file /etc/penstock/passwords
+      pass show billing-key | penstock user key billing --own --file /etc/penstock/passwords
+      penstock user key billing --revoke --file /etc/penstock/passwords
+    """
+    _expect(file, _read(file), name)
+    secret = "" if revoke else _asked("Secret key") if own else new_secret()[:20].hex()
+    if not revoke and not SIGNING_BYTES_MIN <= len(secret.encode()) <= SIGNING_BYTES_MAX:
+        raise InvalidConfig(f"a secret key has {SIGNING_BYTES_MIN} to {SIGNING_BYTES_MAX} bytes")
+    with _changing(file) as users:
+        _expect(file, users, name)
+        users.by_name[name] = users.by_name[name]._replace(signing=secret.encode())
+    if revoke or own:
+        click.echo(f"{name} has {'no secret key any more' if revoke else 'a new secret key'}")
+    else:
+        click.echo(secret)
 
 
 @user.command()
@@ -137,7 +169,7 @@ def list_users(file: Path, as_json: bool) -> None:
     """
     for name, hashed in sorted(_read(file).by_name.items()):
         if as_json:
-            print_json({"user": name, "scram": hashed.scram is not None})
+            print_json({"user": name, "scram": hashed.scram is not None, "key": bool(hashed.signing)})
         else:
             click.echo(name)
 
@@ -151,10 +183,7 @@ def _expect(file: Path, users: Users, name: str, *, is_new: bool = False) -> Non
 
 def _new_hash(iterations: int) -> Hashed:
     """Asks for a password. ``iterations``: of SCRAM, 0 to keep nothing for it."""
-    if sys.stdin.isatty():
-        password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
-    else:
-        password = sys.stdin.readline().removesuffix("\n").removesuffix("\r")
+    password = _asked("Password")
     if not password:
         raise InvalidConfig("a password has at least one character")
     if "\0" in password:
@@ -171,6 +200,12 @@ def _new_hash(iterations: int) -> Hashed:
         )
         return hashed
     return hashed._replace(scram=derive_keys(password.encode(), new_secret()[:SALT_BYTES], iterations))
+
+
+def _asked(what: str) -> str:
+    if sys.stdin.isatty():
+        return str(click.prompt(what, hide_input=True, confirmation_prompt=True))
+    return sys.stdin.readline().removesuffix("\n").removesuffix("\r")
 
 
 def _read(file: Path) -> Users:

@@ -88,14 +88,14 @@ async def serve_frames(
         held.share_among(live)
         try:
             with trio.CancelScope() as scope:
-                peer = Peer(next(ids), _address_of(stream))
+                peer = Peer(next(ids), address_of(stream))
                 if certificates is None:
                     peer = peer._replace(is_private=is_loopback(peer.host))
                 else:
-                    encrypted = await _encrypted(stream, peer, certificates, told)
-                    if encrypted is None:
+                    within = await encrypted(stream, peer, certificates, told)
+                    if within is None:
                         return
-                    stream, peer = encrypted
+                    stream, peer = within
                 frames, session = wire.FrameReader(), open_session(peer)
                 guarded = guard.watch(session, peer, frames, partial(_end_in, scope)) if guard is not None else None
                 began = trio.current_time()
@@ -116,22 +116,22 @@ def _end_in(scope: trio.CancelScope, wait_s: float) -> None:
     scope.deadline = trio.current_time() + wait_s
 
 
-async def _encrypted(
+async def encrypted(
     stream: trio.abc.Stream, peer: Peer, certificates: Certificates, journal: NativeJournal
 ) -> tuple[trio.SSLStream[trio.abc.Stream], Peer] | None:
     """The stream within TLS, and its peer with the name in the certificate that it has shown; None if the handshake
     fails, which ends the stream."""
-    encrypted = trio.SSLStream(stream, certificates.context, server_side=True, https_compatible=True)
+    within = trio.SSLStream(stream, certificates.context, server_side=True, https_compatible=True)
     try:
         with trio.fail_after(HANDSHAKE_S):
-            await encrypted.do_handshake()
+            await within.do_handshake()
     except (trio.BrokenResourceError, trio.TooSlowError) as error:
         journal.handshake_failed(peer, error.__cause__, trio.current_time())
         await trio.aclose_forcefully(stream)
         return None
-    shown = encrypted.getpeercert()
+    shown = within.getpeercert()
     ends_s = ssl.cert_time_to_seconds(shown["notAfter"]) if shown else math.inf
-    return encrypted, peer._replace(certificate=name_of(shown) or "", ends_s=ends_s)
+    return within, peer._replace(certificate=name_of(shown) or "", ends_s=ends_s)
 
 
 async def _refuse(stream: trio.abc.Stream, why: str) -> None:
@@ -142,7 +142,8 @@ async def _refuse(stream: trio.abc.Stream, why: str) -> None:
     await trio.aclose_forcefully(stream)
 
 
-def _address_of(stream: trio.abc.Stream) -> str:
+def address_of(stream: trio.abc.Stream) -> str:
+    """The peer's address, ``host:port``, of a connection that was just accepted."""
     if not isinstance(stream, trio.SocketStream):
         return "memory"
     try:

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from penstock.access.acl import ADMIN, PRODUCE
+from penstock.access.acl import PRODUCE
 from penstock.access.authority import EAVESDROPPED, GONE, NO_MECHANISM, Authority, Exchange, Known
-from penstock.access.needs import KNOWN, OPEN, PEER, Need, needs_of, of_topic
-from penstock.access.policy import ANONYMOUS, AT_OPEN_PORT, NOBODY
+from penstock.access.needs import OPEN, Need, needs_of, of_topic
+from penstock.access.policy import ANONYMOUS, AT_OPEN_PORT, NOBODY, Identity
 from penstock.access.scram_exchange import Denied
 from penstock.errors import InvalidRequest, NotAuthorized, PenstockError
 from penstock.protocol.link import OnResult
@@ -31,13 +31,13 @@ from penstock.protocol.wire import FRAME_BYTES_MAX, FrameReader
 from penstock.service.audit import Audit
 from penstock.service.buckets import Buckets, host_of
 from penstock.service.frame_connection import Peer, Session
+from penstock.service.permissions import Permissions
 
 STRANGER_BYTES_MAX: Final = 16 * 1024
 """Frames of a connection that has not logged in: a login has a few hundred bytes, a token a few thousand."""
 LOGIN_S: Final = 10.0
 GOODBYE_S: Final = 1.0
 """Seconds that a connection stays open after a failed login, so that its peer reads the reply."""
-REMEMBERED_MAX: Final = 4096
 STEPS_MAX: Final = 4
 _WORDS: Final = "the server did not accept this login"
 _HINT: Final = "check user and password, token or certificate; `penstock user list` names the users"
@@ -118,11 +118,11 @@ class GuardedSession:
         self._mechanism = ""
         self._steps = 0
         self._is_over = False
-        self._allowed: set[Need] = set()
         self._version = self._authority.version
         self._asks = self._authority.asks
         self._is_stranger = self._asks
-        self.identity = NOBODY if self._asks else AT_OPEN_PORT
+        identity = NOBODY if self._asks else AT_OPEN_PORT
+        self._permissions = Permissions(guard.authority, guard.audit, peer.address, identity)
         if self._asks:
             guard.came()
             frames.bound(STRANGER_BYTES_MAX)
@@ -131,6 +131,11 @@ class GuardedSession:
             if shown is not NOBODY:
                 self._mechanism = "CERTIFICATE"
                 self.become(Known(shown))
+
+    @property
+    def identity(self) -> Identity:
+        """Who the peer has proved to be."""
+        return self._permissions.identity
 
     # ------------------------------------------------------------ Session
 
@@ -197,8 +202,7 @@ class GuardedSession:
         identity = known.identity
         if identity.how == ANONYMOUS:  # the mechanism proves nothing here
             return LoginStep(known.data, True)
-        self.identity = identity
-        self._allowed.clear()
+        self._permissions.become(identity)
         self._settle()
         self._limit(max(identity.until_s - self._guard.wall_s(), 0.0))
         self._guard.audit.note(identity, self._peer.address, "Login", self._mechanism, allowed=True)
@@ -208,8 +212,7 @@ class GuardedSession:
         """Ends a failed login, and gives its answer. Only operators see the cause, except of mechanisms that the server
         does not take."""
         self._exchange, self._is_over = None, True
-        self.identity = NOBODY
-        self._allowed.clear()
+        self._permissions.become(NOBODY)
         self._guard.failed(self._peer)
         self._guard.audit.note(NOBODY, self._peer.address, "Login", self._mechanism, allowed=False, why=cause)
         self._limit(GOODBYE_S)
@@ -232,53 +235,23 @@ class GuardedSession:
     def _renew(self) -> None:
         """Judges the connection anew after a change of users, tokens or rules."""
         self._version = self._authority.version
-        self._allowed.clear()
         if not self._asks and self._authority.asks:
-            self._asks, self.identity = True, NOBODY
+            self._asks = True
+            self._permissions.become(NOBODY)
         elif self._asks and self.identity is not NOBODY and not self._authority.still(self.identity):
             audit, address = self._guard.audit, self._peer.address
             audit.note(self.identity, address, "Login", self._mechanism, allowed=False, why=GONE)
-            self.identity, self._is_over = NOBODY, True
+            self._is_over = True
+            self._permissions.become(NOBODY)
             self._limit(GOODBYE_S)
 
     # ------------------------------------------------------------ requests
 
     def _check(self, request: Request, need: Need) -> None:
         """Raises ``NotAuthorized`` unless a need is met."""
-        if need in self._allowed:
-            return
-        identity, act = self.identity, type(request).__name__
-        if not self._is_met(need):
-            self._guard.audit.note(identity, self._peer.address, act, need.name, allowed=False, why=need.actions[0])
-            raise self._refusal(need)
-        if need.actions == (ADMIN,):  # each one is noted
-            self._guard.audit.note(identity, self._peer.address, act, need.name, allowed=True)
-        else:
-            if len(self._allowed) >= REMEMBERED_MAX:
-                self._allowed.clear()
-            self._allowed.add(need)
-        if need.actions != (OPEN,):
+        self._permissions.check(type(request).__name__, need)
+        if self._is_stranger and need.actions != (OPEN,):
             self._settle()
-
-    def _is_met(self, need: Need) -> bool:
-        policy, identity = self._authority.policy, self.identity
-        for action in need.actions:
-            if action == OPEN or (action == KNOWN and identity.user):
-                return True
-            if action not in (KNOWN, PEER) and policy.may(identity, action, need.name):
-                return True
-        return False
-
-    def _refusal(self, need: Need) -> NotAuthorized:
-        action = need.actions[0]
-        if action == PEER:
-            return NotAuthorized(
-                "only brokers, gateways and name servers of the cluster may ask this",
-                hint="give this service the cluster_secret_file of the others",
-            )
-        if action == KNOWN:
-            return NotAuthorized("a client that has not logged in may not ask this", hint="log in: user and password")
-        return self._authority.policy.refusal(self.identity, need.actions, need.name)
 
     # ------------------------------------------------------------ batches of several topics
 

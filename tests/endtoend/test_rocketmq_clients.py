@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from loadtest.maven import copy_jars
+from penstock.access.passwords import format_passwords, parse_passwords
 from penstock.blocking.reader import Reader
 from tests.node.running import RunningSystem
 from tests.patience import PATIENCE_S
+from tests.penstock.native_access import write_users
 from tests.remoting.remoting_rig import running_front
 
 pytestmark = pytest.mark.endtoend
@@ -25,9 +27,13 @@ pytestmark = pytest.mark.endtoend
 BUILD = Path(__file__).parents[2] / "build" / "rocketmq-clients"
 SOURCE = Path(__file__).parent / "java" / "Unmodified.java"
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>tests</groupId><artifactId>client</artifactId><version>1</version><dependencies><dependency>
-<groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-client</artifactId><version>{}</version>
-</dependency></dependencies></project>"""
+<groupId>tests</groupId><artifactId>client</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
+DEPENDENCY = """<dependency><groupId>org.apache.rocketmq</groupId><artifactId>{}</artifactId><version>{}</version>
+</dependency>"""
+PARTS = {"4.9.8": ("rocketmq-client", "rocketmq-acl"), "5.5.0": ("rocketmq-client",)}
+"""The jars of a version; those of 5.5.0 have logins in the first one."""
+RULES = "allow user java produce *\nallow user java consume *\nallow user java group *\n"
+SECRET = "a secret key"
 
 SEEN = """single: SEND_OK
 batch: SEND_OK
@@ -53,8 +59,10 @@ try:
     from rocketmq.client import ConsumeStatus
 except ImportError:  # 0.4.4: a callback returns nothing, and fails by an error
     ConsumeStatus = None
-names, group, patience = sys.argv[1], sys.argv[2], float(sys.argv[3])
+names, group, patience, secret = sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4]
 producer = Producer(group + "-producers")
+if secret:
+    producer.set_session_credentials("java", secret, "")
 producer.set_namesrv_addr(names)
 producer.start()
 
@@ -79,6 +87,8 @@ def take(received):
     return ConsumeStatus and ConsumeStatus.CONSUME_SUCCESS
 
 consumer = PushConsumer(group)
+if secret:
+    consumer.set_session_credentials("java", secret, "")
 consumer.set_namesrv_addr(names)
 consumer.subscribe(group, take)
 consumer.start()
@@ -96,23 +106,38 @@ producer.shutdown()
 """
 
 
-@pytest.mark.parametrize("wheel", ["rocketmq==0.4.4", "rocketmq-client-python==0.5.0rc2"])
-def test_the_python_wheels_of_the_cpp_client_send_and_consume(wheel: str, node: RunningSystem) -> None:
+@pytest.mark.parametrize(("wheel", "logs_in"), [("rocketmq==0.4.4", False), ("rocketmq-client-python==0.5.0rc2", True)])
+def test_the_python_wheels_of_the_cpp_client_send_and_consume(wheel: str, logs_in: bool, tmp_path: Path) -> None:
     folder = BUILD / wheel.replace("==", "-")
     if not (folder / "rocketmq").exists():
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), wheel]
         if subprocess.run(command, capture_output=True, check=False).returncode:
             pytest.skip(f"pip has no {wheel} for this machine")
     group = folder.name.replace(".", "-")
-    command = [sys.executable, "-c", PROGRAM, node.addresses.rocketmq_namesrv, group, "90"]
     environ = {**os.environ, "PYTHONPATH": str(folder)}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    with running_front(tmp_path / "data", with_users(tmp_path) if logs_in else None) as node:
+        command = [sys.executable, "-c", PROGRAM, node.addresses.rocketmq_namesrv, group, "90"]
+        command += [SECRET if logs_in else ""]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.stdout.splitlines()[-1:] == ["False True True"], done.stdout + done.stderr
+
+
+def with_users(folder: Path) -> Path:
+    """Settings of a node that asks for logins and knows the user ``java``."""
+    write_users(folder / "users", {"java": "password"})
+    users = parse_passwords((folder / "users").read_text())
+    users.by_name["java"] = users.by_name["java"]._replace(signing=SECRET.encode())
+    (folder / "users").write_text(format_passwords(users))
+    (folder / "rules").write_text(RULES)
+    file = folder / "penstock.toml"
+    file.write_text(f'password_file = "{folder / "users"}"\nacl_file = "{folder / "rules"}"\n')
+    return file
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[RunningSystem]:
-    with running_front(tmp_path / "data") as system:
+    """A node that asks for logins."""
+    with running_front(tmp_path / "data", with_users(tmp_path)) as system:
         yield system
 
 
@@ -123,8 +148,9 @@ def program(version: str) -> str:
             pytest.skip(f"there is no {tool}")
     folder = BUILD / version
     jars = folder / "lib"
-    if not (jars / f"rocketmq-client-{version}.jar").exists():
-        fetched = copy_jars(folder, POM.format(version), jars)
+    if not all([(jars / f"{part}-{version}.jar").exists() for part in PARTS[version]]):
+        needed = "".join([DEPENDENCY.format(part, version) for part in PARTS[version]])
+        fetched = copy_jars(folder, POM.format(needed), jars)
         if fetched.returncode:
             pytest.skip(f"Maven has no rocketmq-client {version}")
     classes = folder / "classes"
@@ -139,7 +165,7 @@ def program(version: str) -> str:
 def test_the_java_client_does_all_that_it_does_with_rocketmq(version: str, node: RunningSystem) -> None:
     path = program(version)
     command = ["java", "-Drocketmq.client.logUseSlf4j=true", "-cp", path, "Unmodified"]
-    command += [node.addresses.rocketmq_namesrv, "60"]
+    command += [node.addresses.rocketmq_namesrv, "60", "java", SECRET]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     lines = [
         line
@@ -147,6 +173,6 @@ def test_the_java_client_does_all_that_it_does_with_rocketmq(version: str, node:
         if line.split(":")[0] in {one.split(":")[0] for one in SEEN.split("\n")}
     ]
     assert "\n".join(lines) + "\n" == SEEN, done.stdout + done.stderr
-    with Reader("Java", servers=node.addresses.namesrv, until_end=True) as reader:
+    with Reader("Java", servers=node.addresses.namesrv, until_end=True, user="java", password="password") as reader:
         native = sorted([bytes(one.body[:20]) for one in reader.messages()])
     assert native == sorted([b"single", b"batch0", b"batch1", b"batch2", b"delayed", b"selected", b"oneway", bytes(20)])

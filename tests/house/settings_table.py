@@ -37,7 +37,7 @@ TABLES: list[tuple[str, Any, tuple[Any, ...]]] = [
     ("`[gateway]`", GatewaySettings, ()),
     ("`[console]`", ConsoleSettings, ()),
     ("`[events]`", EventsSettings, ()),
-    ("`python -m remoting --config FILE`", RemotingSettings, ()),
+    ("`python -m remoting --config FILE`", RemotingSettings, (AccessSettings,)),
 ]
 _ENTRY = re.compile(r"\n {4}(\w+(?:, \w+)*): (.+?)(?=\n {4}\w+(?:, \w+)*: |\n\n|\Z)", re.DOTALL)
 

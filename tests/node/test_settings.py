@@ -8,6 +8,7 @@ import pytest
 from node.settings import (
     SERVICES,
     Configuration,
+    access_of,
     console_may_act,
     for_child,
     gateway_name,
@@ -18,6 +19,7 @@ from node.settings import (
     with_ports,
 )
 from penstock.errors import InvalidConfig
+from remoting.settings import RemotingSettings
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "operator.md").read_text()
 ROOTS = ("penstock", "namesrv", "broker", "console", "gateway", "node", "loadtest", "tests")
@@ -198,16 +200,22 @@ def test_the_nodes_insecure_counts_for_its_broker_and_name_server_unless_they_sa
     assert "insecure" not in place(chosen, "gateway", {})
 
 
-@pytest.mark.parametrize("ports", ["rocketmq_port = 0\nrocketmq_namesrv_port = 0\n", "events_port = 0\n"])
 @pytest.mark.parametrize("where", ['password_file = "users"\n', '[broker]\npassword_file = "users"\n'])
-def test_what_asks_for_no_login_is_no_way_round_the_users_of_the_broker(ports: str, where: str, tmp_path: Path) -> None:
+def test_the_front_for_rocketmqs_clients_has_the_users_of_its_broker(where: str, tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
+    file.write_text("rocketmq_port = 0\nrocketmq_namesrv_port = 0\n" + where)
+    given = access_of(service_settings(load(file, {}, {}), "broker", {}))
+    assert RemotingSettings(host="0.0.0.0", **given).password_file == "users"
+
+
+@pytest.mark.parametrize("where", ['password_file = "users"\n', '[broker]\npassword_file = "users"\n'])
+def test_what_asks_for_no_login_is_no_way_round_the_users_of_the_broker(where: str, tmp_path: Path) -> None:
+    file, ports = tmp_path / "penstock.toml", "events_port = 0\n"
     file.write_text(ports + where)
     with pytest.raises(InvalidConfig, match="would come past the users"):
         load(file, {}, {})
     file.write_text(ports + "insecure = true\n" + where)
-    node = load(file, {}, {}).node
-    assert node.has_rocketmq or node.events_port == 0
+    assert load(file, {}, {}).node.events_port == 0
 
 
 @pytest.mark.parametrize(

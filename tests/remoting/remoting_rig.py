@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import socket
+import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 from remoting import codes
 from remoting.frames import ONE_WAY, Command, FrameReader, encode
+from remoting.signatures import ACCESS_KEY, SIGNATURE, signature
 from tests.node.running import RunningSystem
 from tests.patience import PATIENCE_S
 
@@ -23,10 +26,23 @@ class RemotingClient:
     """One connection, as a client has it. What the front pushes is kept in ``pushed``."""
 
     def __init__(
-        self, place: str, client_id: str = "test@1", *, serialization: int = 0, version: int = VERSION
+        self,
+        place: str,
+        client_id: str = "test@1",
+        *,
+        serialization: int = 0,
+        version: int = VERSION,
+        user: str = "",
+        secret: str = "",
+        source: str = "",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        """``user``, ``secret``: by which commands are signed; ``source``: the address that it comes from."""
         host, _, port = place.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), PATIENCE_S)
+        connected = socket.create_connection((host, int(port)), PATIENCE_S, source_address=(source, 0))
+        self.socket = tls.wrap_socket(connected, server_hostname="localhost") if tls is not None else connected
+        self._user = user
+        self._secret = secret.encode()
         self.id = client_id
         self.pushed: list[Command] = []
         self._reader = FrameReader()
@@ -37,12 +53,25 @@ class RemotingClient:
 
     def send(self, code: int, body: bytes = b"", *, one_way: bool = False, **fields: object) -> int:
         """Sends a request and returns its number."""
+        command = self.made(code, body, one_way=one_way, **fields)
+        self.socket.sendall(encode(command))
+        return command.opaque
+
+    def made(self, code: int, body: bytes = b"", *, one_way: bool = False, **fields: object) -> Command:
+        """A request, signed if the client has a user."""
         number = next(self._numbers)
         texts = {name: str(value) for name, value in fields.items()}
         flag = ONE_WAY if one_way else 0
         command = Command(code, number, texts, body, flag, version=self._version, serialization=self._serialization)
+        if self._user:
+            command.fields[ACCESS_KEY] = self._user
+            command.fields[SIGNATURE] = signature(command, self._secret)
+        return command
+
+    def show(self, command: Command) -> Command:
+        """Sends a request that was made before, and waits for its answer."""
         self.socket.sendall(encode(command))
-        return number
+        return self.answer(command.opaque)
 
     def answer(self, number: int) -> Command:
         """The answer to a request."""
@@ -77,7 +106,8 @@ class RemotingClient:
 
     def produce(self, topic: str, body: bytes, properties: str = "", **more: object) -> Command:
         """A single message, in the short form."""
-        fields = {"a": "producers", "b": topic, "c": "TBW102", "d": 4, "e": -1, "f": 0, "g": 1, "h": 0}
+        now_ms = time.time_ns() // 1_000_000
+        fields = {"a": "producers", "b": topic, "c": "TBW102", "d": 4, "e": -1, "f": 0, "g": now_ms, "h": 0}
         return self.ask(codes.SEND_V2, body, **(fields | {"i": properties, "j": 0, "k": "false", "m": "false"} | more))
 
     def beat(self, *groups: str, topics: tuple[str, ...] = (), producers: tuple[str, ...] = (), **more: Any) -> Command:
@@ -105,9 +135,9 @@ class RemotingClient:
 
 
 @contextmanager
-def running_front(data: Path) -> Iterator[RunningSystem]:
-    """A node whose front is there."""
-    system = RunningSystem(data, rocketmq_port=0, rocketmq_namesrv_port=0)
+def running_front(data: Path, file: Path | None = None) -> Iterator[RunningSystem]:
+    """A node whose front is there. ``file``: its settings."""
+    system = RunningSystem(data, file, rocketmq_port=0, rocketmq_namesrv_port=0)
     try:
         yield system
     finally:

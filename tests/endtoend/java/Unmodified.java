@@ -4,6 +4,8 @@ import java.util.Queue;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.BooleanSupplier;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
@@ -11,6 +13,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -19,16 +22,19 @@ import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
 
-/** What RocketMQ's own Java client does at a front of Penstock; prints one line per claim. Arguments: name server, seconds. */
+/** What RocketMQ's own Java client does at a front of Penstock; prints one line per claim. Arguments: name server, seconds, AccessKey, secret key. */
 public class Unmodified {
     static String names;
     static long patience;
+    static RPCHook login;
 
     public static void main(String[] arguments) throws Exception {
         names = arguments[0];
         patience = Long.parseLong(arguments[1]) * 1000;
-        DefaultMQProducer producer = new DefaultMQProducer("java-producers");
+        login = new AclClientRPCHook(new SessionCredentials(arguments[2], arguments[3]));
+        DefaultMQProducer producer = new DefaultMQProducer("java-producers", login);
         producer.setNamesrvAddr(names);
         producer.setSendMsgTimeout((int) patience);
         producer.start();
@@ -63,7 +69,7 @@ public class Unmodified {
     }
 
     static DefaultMQPushConsumer consumer(String group) {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, login, new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(names);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         return consumer;
@@ -113,7 +119,7 @@ public class Unmodified {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
-        TransactionMQProducer producer = new TransactionMQProducer("java-transactions");
+        TransactionMQProducer producer = new TransactionMQProducer("java-transactions", login);
         producer.setNamesrvAddr(names);
         producer.setSendMsgTimeout((int) patience);
         producer.setTransactionListener(new TransactionListener() {
@@ -152,7 +158,7 @@ public class Unmodified {
         await(() -> found.size() >= 20);
         System.out.println("ordered: " + String.join(" ", found));
         consumer.shutdown();
-        DefaultLitePullConsumer pulling = new DefaultLitePullConsumer("java-pulling");
+        DefaultLitePullConsumer pulling = new DefaultLitePullConsumer("java-pulling", login);
         pulling.setNamesrvAddr(names);
         pulling.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         pulling.subscribe("Ordered", "*");

@@ -64,6 +64,7 @@ def test_two_users_with_one_password_have_different_hashes() -> None:
 
 def test_a_file_is_read_back_as_it_was_written() -> None:
     users = {"alice": ALICE, "bob o'n": hash_password(b"x", bytes(16)), "carol": WITH_SCRAM}
+    users |= {"dan": ALICE._replace(signing=b"eight by"), "erin": WITH_SCRAM._replace(signing=bytes(256))}
     text = "# users\n\n" + format_passwords(Users(users, bytes(range(32))))
     read = parse_passwords(text)
     assert (read.by_name, read.secret) == (users, bytes(range(32)))
@@ -82,6 +83,7 @@ def test_the_pages_example_is_a_good_line() -> None:
 GOOD = format_passwords(Users({"alice": ALICE}))
 SCRAM = format_passwords(Users({"alice": WITH_SCRAM}))
 SECRET = format_passwords(Users({}, bytes(32)))
+SIGNING = format_passwords(Users({"alice": ALICE._replace(signing=b"eight by")}))
 
 
 @pytest.mark.parametrize(
@@ -106,6 +108,9 @@ SECRET = format_passwords(Users({}, bytes(32)))
         SCRAM.replace("sha-256", "sha-1"),
         SCRAM.rstrip()[:-1] + "!",
         SCRAM.rstrip()[:-1],
+        SIGNING.rstrip()[:-2],
+        SIGNING.replace("hmac-sha1", "hmac-md5"),
+        SIGNING.rstrip() + "A" * 400,
         SECRET + SECRET,
         SECRET.rstrip()[:-1],
         ":" + SECRET,

@@ -16,6 +16,7 @@ from penstock.access.policy import (
     PASSWORD,
     SCRAM,
     SERVICE,
+    SIGNATURE,
     TOKEN,
     Identity,
     Policy,
@@ -69,7 +70,7 @@ def test_what_nobody_has_written_a_rule_for(how: str, rules: str | None) -> None
     told = [one for one in NATIVE if policy.may(Identity(user, how), one, "t")]
     if how in (SERVICE, LOCAL):
         assert told == list(NATIVE)
-    elif rules is None and how in (PASSWORD, SCRAM, TOKEN, CERTIFICATE):
+    elif rules is None and how in (PASSWORD, SCRAM, TOKEN, CERTIFICATE, SIGNATURE):
         assert told == [PRODUCE, CONSUME, GROUP, VIEW]
     else:
         assert told == []  # rules of MQTT say nothing of native ports

@@ -122,7 +122,26 @@ def test_a_damaged_file_is_not_overwritten(tmp_path: Path) -> None:
 def test_users_as_json(tmp_path: Path) -> None:
     file = str(tmp_path / "p")
     run("add", "alice", "--file", file, password="x")
-    assert run("list", "--json", "--file", file).output.strip() == '{"user":"alice","scram":true}'
+    assert run("list", "--json", "--file", file).output.strip() == '{"user":"alice","scram":true,"key":false}'
+
+
+def test_a_user_gets_a_secret_key_which_a_new_password_leaves_and_loses_it(tmp_path: Path) -> None:
+    file = str(tmp_path / "p")
+
+    def kept() -> bytes:
+        return parse_passwords(Path(file).read_text()).by_name["alice"].signing
+
+    run("add", "alice", "--file", file, password="x")
+    made = run("key", "alice", "--file", file).output.strip()
+    assert len(made) == 40
+    assert kept() == made.encode()
+    run("passwd", "alice", "--file", file, password="y")
+    assert kept() == made.encode()
+    assert run("key", "alice", "--own", "--file", file, password="chosen by me").exit_code == 0
+    assert kept() == b"chosen by me"
+    assert isinstance(run("key", "alice", "--own", "--file", file, password="short").exception, InvalidConfig)
+    run("key", "alice", "--revoke", "--file", file)
+    assert kept() == b""
 
 
 def test_what_scram_needs_is_kept_unless_it_is_not_wanted_and_the_secret_stays(tmp_path: Path) -> None:
