@@ -22,6 +22,7 @@ from broker.lags import Lags
 from broker.lineage.epoch import Epoch
 from broker.lineage.owner import LogOwner
 from broker.messages.acceptance import Acceptance
+from broker.messages.audit import AuditLog
 from broker.messages.dead_letters import DeadLetters
 from broker.messages.requests import MessageRequests
 from broker.messages.trace import Trace
@@ -46,9 +47,6 @@ from broker.usage import Usage
 from penstock.errors import PenstockError, StorageFailed, StorageFull, UnknownRequest
 from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
-from penstock.protocol.requests.sessions import (
-    GATEWAYS_TOPICS,
-)
 from penstock.version import VERSION
 
 
@@ -92,7 +90,7 @@ class BrokerService:
         self._epoch = Epoch(state.epochs, store, settings.name, epoch)
         self._begin_epoch(now_ms)
         self.topics = TopicRequests(state, store, settings, self._topic_changed)
-        repeats = Repeats(state.producers, store)
+        repeats, letters = Repeats(state.producers, store), DeadLetters(self.topics)
         self._acceptance = Acceptance(self.topics, state, settings, repeats)
         trace = self._trace = Trace(state, self.topics, store, settings, now)
         self._messages = MessageRequests(
@@ -104,7 +102,6 @@ class BrokerService:
         members, silence_s = self._groups.groups, settings.reader_silence_s
         self._readers = Readers(state.offsets, members, store, settings.groups_max, silence_s, SESSION_S_MAX, now)
         gateways, questions = Gateways(state.sessions), SessionQuestions(state, self._wakers)
-        letters = DeadLetters(self.topics)
         timers = TimerRequests(state.timers, store, self._acceptance, letters, settings, timer_clock, self._trace)
         retries = RetryRequests(members, store, state, letters, settings.retry_delays_s, self._trace)
         pops = self._pops = PopRequests(state, store, self.topics, members, retries, settings, wakers, trace)
@@ -132,6 +129,7 @@ class BrokerService:
             retries,
             pops,
             self._trace,
+            AuditLog(self.topics, store, settings),
         )
         self.themes = Themes((*themes, *more))
         self._table = handlers_of((*self.themes.all, self))
@@ -193,7 +191,6 @@ class BrokerService:
         return self._figures.read(
             rocketmq_storage_size=store.written - store.start,
             rocketmq_storage_flush_behind_bytes=store.written - store.durable,
-            penstock_topics=len(state.topics) - sum([state.topics.get(topic) is not None for topic in GATEWAYS_TOPICS]),
             penstock_open_filters=len(state.filters),
             penstock_parked_requests=0 if self._parked is None else len(self._parked),
             penstock_retained_messages=len(state.retained),

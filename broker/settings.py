@@ -43,6 +43,7 @@ _POSITIVE: Final = (
 _NOT_NEGATIVE: Final = (
     "trace_rows_per_s_max",
     "trace_kept_s",
+    "audit_kept_s",
     "empty_topic_s",
     "flush_after_s",
     "flush_bytes",
@@ -104,6 +105,8 @@ class BrokerSettings(AccessSettings):
         trace_rows_per_s_max: rows of message traces stored in a second; rows above that are dropped. 0: none.
         trace_kept_s: seconds for which rows of message traces are kept, where the topic ``%TRACE%`` is not there yet;
             ``penstock topic change %TRACE% --retention`` changes it. 0: as long as the log.
+        audit_kept_s: seconds for which entries of the audit log are kept, where the topic ``%AUDIT%`` is not there yet;
+            ``penstock topic change %AUDIT% --retention`` changes it. 0: as long as the log.
         filter_bodies: topics whose JSON bodies filters may look into (``$.a.b``); ``*`` for all.
         connection_log: lines in the log for connects and disconnects (level ``info``) and failed TLS handshakes
             (``warning``): ``off``, ``sampled`` (of each kind 1 a second, 10 at once), or ``on`` (50 and 1,000).
@@ -161,6 +164,7 @@ class BrokerSettings(AccessSettings):
     pull_bytes_max: int = 4 << 20
     trace_rows_per_s_max: int = 1_000
     trace_kept_s: int = 86_400
+    audit_kept_s: int = 7_776_000
     filter_bodies: tuple[str, ...] = ()
     connection_log: str = "sampled"
     held_bytes_max: int = HELD_BYTES_MAX

@@ -123,8 +123,10 @@ def build(
     call: Callable[[], None],
     pollers: Sequence[Poller],
     quotas: Quotas,
+    journal: Journal,
 ) -> Gateway:
-    """Makes a gateway. ``call``: how a round is called for from outside of one. ``pollers``: one for each shard."""
+    """Makes a gateway. ``call``: how a round is called for from outside of one. ``pollers``: one for each shard.
+    ``journal``: the log of connections."""
     name = settings.name or f"gateway-{rng.getrandbits(48):012x}"
     rounds = Rounds(clock, call)
     shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]
@@ -137,7 +139,7 @@ def build(
     kept = _kept(settings, name, rng, brokers, upstream, judge, creations, sessions)
     home, saver, exchanges, wills, pending_connects, lease, lease_recovery = kept
     downstream = Downstream(brokers, settings, name, clock, saver, rounds, upstream.topic_of, authenticator.may_publish)
-    connections = _connections(settings, quotas, rounds)
+    connections = _connections(settings, quotas, rounds, journal)
     takeovers = Takeovers(settings.takeovers_per_min_max)
     client_ids = ClientIds(settings, authenticator, home, quotas, rng)
     rejudging = Rejudging(judge, authenticator.may_stay, downstream, rounds.wake)
@@ -189,13 +191,13 @@ def _kept(
     return _Kept(home, saver, ExchangeIds(brokers, rounds.wake), wills, pending_connects, lease, lease_recovery)
 
 
-def _connections(settings: GatewaySettings, quotas: Quotas, rounds: Rounds) -> Connections:
+def _connections(settings: GatewaySettings, quotas: Quotas, rounds: Rounds, journal: Journal) -> Connections:
     return Connections(
         Counters(),
         HalfOpens(),
         Crowd(settings.address_connections_max),
         ConnectionTimeouts(settings.connect_wait_s, quotas, rounds),
-        Journal(settings.connection_log),
+        journal,
         ReasonCode.SERVER_MOVED if settings.has_moved else 0,
     )
 

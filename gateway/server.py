@@ -16,6 +16,7 @@ import trio
 
 from gateway.build import Gateway, build
 from gateway.connections.drain import Drain
+from gateway.connections.journal import Journal
 from gateway.connections.listeners import Listeners
 from gateway.figures import Figures
 from gateway.health import Health
@@ -28,6 +29,8 @@ from gateway.publishing.sys_topics import SysTopics
 from gateway.settings import GatewaySettings, token_rules
 from gateway.transports.listening import anonymous_at
 from penstock.protocol.link import Links
+from penstock.service.audit import Audit
+from penstock.service.audit_keeping import at_brokers, keep_audit
 from penstock.world import Clock, World, guarded, new_secret
 
 TICK_S: Final = 0.5
@@ -68,9 +71,11 @@ async def run(
     """Serves MQTT until cancelled. Raises ``AddressInUse`` or ``InvalidConfig`` before it reports itself."""
     world, clock = guarded(world)
     quotas, bell = Quotas(), Bell()
-    access = _access(settings, quotas, world, bell.ring)
+    audit = Audit(world.clock.wall_ms, world.clock.monotonic)
+    journal = Journal(settings.connection_log, audit)
+    access = _access(settings, quotas, world, bell.ring, audit)
     pollers = [EpollPoller() for _ in range(settings.shards)]
-    gateway = build(settings, world.clock, links, world.rng, access, pollers[0].wake, pollers, quotas)
+    gateway = build(settings, world.clock, links, world.rng, access, pollers[0].wake, pollers, quotas, journal)
     files = (settings.password_file, settings.acl_file, settings.jwt_key_file)
     verifier = Verifier(
         access,
@@ -105,6 +110,7 @@ async def run(
 
         try:
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(keep_audit, audit.trail, gateway.name, at_brokers(links, settings.namesrv))
                 nursery.start_soon(verifier.run)
                 for shard in gateway.shards:
                     nursery.start_soon(shard.run)
@@ -124,8 +130,8 @@ async def run(
             shard.close()
 
 
-def _access(settings: GatewaySettings, quotas: Quotas, world: World, wake: Callable[[], None]) -> Access:
-    """Who may come and do what. ``wake``: called when there is something to check."""
+def _access(settings: GatewaySettings, quotas: Quotas, world: World, wake: Callable[[], None], audit: Audit) -> Access:
+    """Who may come and do what. ``wake``: called when there is something to check. ``audit``: of refused logins."""
     now = world.clock.monotonic
     return Access(
         settings.anonymous,
@@ -134,7 +140,7 @@ def _access(settings: GatewaySettings, quotas: Quotas, world: World, wake: Calla
         new_secret(),
         wake,
         now,
-        Attempts(settings.address_failed_logins_per_min_max, quotas.refuse, now),
+        Attempts(settings.address_failed_logins_per_min_max, quotas.refuse, now, audit),
         anonymous_at(settings.listeners),
     )
 

@@ -20,11 +20,13 @@ from namesrv.config_file import keep_config, read_config
 from namesrv.proofs import Proofs
 from namesrv.registry import Registry
 from namesrv.settings import NamesrvSettings
+from penstock.client.credentials import service_credentials
+from penstock.client.lasting_links import lasting_links
 from penstock.errors import InvalidConfig, NotAuthorized, UnknownRequest
 from penstock.protocol.addresses import join_address
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.request import Done, Request, Result
-from penstock.protocol.requests.routes import ProveBroker, QueryChallenge
+from penstock.protocol.requests.routes import ProveBroker, QueryChallenge, QueryRoute, Route
 from penstock.protocol.requests.servers import Ping, ServerInfo
 from penstock.service.accepting import Doorkeeper
 from penstock.service.access_files import AccessFiles
@@ -172,8 +174,14 @@ async def run(
         asked = access.guard.figures("namesrv")
         return {**own, "namesrv_refused_total": refusals.count, **asked, **room.figures("namesrv")}
 
-    door = Doorkeeper("the name server")
-    async with trio.open_nursery() as nursery:
+    async def live() -> Sequence[str]:
+        found = registry.answer(QueryRoute(""), world.clock.monotonic())
+        return [one.address for one in found.brokers] if isinstance(found, Route) else []
+
+    door, server = Doorkeeper("the name server"), f"name server {about.name}"
+    who = service_credentials(secret, server, settings.peers_tls_ca)
+    async with lasting_links(world.clock, world.rng, who) as links, trio.open_nursery() as nursery:
+        nursery.start_soon(access.keep_audit, server, links, live)
         nursery.start_soon(_expire, registry, world.clock)
         nursery.start_soon(access.run)
         told = settings.connection_log

@@ -26,6 +26,7 @@ class NamesrvSettings(AccessSettings):
             requests, and once of replies that their peers have not read.
         away_s_max: seconds for which an absent broker is remembered: its topics are not created at another broker, and
             readers of a whole topic are told that it is absent.
+        peers_tls_ca: the authority of the certificates of brokers, where these speak TLS: they store the audit log.
         config_file: file of its key-value store (``penstock config``); empty: in memory, until it stops.
         status_host, status_port: where it has its status pages if it runs alone; port -1 for none, 0 for any free one.
         status_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
@@ -40,6 +41,7 @@ class NamesrvSettings(AccessSettings):
     connection_log: str = "sampled"
     held_bytes_max: int = HELD_BYTES_MAX
     away_s_max: float = 86_400.0
+    peers_tls_ca: str = ""
     config_file: str = ""
     status_host: str = "127.0.0.1"
     status_port: int = -1

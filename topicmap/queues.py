@@ -46,6 +46,9 @@ POP_PREFIX: Final = "$pop/"
 TRACE_TOPIC: Final = "%TRACE%"
 """The topic in which brokers tell what became of traced messages."""
 
+AUDIT_TOPIC: Final = "%AUDIT%"
+"""The topic of the audit log: who did what, from where, and whether it was allowed."""
+
 _TOPIC: Final = re.compile(r"[A-Za-z0-9%|_-]+")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -143,7 +146,7 @@ def retry_topic(group: str) -> str:
 
 def is_own_topic(topic: str) -> bool:
     """Whether only brokers store messages in a topic."""
-    return topic.startswith((DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX)) or topic == TRACE_TOPIC
+    return topic.startswith((DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX)) or topic in (TRACE_TOPIC, AUDIT_TOPIC)
 
 
 def _own_topic(prefix: str, group: str) -> str:

@@ -23,6 +23,7 @@ from broker.messages.choosing import offset_ranges
 from broker.settings import BrokerSettings
 from broker.state import BrokerState
 from broker.store.destinations import Destination, Incoming
+from broker.store.level import Level
 from broker.store.message_store import MessageStore
 from broker.topics.requests import TopicRequests
 from penstock.protocol.message import CLIENT_ID, ENTRY, KEYS, MQTT_TOPIC, UNIQUE_KEY, encode_properties, property_of
@@ -233,7 +234,7 @@ class Trace:
         self._dropped += len(rows)
         self._topics.ensure_own(TRACE_TOPIC, now_ms, "cache", self._kept_s)
         level = self._topics.level_of(TRACE_TOPIC)
-        self._store.append_facts([_incoming(row, now_ms, level) for row in rows], now_ms)
+        self._store.append_facts([own_message(TRACE_TOPIC, row["id"], row, now_ms, level) for row in rows], now_ms)
         self._dropped -= len(rows)
         self._written += len(rows)
 
@@ -272,9 +273,10 @@ def _stretches(found: Pulled | GivenPulled) -> list[tuple[int, int]]:
     return [(position, position) for _, position, _, _ in ENTRY.iter_unpack(rows)]
 
 
-def _incoming(row: dict[str, Any], now_ms: int, level: Any) -> Incoming:
-    properties = encode_properties({KEYS: row["id"]})
-    body = json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
-    run = Run(tail_of(TRACE_TOPIC.encode(), properties), 0, now_ms, [body])
+def own_message(topic: str, keys: str, row: dict[str, Any], born_ms: int, level: Level) -> Incoming:
+    """A message of the broker's own, in queue 0 of a topic, whose body is a row as JSON."""
+    properties = encode_properties({KEYS: keys})
+    body = json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    run = Run(tail_of(topic.encode(), properties), 0, born_ms, [body])
     run.queue_id = 0
-    return Incoming(run, Destination(TRACE_TOPIC, properties, level))
+    return Incoming(run, Destination(topic, properties, level))

@@ -208,7 +208,8 @@ async def _serve(
         await nursery.start(registration.run)
         task_status.started(running)
         try:
-            await trio.sleep_forever()
+            own = BrokerSession(lead, OWN_SESSION, ends_rounds=False)
+            await access.keep_audit(settings.name, links, settings.namesrv, own)
         finally:
             lead.close(Unavailable("the broker is stopping"))
             with trio.move_on_after(LEAVE_S, shield=True):

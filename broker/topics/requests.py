@@ -201,10 +201,12 @@ class TopicRequests:
         return Now(TopicCounts(tuple([self._count_of(self.get(name)) for name in names]), after))
 
     def figures(self) -> dict[str, float]:
-        """How many messages were stored in each of the first topics by name, and how many have no figure."""
+        """How many topics there are, how many messages were stored in each of the first by name, and how many have no
+        figure."""
         names = [one.topic for one in self._topics if one.topic not in GATEWAYS_TOPICS]
         shown = heapq.nsmallest(LABELLED_MAX, names)
-        found: dict[str, float] = {with_label("penstock_unlabelled", "kind", "topics"): len(names) - len(shown)}
+        found: dict[str, float] = {"penstock_topics": len(names)}
+        found[with_label("penstock_unlabelled", "kind", "topics")] = len(names) - len(shown)
         for one in shown:
             found[with_label("penstock_topic_messages_total", "topic", one)] = self._count_of(self.get(one)).stored
         return found

@@ -132,6 +132,8 @@ class Connecting:
             will = asked.will._replace(user=identity.user_name, retain=retains)
             unfit = self._judge.unfit_will(identity, will)
             if unfit:
+                if unfit == ReasonCode.NOT_AUTHORIZED:
+                    self._connections.journal.denied("Will", device.peer, identity, will.name)
                 done(unfit)
                 return
             asked = asked._replace(will=will)

@@ -45,7 +45,6 @@ class Device(Incoming):
     """A connection and, once admitted, its session.
 
     Attributes:
-        peer: where the connection comes from.
         heard_at: monotonic time of the last packet from it, or of the last KiB of one that is not complete.
         unstored: bytes of its records that the brokers have not answered for.
         accepts_bytes_max: the largest packet that it takes.
@@ -71,7 +70,6 @@ class Device(Incoming):
         "heard_at",
         "keep_alive_s",
         "named",
-        "peer",
     )
 
     def __init__(self, line: Output, peer: Peer, services: Services) -> None:

@@ -17,7 +17,7 @@ from mypy_extensions import mypyc_attr
 from gateway.connections.acknowledging import REASONS, note_stored
 from gateway.connections.connect_mapping import stored_form
 from gateway.connections.services import Services
-from gateway.login.auth import Identity
+from gateway.login.auth import Identity, Peer
 from gateway.messages.mounts import mounted_name
 from gateway.messages.outgoing import PACKET_ID_MAX
 from gateway.mqtt.answers import mark
@@ -41,6 +41,7 @@ class Incoming(Sender):
 
     Attributes:
         identity, session: once it is admitted.
+        peer: where the connection comes from.
         owed: bytes of what it waits for beside its records: filters that it asked for, and answers to its PUBLISHes
             that wait for earlier ones.
     """
@@ -56,9 +57,11 @@ class Incoming(Sender):
         "_unanswered",
         "identity",
         "owed",
+        "peer",
         "session",
     )
     identity: Identity | None
+    peer: Peer
     owed: int
     session: Session | None
     _services: Services
@@ -121,6 +124,8 @@ class Incoming(Sender):
         assert self.identity is not None
         reason = broken or self._services.judge.unfit_name(self.identity, name)
         if reason:
+            if not broken and code_of(reason) == ReasonCode.NOT_AUTHORIZED:
+                self._services.connections.journal.denied("Publish", self.peer, self.identity, name)
             self._decline(packet, reason)
             return
         route, upstream = self._route(name), self._services.upstream

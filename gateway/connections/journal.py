@@ -2,7 +2,7 @@
 
 Connects and disconnects are lines of level INFO, refusals and failed handshakes of WARNING. Each of the four kinds has
 a rate of its own (``penstock/service/paced_lines.py``). What a client has chosen is quoted and cut: no line holds a
-line break, a password or a payload. Pure but for the log.
+line break, a password or a payload. What the access rules refuse goes to the audit log. Pure but for the log.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from gateway.login.auth import BAD_CREDENTIALS, Peer
+from gateway.login.auth import BAD_CREDENTIALS, MQTT, Identity, Peer
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
+from penstock.access.policy import Identity as Known
+from penstock.service.audit import Audit
 from penstock.service.paced_lines import LOG_RATES, Kind
 
 SHOWN_CHARACTERS: Final = 128
@@ -33,9 +35,10 @@ def words(reason: Reason) -> str:
 
 
 class Journal:
-    """The connection log of one gateway. ``detail``: a key of ``LOG_RATES``."""
+    """The connection log of one gateway. ``detail``: a key of ``LOG_RATES``. ``audit``: of what is refused."""
 
-    def __init__(self, detail: str) -> None:
+    def __init__(self, detail: str, audit: Audit) -> None:
+        self._audit = audit
         rate = LOG_RATES[detail]
         self._connected = Kind(_log, "connected", logging.INFO, rate)
         self._disconnected = Kind(_log, "disconnected", logging.INFO, rate)
@@ -67,6 +70,11 @@ class Journal:
         if not is_told and self._refused.may_say(now):
             said = f"{_who(client_id, '')}, from {_where(peer)}: {_why(why)}"
             self._refused.say(said, **_fields(peer, client_id, ""), why=_why(why))
+
+    def denied(self, act: str, peer: Peer, identity: Identity, name: str) -> None:
+        """The access rules do not let a client do something with this name or filter."""
+        user = Known(identity.user_name, MQTT)
+        self._audit.note(user, peer.address, act, name, allowed=False, why="access rules", client=identity.client_id)
 
     def handshake_failed(self, address: str, listener: str, why: Reason | str, now: float) -> None:
         """A connection is over before its CONNECT."""

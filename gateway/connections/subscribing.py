@@ -129,6 +129,7 @@ class Subscribing(Task):
             return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
         unfit = self._services.judge.unfit_subscription(device.identity, plain, start.name if start is not None else "")
         if unfit:
+            self._services.connections.journal.denied("Subscribe", device.peer, device.identity, plain)
             return self._says(unfit)
         known = self._session.subscriptions
         if filter not in known and self._weight + weight(filter) > self._services.settings.subscriptions_max:

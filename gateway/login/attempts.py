@@ -16,12 +16,14 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from gateway.login.auth import Peer
+from gateway.login.auth import MQTT, Peer
 from gateway.mqtt.reason_codes import Reason
+from penstock.access.policy import Identity
 from penstock.access.scram_exchange import CHANNEL_BINDING as CHANNEL_BINDING
 from penstock.access.scram_exchange import MALFORMED as MALFORMED
 from penstock.access.scram_exchange import WRONG_PROOF as WRONG_PROOF
 from penstock.access.tokens import FLAWS
+from penstock.service.audit import Audit
 from penstock.service.buckets import Bucket, Buckets, host_of
 
 NO_CREDENTIALS: Final = "no_credentials"
@@ -63,9 +65,17 @@ class Attempts:
         per_min_max: so many may fail from each address in a minute; 0: no limit.
         refuse: counts one that is turned away at the limit, and gives the reason code.
         clock: seconds that never go back.
+        audit: the audit log that keeps each.
     """
 
-    def __init__(self, per_min_max: int, refuse: Callable[[str], Reason], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        per_min_max: int,
+        refuse: Callable[[str], Reason],
+        clock: Callable[[], float],
+        audit: Audit | None = None,
+    ) -> None:
+        self._audit = audit
         self.refused = dict.fromkeys(CAUSES, 0)
         self._addresses = Buckets(per_min_max / 60, per_min_max)
         self._refuse = refuse
@@ -104,6 +114,9 @@ class Attempts:
         self._tell(cause, peer, client_id, user, detail)
 
     def _tell(self, cause: str, peer: Peer, client_id: str, user: str, detail: str) -> None:
+        if self._audit is not None:
+            who = Identity(user, MQTT)
+            self._audit.keep(who, peer.address, "Login", "", allowed=False, why=cause, client=client_id)
         if not self._lines.take(self._clock()):
             self._untold += 1
             return

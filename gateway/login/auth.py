@@ -23,6 +23,8 @@ from topicmap.names import is_other_device, is_reply
 BAD_CREDENTIALS: Final = 0x86
 NOT_AUTHORIZED: Final = 0x87
 BAD_METHOD: Final = 0x8C
+MQTT: Final = "mqtt"
+"""How the identities of devices were proved, in the audit log."""
 
 
 ASSIGNED_ID: Final = re.compile("auto-[0-9a-f]{16}")

@@ -31,7 +31,15 @@ from penstock.protocol.requests import (
 )
 from penstock.protocol.requests.request import Bytes, Request
 from penstock.protocol.runs import topics_of_records, topics_of_runs
-from topicmap.queues import DEAD_LETTER_PREFIX, EVENTS_TOPIC, REDRIVE_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, TRACE_TOPIC
+from topicmap.queues import (
+    AUDIT_TOPIC,
+    DEAD_LETTER_PREFIX,
+    EVENTS_TOPIC,
+    REDRIVE_PREFIX,
+    RETRY_PREFIX,
+    SYSTEM_PREFIX,
+    TRACE_TOPIC,
+)
 
 OPEN: Final = "open"
 KNOWN: Final = "known"
@@ -58,7 +66,7 @@ def of_topic(actions: Sequence[str], topic: str) -> Need:
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         if topic.startswith(prefix):
             return Need((GROUP,), topic.removeprefix(prefix)) if CONSUME in actions else Need((PEER,))
-    if topic == TRACE_TOPIC and CONSUME in actions:
+    if topic in (TRACE_TOPIC, AUDIT_TOPIC) and CONSUME in actions:
         return Need((VIEW,))
     if topic == EVENTS_TOPIC and set(actions) & {CONSUME, PRODUCE}:
         return Need((PEER,))
@@ -158,6 +166,7 @@ NEEDS: Final[Mapping[type[Request], Row]] = MappingProxyType(
         messages.ReadAt: Row("`consume` the cluster", lambda _: (Need(_READ),)),
         messages.ListReads: _VIEW,
         messages.TellAcknowledged: _PEER,
+        messages.TellAudited: _PEER,
         filters.OpenFilters: _PEER,
         filters.CloseFilters: _PEER,
         filters.KeepFilters: _PEER,

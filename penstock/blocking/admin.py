@@ -10,6 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from penstock.blocking.routes import Routes
 from penstock.client import administration as tasks
 from penstock.client import (
+    audit_tasks,
     config_tasks,
     group_tasks,
     message_tasks,
@@ -98,6 +99,7 @@ class Admin(OnlyBlocking):
     message = carried_out(message_tasks.message)
     browse = carried_out(message_tasks.browse)
     trace = carried_out(message_tasks.trace)
+    audit = carried_out(audit_tasks.audit)
     clients = carried_out(session_tasks.clients)
     sessions_page = carried_out(page_tasks.sessions_page)
     session = carried_out(page_tasks.session)

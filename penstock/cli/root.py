@@ -166,7 +166,20 @@ def root(context: click.Context, server: str) -> None:
 
 
 _IN_MODULES_OF_THEIR_NAME: Final = (
-    *("acl", "broker", "client", "config", "consume", "event", "find", "group", "message", "produce", "replica"),
+    *(
+        "acl",
+        "audit",
+        "broker",
+        "client",
+        "config",
+        "consume",
+        "event",
+        "find",
+        "group",
+        "message",
+        "produce",
+        "replica",
+    ),
     *("report", "share", "spark", "sql", "status", "top", "topic", "user"),
 )
 root.add_places({name: f"penstock.cli.{name}:{name}" for name in _IN_MODULES_OF_THEIR_NAME})

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock.client import administration as tasks
 from penstock.client import (
+    audit_tasks,
     config_tasks,
     group_tasks,
     message_tasks,
@@ -132,6 +133,7 @@ class Admin(OnlyAsync):
     message = awaited(message_tasks.message)
     browse = awaited(message_tasks.browse)
     trace = awaited(message_tasks.trace)
+    audit = awaited(audit_tasks.audit)
     clients = awaited(session_tasks.clients)
     sessions_page = awaited(page_tasks.sessions_page)
     session = awaited(page_tasks.session)

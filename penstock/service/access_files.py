@@ -4,6 +4,7 @@ its guard. The part of native logins that waits; the decisions are in ``penstock
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -13,8 +14,10 @@ from penstock.access.acl import parse_acl
 from penstock.access.authority import Authority
 from penstock.access.passwords import parse_passwords
 from penstock.access.tokens import TokenKeys
+from penstock.protocol.link import Link, Links
 from penstock.service.access_settings import AccessSettings
 from penstock.service.audit import Audit
+from penstock.service.audit_keeping import Live, at_brokers, at_live, at_own, keep_audit
 from penstock.service.certificates import Certificates
 from penstock.service.guard import Guard
 from penstock.service.watched import Watched
@@ -52,6 +55,22 @@ class AccessFiles:
         if settings.jwt_key_file:
             parse = partial(TokenKeys, rules=settings.token_rules())
             self._files.append(Watched("jwt_key_file", settings.jwt_key_file, parse, authority.set_tokens))
+
+    async def keep_audit(
+        self, server: str, links: Links, brokers: Live | Sequence[str], own: Link | None = None
+    ) -> None:
+        """Stores the audit log until cancelled.
+
+        Args:
+            server: the name of the server.
+            links: to brokers.
+            brokers: asks which brokers are live, or the name servers that know.
+            own: the broker of this process, which is asked first, and which nothing waits for at the end.
+        """
+        store = at_live(links, brokers) if callable(brokers) else at_brokers(links, brokers)
+        if own is not None:
+            await keep_audit(self.guard.audit.trail, server, at_own(own, store), goodbye_s=0)
+        await keep_audit(self.guard.audit.trail, server, store)
 
     async def look(self) -> None:
         """Takes the files that have changed."""

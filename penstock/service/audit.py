@@ -1,54 +1,70 @@
 """The audit log: who did what to what, from where, and whether it was allowed.
 
-Each login, each refusal and each act of administration is an *entry*. Entries go to the log ``penstock.audit``, a
-bounded number of lines a second; the others are only counted. No entry has a password, a token or a proof in it. Pure
-but for the log.
+Each login, each refusal and each act of administration is an *entry*. Entries go to a *trail*, which a task stores in
+the topic ``%AUDIT%`` (``audit_keeping.py``), and to the log ``penstock.audit``, a bounded number of lines a second. No
+entry has a password, a token or a proof in it. Nothing here waits: at its bounds a trail counts.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from penstock.access.policy import Identity
+from penstock.protocol.requests.messages import AUDITED_MAX, AuditEntry
 from penstock.service.buckets import Bucket
 
+KINDS_MAX: Final = 1_000
+"""Maximum number of different acts that a trail holds, of those allowed and of those refused."""
+OTHERS: Final = "others"
+"""The act of an entry that stands for those above ``KINDS_MAX``."""
 _LINES_PER_S: Final = 10.0
 _LINES_AT_ONCE: Final = 100
 _NAME_CHARACTERS_MAX: Final = 255
+assert 2 * (KINDS_MAX + 1) <= AUDITED_MAX
 
 _log = logging.getLogger("penstock.audit")
 
 
-class Entry(NamedTuple):
-    """A login or request, and what was decided about it.
+class Trail:
+    """The entries of one server that are not stored yet. Equal acts are one entry with a count, so that a thousand
+    refusals a second of one client cannot push out what others do.
 
     Attributes:
-        at_ms: wall-clock milliseconds since 1970.
-        user, how: the identity of the peer (``policy.Identity``).
-        address: the peer's address.
-        act: the request's name, or ``Login``.
-        name: the topic, group or login mechanism of the request; empty for the cluster.
-        allowed: whether it was allowed.
-        why: the cause of a refusal, for operators.
+        left_out: how many entries were only counted since the start.
     """
 
-    at_ms: int
-    user: str
-    how: str
-    address: str
-    act: str
-    name: str
-    allowed: bool
-    why: str = ""
+    def __init__(self) -> None:
+        self._counts: dict[AuditEntry, int] = {}  # by entry without its time and how often
+        self._times: dict[AuditEntry, int] = {}
+        self._kinds = [0, 0]
+        self.left_out = 0
 
+    def add(self, entry: AuditEntry) -> None:
+        """Adds one."""
+        kind = entry._replace(at_ms=0, times=1)
+        if kind not in self._counts:
+            if self._kinds[entry.allowed] >= KINDS_MAX and entry.act != OTHERS:
+                self.left_out += entry.times
+                others = AuditEntry(entry.at_ms, "", "", "", OTHERS, "", entry.allowed, "too many", times=entry.times)
+                self.add(others)
+                return
+            self._kinds[entry.allowed] += 1
+            self._counts[kind], self._times[kind] = 0, entry.at_ms
+        self._counts[kind] += entry.times
 
-Keep = Callable[[Entry], None]
+    def take(self) -> tuple[AuditEntry, ...]:
+        """All entries, oldest first; the trail is empty then."""
+        counts, began = self._counts, self._times
+        self._counts, self._times, self._kinds = {}, {}, [0, 0]
+        taken = [kind._replace(at_ms=began[kind], times=count) for kind, count in counts.items()]
+        return tuple(sorted(taken, key=lambda one: one.at_ms))
 
-
-def _nowhere(entry: Entry) -> None:
-    """Keeps no entry."""
+    def put_back(self, entries: Iterable[AuditEntry]) -> None:
+        """Puts entries back that could not be stored."""
+        for entry in entries:
+            self.add(entry)
 
 
 class Audit:
@@ -57,41 +73,51 @@ class Audit:
     Args:
         wall_ms: milliseconds since 1970.
         clock: seconds that never go back.
-        keep: called with each entry that has a line in the log; services leave it out.
 
     Attributes:
+        trail: what is to be stored.
         allowed, refused: how many acts of either kind there were.
     """
 
-    def __init__(self, wall_ms: Callable[[], int], clock: Callable[[], float], keep: Keep = _nowhere) -> None:
+    def __init__(self, wall_ms: Callable[[], int], clock: Callable[[], float]) -> None:
         self._wall_ms = wall_ms
         self._clock = clock
-        self._keep = keep
         self._lines = Bucket(_LINES_PER_S, 0.0, _LINES_AT_ONCE)
         self._untold = 0
+        self.trail = Trail()
         self.allowed = 0
         self.refused = 0
 
-    def note(self, who: Identity, address: str, act: str, name: str, *, allowed: bool, why: str = "") -> None:
-        """Counts an act and logs it. Beyond the bound of lines it is only counted; the next line says how many were."""
+    def keep(
+        self, who: Identity, address: str, act: str, name: str, *, allowed: bool, why: str = "", client: str = ""
+    ) -> None:
+        """Keeps an act that is logged elsewhere. ``client``: of a device."""
         if allowed:
             self.allowed += 1
         else:
             self.refused += 1
+        name, client = name[:_NAME_CHARACTERS_MAX], client[:_NAME_CHARACTERS_MAX]
+        self.trail.add(AuditEntry(self._wall_ms(), who.user, who.how, address, act, name, allowed, why, client))
+
+    def note(
+        self, who: Identity, address: str, act: str, name: str, *, allowed: bool, why: str = "", client: str = ""
+    ) -> None:
+        """Keeps an act, and logs it. Beyond the bound of lines it is not logged; the next line says how many were
+        not."""
+        self.keep(who, address, act, name, allowed=allowed, why=why, client=client)
         if not self._lines.take(self._clock()):
             self._untold += 1
             return
         untold, self._untold = self._untold, 0
-        name = name[:_NAME_CHARACTERS_MAX]
-        self._keep(Entry(self._wall_ms(), who.user, who.how, address, act, name, allowed, why))
         _log.log(
             logging.INFO if allowed else logging.WARNING,
-            "%s: %s %r by %s (%s) from %s%s%s",
+            "%s: %s %r by %s (%s)%s from %s%s%s",
             "allowed" if allowed else "refused",
             act,
-            name,
+            name[:_NAME_CHARACTERS_MAX],
             repr(who.user) if who.user else "nobody",
             who.how,
+            f", client {client[:_NAME_CHARACTERS_MAX]!r}," if client else "",
             address,
             f": {why}" if why else "",
             f"; {untold} more were not told" if untold else "",

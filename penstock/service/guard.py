@@ -100,6 +100,7 @@ class Guard:
         return {
             f"{prefix}_access_allowed_total": self.audit.allowed,
             f"{prefix}_access_refused_total": self.audit.refused,
+            f"{prefix}_audit_left_out_total": self.audit.trail.left_out,
             f"{prefix}_connections_not_logged_in": self.strangers,
         }
 

@@ -39,6 +39,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "penstock_disk_full": "1 while the disk has no room and messages are refused.",
         "penstock_trace_dropped_total": "Rows of message traces that were dropped at the limit.",
         "penstock_trace_rows_total": "Rows of message traces that were stored.",
+        "penstock_audit_entries_total": "Entries of the audit log that were stored.",
         "penstock_index_unwritable": "1 while index/ or checkpoint/ cannot be written.",
         "penstock_limit_used": "How much of a limit on what the broker keeps is used, 0 to 1, by limit.",
         "penstock_damaged_frames_total": "Stretches of the log that reads, or the last start, found damaged or gone.",
@@ -101,6 +102,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "penstock_waiting_connections": "Connections that wait for room, which others hold.",
         "penstock_access_allowed_total": "Logins and acts of administration that were allowed.",
         "penstock_access_refused_total": "Logins and requests that were refused.",
+        "penstock_audit_left_out_total": "Entries that the audit log only counted, for there were too many.",
         "penstock_connections_not_logged_in": "Connections that have yet to log in.",
         # ---- name server
         "namesrv_brokers": "Brokers that live.",
@@ -113,6 +115,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "namesrv_waiting_connections": "Connections that wait for room, which others hold.",
         "namesrv_access_allowed_total": "Logins and acts of administration that were allowed.",
         "namesrv_access_refused_total": "Logins and requests that were refused.",
+        "namesrv_audit_left_out_total": "Entries that the audit log only counted, for there were too many.",
         "namesrv_connections_not_logged_in": "Connections that have yet to log in.",
         # ---- the front for RocketMQ's clients
         "remoting_connections": "Connections of RocketMQ's clients.",

@@ -13,7 +13,7 @@ from penstock.protocol.requests import replicas
 from penstock.protocol.requests.filters import CloseFilters, FetchRetained, OpenFilters
 from penstock.protocol.requests.given import GivenPull, GivenRuns
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, Progress, QueueOffset, Tried
-from penstock.protocol.requests.messages import Append, AppendRuns, DeviceAck, Pull
+from penstock.protocol.requests.messages import Append, AppendRuns, AuditEntry, DeviceAck, Pull
 from penstock.protocol.requests.pops import Range
 from penstock.protocol.requests.retries import Back
 from penstock.protocol.requests.routes import QueryRoute, TopicRoute
@@ -118,6 +118,7 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
         "penstock_timers_refused_total": 0,
         "penstock_timers_damaged_total": 0,
         "penstock_timers_frozen_s": 0,
+        "penstock_audit_entries_total": 0,
         "penstock_trace_dropped_total": 0,
         "penstock_trace_rows_total": 0,
         "penstock_timers_late_seconds": 0,
@@ -180,6 +181,7 @@ def _odd(hint: object, text: str, number: int) -> object:
         "tuple[Back, ...]": (Back(text, number, number, text),),
         "tuple[Tried, ...]": (Tried(text, number, number),),
         "tuple[DeviceAck, ...]": (DeviceAck(text, number, number, text),),
+        "tuple[AuditEntry, ...]": (AuditEntry(number, text, text, text, text, text, True, text, text, number),),
         "tuple[Range, ...]": (Range(number, number),),
     }
     return kinds[str(hint)]

@@ -14,6 +14,7 @@ from memory_broker import MemoryBroker
 from gateway.build import build
 from gateway.connections.device import Device
 from gateway.connections.drain import Drain
+from gateway.connections.journal import Journal
 from gateway.limits.quotas import Quotas
 from gateway.login.auth import Anonymous, Authenticator, Peer
 from gateway.mqtt.codec import encode
@@ -24,6 +25,7 @@ from gateway.net.ends import Output
 from gateway.settings import GatewaySettings
 from penstock.clock import Clock
 from penstock.protocol.message import Message, encode_message
+from penstock.service.audit import Audit
 
 P = TypeVar("P")
 
@@ -142,6 +144,7 @@ class Gateway:
         self.broker.clock = self.clock
         self.settings = GatewaySettings(name=name, **settings)
         self.calls = 0
+        self.audit = Audit(self.clock.wall_ms, self.clock.monotonic)
         parts = build(
             self.settings,
             self.clock,
@@ -151,6 +154,7 @@ class Gateway:
             self._called,
             (),
             Quotas(),
+            Journal(self.settings.connection_log, self.audit),
         )
         self.parts = parts
         self.quotas = parts.quotas

@@ -11,6 +11,8 @@ PLACED_BYTES: Final = 20
 """About what a ``Placed`` takes in a reply."""
 NAMES_MAX: Final = 64
 """MQTT filters of one pull."""
+AUDITED_MAX: Final = 5_000
+"""Maximum number of entries of the audit log in one request."""
 
 
 class Placed(NamedTuple):
@@ -184,6 +186,45 @@ class TellAcknowledged(Request):
     reply: ClassVar[type[Reply]] = Done
     gateway: str
     rows: tuple[DeviceAck, ...]
+
+
+class AuditEntry(NamedTuple):
+    """A login or request, and what was decided about it.
+
+    Attributes:
+        at_ms: wall-clock milliseconds since 1970.
+        user: the name that was proved; empty for nobody.
+        how: by what it was proved.
+        address: the peer's address.
+        act: the request's name, or ``Login``.
+        name: the topic, group, client id or login mechanism that it is about; empty for the cluster.
+        allowed: whether it was allowed.
+        why: the cause of a refusal, for operators.
+        client: the client id of a device; empty for other clients.
+        times: how often it happened within about a second.
+    """
+
+    at_ms: int
+    user: str
+    how: str
+    address: str
+    act: str
+    name: str
+    allowed: bool
+    why: str = ""
+    client: str = ""
+    times: int = 1
+
+
+@value
+class TellAudited(Request):
+    """Entries of the audit log of a server, which the broker stores in the topic ``%AUDIT%``: at most
+    ``AUDITED_MAX``."""
+
+    code: ClassVar[int] = 49
+    reply: ClassVar[type[Reply]] = Done
+    server: str
+    entries: tuple[AuditEntry, ...]
 
 
 @value

@@ -187,6 +187,7 @@ def test_so_many_topics_have_a_figure_of_their_own(monkeypatch: pytest.MonkeyPat
         rig.ask(append(*[Message(topic, b"x")] * 3))
     figures = rig.service.topics.figures()
     assert figures == {
+        "penstock_topics": 3,
         'penstock_topic_messages_total{topic="a"}': 3,
         'penstock_topic_messages_total{topic="b"}': 3,
         'penstock_unlabelled{kind="topics"}': 1,

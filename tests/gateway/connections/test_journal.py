@@ -11,13 +11,15 @@ import pytest
 from doorway import Doorway
 from hypothesis import given
 from hypothesis import strategies as st
+from own_topics import OnlyOwnTopics
 from rig import Client, Gateway
 
 from gateway.connections.journal import Journal
 from gateway.login.auth import BAD_CREDENTIALS, Anonymous, Credentials, OnIdentity, Peer
 from gateway.mqtt.codec import encode
-from gateway.mqtt.packets import Connect, Disconnect, Publish
+from gateway.mqtt.packets import Connect, Disconnect, Publish, Will
 from gateway.mqtt.reason_codes import ReasonCode, Told
+from penstock.service.audit import Audit
 from penstock.service.paced_lines import LOG_RATES
 
 NAME = "gateway.connections.journal"
@@ -190,7 +192,7 @@ def test_what_is_spoken_at_the_wrong_port_is_a_warning(
 
 def test_the_setting_says_how_many_lines_there_are(caplog: pytest.LogCaptureFixture) -> None:
     for detail, count in (("off", 0), ("sampled", 10), ("on", 100)):
-        journal = Journal(detail)
+        journal = Journal(detail, Audit(int, float))
         for _ in range(100):
             journal.connected(PEER, "c", "", True, 60, 1.0)
         assert len(lines(caplog)) == count
@@ -200,7 +202,7 @@ def test_the_setting_says_how_many_lines_there_are(caplog: pytest.LogCaptureFixt
 def test_a_flood_is_bounded_and_the_next_line_counts_what_was_left_out(
     detail: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    journal, (per_s, at_once) = Journal(detail), LOG_RATES[detail]
+    journal, (per_s, at_once) = Journal(detail, Audit(int, float)), LOG_RATES[detail]
     for at in range(20_000):
         journal.handshake_failed("10.0.0.7", "tls", "WRONG_VERSION_NUMBER", at / 2000)
     said = lines(caplog)
@@ -214,7 +216,7 @@ def test_a_flood_is_bounded_and_the_next_line_counts_what_was_left_out(
 
 
 def test_each_kind_has_a_rate_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
-    journal = Journal("sampled")
+    journal = Journal("sampled", Audit(int, float))
     for _ in range(1000):
         journal.handshake_failed("10.0.0.7", "tls", "x", 1.0)
     lines(caplog)
@@ -224,7 +226,7 @@ def test_each_kind_has_a_rate_of_its_own(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_lines_below_the_level_of_the_log_are_not_counted_as_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    journal = Journal("sampled")
+    journal = Journal("sampled", Audit(int, float))
     with caplog.at_level(logging.WARNING, NAME):
         for _ in range(100):
             journal.connected(PEER, "c", "", True, 60, 1.0)
@@ -243,7 +245,7 @@ def test_whatever_a_client_is_called_a_line_is_one_short_line(client_id: str, us
     logger = logging.getLogger(NAME)
     logger.addHandler(handler)
     try:
-        journal = Journal("on")
+        journal = Journal("on", Audit(int, float))
         journal.connected(PEER, client_id, user, True, 60, 1.0)
         journal.disconnected(PEER, client_id, user, Told(0x97, "a limit"), 1.0, 1.0)
         journal.turned_away(PEER, client_id, Told(0x97, why), 1.0)
@@ -254,3 +256,15 @@ def test_whatever_a_client_is_called_a_line_is_one_short_line(client_id: str, us
     for record in records:
         assert record.getMessage().isprintable()
         assert len(record.getMessage()) < 2500
+
+
+def test_what_the_rules_refuse_a_device_is_in_the_audit_log_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    gateway = Gateway(OnlyOwnTopics())
+    client = gateway.connect("d7", level=5)
+    client.subscribe("secret/x", "open")
+    for name in ("a/b", "a/b", "d7/b"):
+        client.publish(name, b"1")
+    gateway.open(5).send(Connect("d8", level=5, will=Will("a/will", b"x")))
+    told = [(one.client, one.act, one.name, one.times) for one in gateway.audit.trail.take()]
+    assert told == [("d7", "Subscribe", "secret/x", 1), ("d7", "Publish", "a/b", 2), ("d8", "Will", "a/will", 1)]
+    assert "refused: Publish 'a/b' by nobody (mqtt), client 'd7', from" in caplog.text

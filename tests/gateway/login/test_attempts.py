@@ -8,6 +8,8 @@ import pytest
 
 from gateway.login.attempts import CAUSES, LIMIT, NO_CREDENTIALS, UNKNOWN_USER, WRONG_PASSWORD, Attempts
 from gateway.login.auth import Peer
+from penstock.protocol.requests.messages import AuditEntry
+from penstock.service.audit import Audit
 
 HERE = Peer("10.0.0.1", None, "tcp")
 
@@ -74,3 +76,15 @@ def test_the_log_says_who_and_why_a_bounded_number_of_times(caplog: pytest.LogCa
     assert lines[0] == f"login refused: wrong_password; user 'alice', client id {'d' * 64!r}, from 10.0.0.1 at tcp"
     assert "\n" not in lines[1]
     assert lines[-1].endswith("; 90 more were not told")
+
+
+def test_each_failed_login_is_in_the_audit_log_also_where_no_line_of_the_log_tells_of_it() -> None:
+    audit = Audit(lambda: 7, lambda: 0.0)
+    attempts = Attempts(0, lambda limit: 0x9F, lambda: 0.0, audit)
+    for _ in range(100):
+        attempts.failed(WRONG_PASSWORD, HERE, "c", "ada")
+    attempts.failed_check(UNKNOWN_USER, HERE, "c")
+    assert audit.trail.take() == (
+        AuditEntry(7, "ada", "mqtt", "10.0.0.1", "Login", "", False, WRONG_PASSWORD, "c", 100),
+        AuditEntry(7, "", "mqtt", "10.0.0.1", "Login", "", False, UNKNOWN_USER, "c"),
+    )

@@ -22,7 +22,7 @@ from penstock.protocol.requests.servers import Login, LoginStep, Ping
 from penstock.protocol.requests.topics import DeleteTopic
 from penstock.protocol.runs import checksum_of, decode_runs, encode_runs, run_of
 from penstock.protocol.wire import FRAME_BYTES_MAX, FrameReader
-from penstock.service.audit import Audit, Entry
+from penstock.service.audit import Audit
 from penstock.service.frame_connection import Peer
 from penstock.service.guard import GOODBYE_S, LOGIN_S, STRANGER_BYTES_MAX, Guard, GuardedSession
 
@@ -33,12 +33,11 @@ class Port:
     """A guarded port with one connection."""
 
     def __init__(self, rules: str = RULES, asks: bool = True) -> None:
-        self.entries: list[Entry] = []
         self.authority = Authority(lambda: bytes(32), lambda: 0, bytes(32))
         if asks:
             self.authority.set_users(Users({"consume-one": Users({}).decoy("x")}))
             self.authority.set_acl(parse_acl(rules))
-        audit = Audit(lambda: 0, lambda: 0.0, self.entries.append)
+        audit = Audit(lambda: 0, lambda: 0.0)
         self.guard = Guard(self.authority, audit, lambda: 0.0, lambda: 0.0, failures_per_min_max=3)
         self.limits: list[float] = []
         self.taker = Taker()
@@ -92,7 +91,9 @@ def test_a_failed_login_ends_the_connection_and_says_no_cause() -> None:
     assert str(wrong) == str(other)
     assert port.limits[-1] == GOODBYE_S
     assert isinstance(port.ask(PULL), NotAuthorized)
-    assert [(one.act, one.allowed, one.why) for one in port.entries[:1]] == [("Login", False, "malformed")]
+    assert [(one.act, one.allowed, one.why) for one in port.guard.audit.trail.take()[:1]] == [
+        ("Login", False, "malformed")
+    ]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", BY_TOKEN])
@@ -110,7 +111,7 @@ def test_an_address_that_fails_too_often_is_not_heard_for_a_while() -> None:
         assert isinstance(port.ask(Login("SCRAM-SHA-256", b"no")), NotAuthorized)
     port.session = port.connect()
     assert isinstance(port.ask(Login("SCRAM-SHA-256", b"n,,n=ada,r=x")), NotAuthorized)
-    assert port.entries[-1].why == "too_many"
+    assert port.guard.audit.trail.take()[-1].why == "too_many"
 
 
 def test_a_login_has_few_steps() -> None:
@@ -142,8 +143,9 @@ def test_administering_is_noted_each_time_and_reading_is_not() -> None:
     for _ in range(2):
         port.ask(PULL)
         port.ask(DeleteTopic("spare-1"))
-    acts = [(one.act, one.name, one.user, one.address, one.allowed) for one in port.entries]
-    assert acts[1:] == [("DeleteTopic", "spare-1", "consume-one", "192.0.2.1:5", True)] * 2
+    _, noted = port.guard.audit.trail.take()
+    assert noted[1:7] == ("consume-one", "scram", "192.0.2.1:5", "DeleteTopic", "spare-1", True)
+    assert noted.times == 2
 
 
 class Store(Taker):

@@ -18,6 +18,7 @@ def test_codes_never_change() -> None:
         46: "ReadAt",
         47: "ListReads",
         48: "TellAcknowledged",
+        49: "TellAudited",
     }
 
 

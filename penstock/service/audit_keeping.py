@@ -1,0 +1,103 @@
+"""Stores a server's audit trail in the topic ``%AUDIT%``, about once a second: at the broker of the server's own
+process, or at one that the name servers name. What no broker takes is tried again; the trail bounds it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import trio
+
+from penstock.client.wire_link import call
+from penstock.errors import PenstockError, Unavailable
+from penstock.protocol.link import Link, Links
+from penstock.protocol.requests.messages import TellAudited
+from penstock.protocol.requests.request import Reply, Request
+from penstock.protocol.requests.routes import QueryRoute, Route
+from penstock.service.audit import Trail
+
+EVERY_S: Final = 1.0
+GOODBYE_S: Final = 1.0
+"""Seconds that a server which ends gives its last entries."""
+_log = logging.getLogger(__name__)
+
+Store = Callable[[TellAudited], Awaitable[None]]
+"""Has a broker store entries. Raises ``PenstockError``."""
+
+Live = Callable[[], Awaitable[Sequence[str]]]
+"""Returns the addresses of the live brokers."""
+
+
+async def keep_audit(trail: Trail, server: str, store: Store, *, goodbye_s: float = GOODBYE_S) -> None:
+    """Stores until cancelled, and then what is left. ``server``: whose trail it is. ``goodbye_s``: how long it waits
+    for the last answer; 0 where the entries are handed over without waiting."""
+    try:
+        while True:
+            await trio.sleep(EVERY_S)
+            await _keep(trail, server, store)
+    finally:
+        with trio.move_on_after(goodbye_s, shield=True):
+            await _keep(trail, server, store)
+
+
+async def _keep(trail: Trail, server: str, store: Store) -> None:
+    entries = trail.take()
+    if not entries:
+        return
+    try:
+        await store(TellAudited(server, entries))
+    except PenstockError as error:
+        trail.put_back(entries)
+        _log.debug("the audit log waits for a broker: %s", error)
+    except trio.Cancelled:
+        trail.put_back(entries)
+        raise
+
+
+def at_brokers(links: Links, namesrv: Sequence[str]) -> Store:
+    """Stores at the first broker that takes entries, of those that the name servers name."""
+    return at_live(links, named_by(links, namesrv))
+
+
+def named_by(links: Links, namesrv: Sequence[str]) -> Live:
+    """Asks the first name server that answers which brokers are live."""
+
+    async def live() -> Sequence[str]:
+        found = await _first(links, namesrv, QueryRoute(""))
+        return [one.address for one in found.brokers] if isinstance(found, Route) else []
+
+    return live
+
+
+def at_live(links: Links, live: Live) -> Store:
+    """Stores at the first of the live brokers that takes entries."""
+
+    async def store(request: TellAudited) -> None:
+        await _first(links, await live(), request)
+
+    return store
+
+
+def at_own(own: Link, others: Store) -> Store:
+    """Stores at the broker of this process, or at others while it does not lead its log."""
+
+    async def store(request: TellAudited) -> None:
+        try:
+            await call(own, request)
+        except Unavailable:
+            await others(request)
+
+    return store
+
+
+async def _first(links: Links, addresses: Sequence[str], request: Request) -> Reply:
+    """The first answer of one of these servers. Raises the last one's error."""
+    failed = PenstockError("there is no broker")
+    for address in addresses:
+        try:
+            return await call(links.link(address), request)
+        except PenstockError as error:
+            failed = error
+    raise failed
