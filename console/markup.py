@@ -87,6 +87,11 @@ def badge(text: str, kind: str = "") -> Markup:
     return Markup('<span class="badge {}">{}</span>').format(kind, text)
 
 
+def sentence(text: str) -> Markup:
+    """A sentence of its own."""
+    return Markup("<p>{}</p>").format(text)
+
+
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty: str = "nothing") -> Markup:
     """A table. A column whose title ends in ``#`` has numbers."""
     numeric = [one.endswith("#") for one in columns]

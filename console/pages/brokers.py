@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from markupsafe import Markup
@@ -11,8 +11,10 @@ from starlette.responses import Response
 from console import markup
 from console.pages.overview import alert_list
 from console.visits import Visit
+from penstock.client.replica_tasks import ReplicaGroup, ReplicaNode
+from penstock.client.replica_words import advice_on, shown_bytes, state_of
 from penstock.client.topic_tasks import BrokerState
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, PenstockError
 from penstock.service.metrics import label_of, with_label
 
 PATH: Final = "/brokers"
@@ -38,6 +40,7 @@ async def _live(visit: Visit) -> Markup:
         [
             markup.section("Alerts", alert_list(watch.alerts())),
             markup.section("Brokers", markup.table("Brokers", columns, rows)),
+            *await _copies(visit),
             markup.section("Gateways", _gateways(watch.figures)),
         ]
     )
@@ -57,6 +60,39 @@ def _row(one: BrokerState, figures: Mapping[str, float]) -> tuple[markup.Cell, .
         figures.get("penstock_mqtt_sessions"),
         markup.size(figures.get("rocketmq_storage_size", 0)),
         figures.get("rocketmq_storage_flush_behind_bytes"),
+    )
+
+
+async def _copies(visit: Visit, broker: str = "") -> list[Markup]:
+    try:
+        return copies(await visit.cluster.reads.replicas(broker))
+    except PenstockError as error:
+        return [markup.section("Copies", markup.sentence(f"No node says who has copies: {error.message}"))]
+
+
+def copies(groups: Sequence[ReplicaGroup]) -> list[Markup]:
+    """The nodes that have copies of brokers' logs, and what to do; nothing where no broker has several."""
+    groups = [one for one in groups if len(one.nodes) > 1]
+    if not groups:
+        return []
+    columns = ("Broker", "Node", "Role", "State", "Epoch#", "Behind", "Heard", "Repaired#", "Address")
+    rows = [_copy(group, one) for group in groups for one in group.nodes]
+    words = [markup.sentence(f"{group.group}: {said}") for group in groups for said in advice_on(group)]
+    return [markup.section("Copies", markup.table("Copies of logs", columns, rows), *words)]
+
+
+def _copy(group: ReplicaGroup, one: ReplicaNode) -> tuple[markup.Cell, ...]:
+    kind = "error" if one.is_away else "good" if one.is_level or one.role == "leader" else "warning"
+    return (
+        group.group,
+        one.node,
+        one.role,
+        markup.badge(state_of(one), kind),
+        group.epoch,
+        "" if one.behind is None else shown_bytes(one.behind),
+        "" if one.heard_s is None else f"{one.heard_s:,.0f} s ago",
+        one.repaired,
+        one.address,
     )
 
 
@@ -93,6 +129,7 @@ async def broker(visit: Visit) -> Response:
     return visit.page(
         f"Broker {name}",
         markup.asked("What clients may do …", maintenance, allow) if visit.may_act else Markup(""),
+        *await _copies(visit, name),
         markup.section("Limits", markup.table("How much of each limit is used", ("Limit", "Used"), limits)),
         markup.section("Figures", markup.table("Figures", ("Figure", "Value#"), others)),
         path=PATH,

@@ -10,6 +10,7 @@ import click
 from penstock.blocking.admin import Admin
 from penstock.cli.display import json_option, print_json, print_rows
 from penstock.cli.durations import DURATION
+from penstock.client.replica_words import state_of
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS
 from penstock.world import RealClock, pause
 
@@ -26,7 +27,8 @@ _CLEAR: Final = "\x1b[H\x1b[2J"
 def top(server: str, every: float, rows: int, count: int | None, as_json: bool) -> None:
     """Show the rates of the busiest topics and groups, and update them until Ctrl-C.
 
-    A topic's rate counts stored messages a second; a group's rate counts committed messages a second.
+    A topic's rate counts stored messages a second; a group's rate counts committed messages a second. Where a broker's
+    log has several copies, a line says who leads and who is behind.
 
     \b
     Examples:
@@ -43,6 +45,7 @@ def top(server: str, every: float, rows: int, count: int | None, as_json: bool) 
             pause(every)
             now, now_s = _look(admin), clock.monotonic()
             _show(_rates(before, now, now_s - before_s), rows, as_json)
+            _show_copies(admin, as_json)
             before, before_s, looks = now, now_s, looks + 1
 
 
@@ -83,3 +86,23 @@ def _show(rows: list[dict[str, Any]], most: int, as_json: bool) -> None:
     print_rows(rows, _COLUMNS, as_json=False, empty="no topics yet")
     if left_out > 0:
         click.echo(f"({left_out:,} less busy topics and groups are not shown: --rows)", err=True)
+
+
+def _show_copies(admin: Admin, as_json: bool) -> None:
+    """A line for each broker whose log has several copies; as JSON one for each copy."""
+    for group in admin.replicas():
+        if len(group.nodes) == 1:
+            continue
+        if as_json:
+            for one in group.nodes:
+                row = {
+                    "name": one.node,
+                    "kind": "copy",
+                    "broker": group.group,
+                    "role": one.role,
+                    "state": state_of(one),
+                }
+                print_json(row | {"behind": one.behind})
+            continue
+        states = [f"{one.node} {state_of(one)}" for one in group.nodes]
+        click.echo(f"{group.group}, epoch {group.epoch}: {'; '.join(states)}", err=True)

@@ -142,7 +142,7 @@ def replicas(broker: str = "", *, address: str = "") -> Task[list[ReplicaGroup]]
     routes: Sequence[BrokerRoute] = yield ALL_BROKERS
     known: dict[str, list[str]] = {}
     for route in routes:
-        known.setdefault(route.broker, []).append(route.address)
+        known.setdefault(route.broker, []).extend((route.address, *route.readers))
     if broker and broker not in known:
         raise NoRoute(f"there is no broker {broker!r}; there are {', '.join(known)}")
     found: list[ReplicaGroup] = []

@@ -10,11 +10,17 @@ from penstock.service.metrics import label_of
 LIMIT_USED: Final = ("penstock_limit_used", "limit")
 """A figure and its label: how much of a limit is used, 0 to 1."""
 NEARLY_USED: Final = 0.95
+REPLICA_HEARD: Final = ("penstock_replica_heard_s", "node")
+"""A figure and its label: when another node with a copy was heard."""
+REPLICA_SILENT_S: Final = 30.0
 JUMP: Final = "process_clock_jump_s"
 _MEANINGS: Final = {
     "penstock_disk_full": "the disk is full; messages are refused until there is room",
     "penstock_index_unwritable": "index/ or checkpoint/ cannot be written; memory grows and retention waits meanwhile",
     "penstock_sessions_unreadable": "what was saved of some MQTT sessions cannot be read; the broker's log names one",
+    "penstock_replica_unready": "too few nodes with a copy are there; nothing is stored until more are: see `penstock"
+    " replica list`",
+    "penstock_replica_damaged": "its copy of the log is damaged; the damaged parts come from another copy",
     "penstock_namesrv_away": "a name server does not answer; whoever asks it does not find this broker",
     "penstock_store_time_ahead_s": "the log's last store time is ahead of the clock; store times go slowly until then",
     "penstock_timers_frozen_s": "the clock has jumped forward; no delayed message fires until it is back, or `penstock"
@@ -34,7 +40,12 @@ def clock_troubles_of(figures: Mapping[str, float]) -> list[str]:
 def troubles_of(figures: Mapping[str, float]) -> list[str]:
     """One sentence each; none if there are none."""
     found = [meaning for name, meaning in _MEANINGS.items() if figures.get(name)]
+    if figures.get("penstock_replica_has_leader") == 0:
+        found.append("no node leads its log; nothing is stored until one is elected: `penstock replica list`")
     for name, used in figures.items():
+        node = label_of(name, *REPLICA_HEARD)
+        if node and used > REPLICA_SILENT_S and figures.get("penstock_replica_leads"):
+            found.append(f"node {node}, which has a copy of its log, has been silent for {used:,.0f} s")
         limit = label_of(name, *LIMIT_USED)
         if limit and used >= NEARLY_USED:
             found.append(f"{limit} is used to {int(used * 100)} %; when all of it is, whoever needs more is refused")

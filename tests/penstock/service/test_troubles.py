@@ -34,3 +34,15 @@ def test_a_jump_of_the_clock_is_one_sentence_however_many_processes_see_it() -> 
 def test_times_that_are_not_right_yet_are_sentences() -> None:
     told = troubles_of({"penstock_store_time_ahead_s": 7200.0, "penstock_ages_behind_s": 3600.0})
     assert ["store time" in told[0], "retention" in told[1], len(told)] == [True, True, 2]
+
+
+def test_copies_that_are_missing_or_damaged_are_sentences() -> None:
+    silent = {'penstock_replica_heard_s{node="c"}': 40.0}
+    assert troubles_of({"penstock_replica_leads": 1.0, "penstock_replica_has_leader": 1.0, **silent}) == [
+        "node c, which has a copy of its log, has been silent for 40 s"
+    ]
+    assert troubles_of({"penstock_replica_leads": 0.0, "penstock_replica_has_leader": 1.0, **silent}) == []
+    [no_leader] = troubles_of({"penstock_replica_has_leader": 0.0})
+    assert "nothing is stored until one is elected" in no_leader
+    told = troubles_of({"penstock_replica_unready": 1.0, "penstock_replica_damaged": 2.0})
+    assert ["too few nodes" in told[0], "damaged" in told[1], len(told)] == [True, True, 2]
