@@ -84,6 +84,8 @@ OTHER_VARIABLES: Final = frozenset(
         "PENSTOCK_TOKEN",
         "PENSTOCK_TLS",
         "PENSTOCK_CLIENT_",
+        "PENSTOCK_CONTEXT",
+        "PENSTOCK_CONTEXTS_FILE",
         "PENSTOCK_MQTT",
         "PENSTOCK_MQTT_PASSWORD",
         "PENSTOCK_MQTT_ADDRESS",  # tests

@@ -18,6 +18,8 @@ from typing import Any, Final
 import click
 
 from penstock.cli.display import ERROR_STATUS, JSON_WANTED
+from penstock.cli.given import server_of
+from penstock.client.contexts import CONTEXT_VARIABLE
 from penstock.errors import (
     GroupNotFound,
     HalfNotFound,
@@ -151,9 +153,16 @@ class ReportingGroup(click.Group):
     metavar="HOST:PORT",
     help="Name server; several with commas.",
 )
+@click.option(
+    "--context", "name", default="", envvar=CONTEXT_VARIABLE, show_envvar=True, help="See `penstock context`."
+)
+@click.option("--user", default="", help="Who logs in, with:")
+@click.option("--password-file", default="", help="File whose first line is the password.")
+@click.option("--token-file", default="", help="File whose first line is a token.")
+@click.option("--tls", default="", help="1, or the path of the authority's certificate.")
 @click.version_option(f"{VERSION} ({'compiled' if IS_COMPILED else 'not compiled'})", prog_name="penstock")
 @click.pass_context
-def root(context: click.Context, server: str) -> None:
+def root(context: click.Context, /, server: str, name: str, **credentials: str) -> None:
     """One message system for devices (MQTT), services and analysts, on one stored log.
 
     \b
@@ -162,26 +171,13 @@ def root(context: click.Context, server: str) -> None:
       penstock produce orders "hello"      store a message
       penstock consume orders              read it
     """
-    context.obj = server
+    context.obj = server_of(context, server, name, credentials)
 
 
 _IN_MODULES_OF_THEIR_NAME: Final = (
-    *(
-        "acl",
-        "audit",
-        "broker",
-        "client",
-        "config",
-        "consume",
-        "event",
-        "find",
-        "group",
-        "message",
-        "produce",
-        "replica",
-    ),
-    *("report", "share", "spark", "sql", "status", "top", "topic", "user"),
+    *("acl", "audit", "broker", "client", "config", "consume", "context", "event", "find", "group", "message"),
+    *("produce", "replica", "report", "share", "spark", "sql", "status", "top", "topic", "user"),
 )
 root.add_places({name: f"penstock.cli.{name}:{name}" for name in _IN_MODULES_OF_THEIR_NAME})
 root.add_places({name: f"penstock.cli.sleeping:{name}" for name in ("dlq", "timer", "transaction")})
-root.add_places({"tail": "penstock.cli.consume:tail"})
+root.add_places({"tail": "penstock.cli.consume:tail", "login": "penstock.cli.context:login"})

@@ -6,7 +6,8 @@ these variables:
 
     PENSTOCK_USER, PENSTOCK_PASSWORD, PENSTOCK_TOKEN; or, for files that have them,
     PENSTOCK_CLIENT_PASSWORD_FILE, PENSTOCK_CLIENT_TOKEN_FILE;
-    PENSTOCK_TLS (1, or the path of the authority's certificate), PENSTOCK_CLIENT_CERTIFICATE, PENSTOCK_CLIENT_KEY
+    PENSTOCK_TLS (1, or the path of the authority's certificate), PENSTOCK_CLIENT_CERTIFICATE, PENSTOCK_CLIENT_KEY;
+    PENSTOCK_CONTEXT, a context (``contexts.py``) that has what the others do not say
 
 A client that has credentials uses no server that does not take them. A password is never sent, and a token only inside
 TLS or within this machine. Neither is ever in a ``repr``, a log or an error.
@@ -14,7 +15,6 @@ TLS or within this machine. Neither is ever in a ``repr``, a log or an error.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import ssl
 from collections.abc import Generator, Mapping
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from penstock.client.contexts import with_context
 from penstock.errors import (
     InvalidConfig,
     InvalidRequest,
@@ -32,6 +33,7 @@ from penstock.errors import (
     UnknownRequest,
 )
 from penstock.protocol import wire
+from penstock.protocol.addresses import is_loopback
 from penstock.protocol.logins import CLUSTER_KEY, NONCE_BYTES, SCRAM, TOKEN, server_proof, service_proof
 from penstock.protocol.requests.servers import Login, LoginStep
 from penstock.world import new_secret
@@ -80,7 +82,7 @@ class Credentials:
         if self.key:
             return _prove_key(self.key, self.service)
         if self.token:
-            return _show_token(self.token, self.tls is not None or _is_here(host))
+            return _show_token(self.token, self.tls is not None or is_loopback(host))
         return _prove_password(self.user, self.password)
 
 
@@ -96,7 +98,7 @@ def credentials_of(
 ) -> Credentials:
     """A program's credentials, or else those of the environment. Raises ``InvalidRequest`` for arguments that do not
     fit each other, and ``InvalidConfig`` for a file that cannot be read."""
-    found = os.environ if environ is None else environ
+    found = with_context(os.environ if environ is None else environ, is_known=bool(user or token))
     for name, value in (("user", user), ("password", password), ("token", token)):
         if not isinstance(value, str):
             raise InvalidRequest(f"{name} is text, not {type(value).__name__}")
@@ -202,13 +204,6 @@ def _context_of(authority: str) -> ssl.SSLContext:
         raise InvalidConfig(f"tls: cannot read the authority's certificate {authority}: {reason}") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 # ---------------------------------------------------------------- mechanisms

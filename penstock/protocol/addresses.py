@@ -7,6 +7,7 @@ Pure. An address is kept as text, the form in which routes carry it, and split o
 from __future__ import annotations
 
 import errno
+import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -38,6 +39,17 @@ def split_address(address: str) -> tuple[str, int]:
 def join_address(host: str, port: int) -> str:
     """The address of a host and port, as ``split_address`` reads it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, and what is sent there cannot leave it. A name counts only if it is
+    ``localhost``: what another means is decided elsewhere, and may change."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
 
 
 def parse_servers(servers: str | Sequence[str]) -> tuple[str, ...]:

@@ -7,10 +7,10 @@ an address beyond loopback there unless its setting ``insecure`` allows it. A ho
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Final
 
 from penstock.errors import InvalidConfig
+from penstock.protocol.addresses import is_loopback as is_loopback
 
 NATIVE: Final = "reads and writes all messages, and takes sessions and groups over"
 """What a peer of a broker's port can do."""
@@ -18,16 +18,6 @@ ROUTES: Final = "reads all routes, and sends clients wherever it likes"
 """What a peer of a name server's port can do."""
 PAGES: Final = "reads all figures"
 """What a peer of a status page can do."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server that listens on ``host``."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host == "localhost"
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
 
 
 def refuse_exposed(setting: str, host: str, insecure: bool, peer_can: str, *, hint: str = "") -> None:
