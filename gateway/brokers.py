@@ -5,7 +5,9 @@ while it is away. A broker is known by its name: one that comes back at another 
 whoever holds it goes on there; what was out at the old address has ended by then. ``find`` asks for one topic and,
 where nobody has it yet, has it made at the broker that every gateway would choose; never where it is, or may be, at a
 broker that is away (``NoRoute``), for a topic that is made a second time has other messages in it. Name servers are
-asked in turn until one answers. Nothing here waits: answers come by completion.
+asked in turn until one answers. A broker whose log has copies is where its leader is: a node that says that another
+one leads is left when nothing is out there any more, and one that cannot be reached has the name servers asked at the
+next tick. Nothing here waits: answers come by completion.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Final
 
 from gateway.net.rounds import Stage
 from penstock.client.sending import maker_of
-from penstock.errors import InternalError, NoRoute, PenstockError, Unavailable
+from penstock.errors import InternalError, NoQuorum, NoRoute, NotLeader, PenstockError, Unavailable
 from penstock.protocol.link import Link, Links, OnResult
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
@@ -41,22 +43,46 @@ class Nowhere:
 
 class Broker:
     """One broker: its name, its address just now and the way to it. What is submitted leaves at the round's end
-    (``Brokers.flush``)."""
+    (``Brokers.flush``). ``has_copies``: other nodes may lead its log. ``out``: requests to such a one that are not
+    answered."""
 
-    __slots__ = ("_brokers", "address", "is_idle", "link", "name")
+    __slots__ = ("_brokers", "address", "has_copies", "is_idle", "link", "name", "out")
 
     def __init__(self, address: str, link: Link, brokers: Brokers, name: str = "") -> None:
         self.name = name
         self.address = address
         self.link = link
         self.is_idle = True
+        self.has_copies = False
+        self.out = 0
         self._brokers = brokers
 
     def submit(self, request: Request, on_result: OnResult) -> None:
+        if self.has_copies:
+            self.out += 1
+            on_result = _Answer(self._brokers, self, on_result)
         self.link.submit(request, on_result)
         if self.is_idle:
             self.is_idle = False
             self._brokers.has_requests(self)
+
+
+class _Answer:
+    """What becomes of a request to a broker whose log has copies: it tells where the leader is."""
+
+    __slots__ = ("_address", "_broker", "_brokers", "_on_result")
+
+    def __init__(self, brokers: Brokers, broker: Broker, on_result: OnResult) -> None:
+        self._brokers = brokers
+        self._broker = broker
+        self._address = broker.address
+        self._on_result = on_result
+
+    def __call__(self, result: Result) -> None:
+        self._broker.out -= 1
+        if isinstance(result, Unavailable) and not isinstance(result, NoQuorum):
+            self._brokers.heard_of(self._broker, self._address, result)
+        self._on_result(result)
 
 
 class Brokers(Stage):
@@ -74,6 +100,8 @@ class Brokers(Stage):
         self._first = 0  # the name server that is asked before the others
         self._asked = 0  # the one that was asked last who lives
         self._waits_since: float | None = None  # for its answer
+        self._leaders: dict[Broker, str] = {}  # where brokers are led, as nodes have told that do not
+        self._is_lost = False  # where one is led
         self.unnamed = ""
         """Why no name server has said who lives when it was asked last; empty where one has."""
 
@@ -116,6 +144,11 @@ class Brokers(Stage):
     def tick(self, now: float) -> None:
         """To be called about twice a second. A name server that takes questions and does not answer is given up, with
         all that waits for it, and asked behind the others from then on."""
+        for broker, address in list(self._leaders.items()):
+            self._follow(broker, address)
+        if self._is_lost:
+            self._is_lost = False
+            self.refresh()
         if not self._refreshing:
             self._waits_since = None
         elif self._waits_since is None:
@@ -154,6 +187,23 @@ class Brokers(Stage):
 
         self._namesrv[at].submit(request, answered)
 
+    def heard_of(self, broker: Broker, address: str, error: Unavailable) -> None:
+        """The node of a broker at an address does not lead it, or cannot be reached."""
+        if broker.address != address:
+            return
+        if isinstance(error, NotLeader) and error.leader not in ("", address):
+            self._leaders[broker] = error.leader
+            self._follow(broker, error.leader)
+        self._is_lost = True
+
+    def _follow(self, broker: Broker, address: str) -> None:
+        """Goes to a broker's leader, but for what is out elsewhere: one publisher's messages keep their order."""
+        if broker.out == 0:
+            del self._leaders[broker]
+            if broker.address != address:
+                self._vacate(address)
+                self._move(broker, address, self._links.link(address))
+
     def _refreshed(self, result: Result) -> None:
         self._refreshing = False
         self.unnamed = str(result) if isinstance(result, PenstockError) else ""
@@ -168,11 +218,14 @@ class Brokers(Stage):
                 self._vacate(route.address)
                 link = self._links.link(route.address)
                 broker = self._known[route.broker] = Broker(route.address, link, self, route.broker)
+                broker.has_copies = route.epoch > 0
                 for tell in self._on_new:
                     tell(broker)
-            elif broker.address != route.address:
+            elif broker.address != route.address and route.address not in route.readers:  # else nobody leads it
+                self._leaders.pop(broker, None)
                 self._vacate(route.address)
                 self._move(broker, route.address, self._links.link(route.address))
+            broker.has_copies = route.epoch > 0
             learned.append(broker)
         return sorted(learned, key=lambda broker: broker.name)
 

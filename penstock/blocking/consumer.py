@@ -387,16 +387,17 @@ class Consumer(OnlyBlocking):
         with contextlib.suppress(NoRoute):
             subscription.found_retries(self._routes.topic(subscription.retry_topic))
         subscription.opened(self._clock.wall_ms())
-        topics, names = subscription.by_address(wanted)
-        for address in self._members.keys() - topics.keys():
-            self._members[address].leave()
-            self._lost += self._members.pop(address).take_lost()
-        for address, here in topics.items():
-            if address in self._members:
-                self._members[address].subscribe(here)
+        topics, addresses = subscription.by_broker(wanted)
+        for broker in self._members.keys() - topics.keys():
+            self._members[broker].leave()
+            self._lost += self._members.pop(broker).take_lost()
+        for broker, here in topics.items():
+            link = self._routes.link(addresses[broker])
+            if broker in self._members:
+                self._members[broker].move(link)
+                self._members[broker].subscribe(here)
             else:
-                link = self._routes.link(address)
-                self._members[address] = Member(
-                    self._who, names[address], link, here, self._exchange, self._pulls, self._clock, self._rng
+                self._members[broker] = Member(
+                    self._who, broker, link, here, self._exchange, self._pulls, self._clock, self._rng
                 )
         self._look_again = self._clock.monotonic() + (LOOK_S if subscription.waits else REFRESH_S)

@@ -1,7 +1,8 @@
 """Requests left open at several servers at once, without threads: what comes back is dispatched by ``wait``.
 
 It keeps what to call for each open request. Every one ends in exactly one call: with its result, or with
-``Unavailable`` when the connection that it left on was lost. Callbacks run inside ``wait`` and ``submit``.
+``Unavailable`` when the connection that it left on was lost; one that a node has refused because another one leads goes
+on to that one, once. Callbacks run inside ``wait`` and ``submit``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from penstock.blocking.link import BlockingLink
 from penstock.errors import PenstockError
 from penstock.protocol.addresses import lost
 from penstock.protocol.link import OnResult
-from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.request import Request, Result
 from penstock.world import pause
 
 
@@ -22,6 +23,7 @@ from penstock.world import pause
 class _Open:
     on_result: OnResult
     losses: int  # of the link when the request left
+    request: Request | None  # to go on with at the leader; None where it has gone on
 
 
 class Exchange:
@@ -30,7 +32,7 @@ class Exchange:
     def __init__(self) -> None:
         self._open: dict[BlockingLink, dict[int, _Open]] = {}
 
-    def submit(self, link: BlockingLink, requests: Sequence[tuple[Request, OnResult]]) -> None:
+    def submit(self, link: BlockingLink, requests: Sequence[tuple[Request, OnResult]], *, follows: bool = True) -> None:
         """Sends requests with one write; each ends in one call of its ``on_result``."""
         try:
             ids = link.submit([request for request, _on_result in requests])
@@ -39,8 +41,8 @@ class Exchange:
                 on_result(error)
             return
         opened = self._open.setdefault(link, {})
-        for request_id, (_request, on_result) in zip(ids, requests, strict=True):
-            opened[request_id] = _Open(on_result, link.losses)
+        for request_id, (request, on_result) in zip(ids, requests, strict=True):
+            opened[request_id] = _Open(on_result, link.losses, request if follows else None)
 
     def wait(self, wait_s: float) -> None:
         """Dispatches what has come; where that is nothing, what comes first within ``wait_s`` seconds."""
@@ -67,9 +69,16 @@ class Exchange:
             for request_id, result in results.items():
                 opened = self._open[link].pop(request_id, None)
                 if opened is not None:
-                    opened.on_result(result)
+                    self._dispatch(link, opened, result)
                     count += 1
         return count
+
+    def _dispatch(self, link: BlockingLink, opened: _Open, result: Result) -> None:
+        leader = None if opened.request is None else link.leader_of(result)
+        if leader is None or opened.request is None:
+            opened.on_result(result)
+        else:
+            self.submit(leader, [(opened.request, opened.on_result)], follows=False)
 
     def _dispatch_lost(self) -> int:
         gone: list[tuple[BlockingLink, OnResult]] = []

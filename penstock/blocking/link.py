@@ -17,8 +17,9 @@ from typing import Final, TypeVar, TypeVarTuple
 
 from penstock.client.arguments import check_wait
 from penstock.client.credentials import Credentials, credentials_of, login_refused, login_step, no_tls
+from penstock.client.following import CopiesOf, leader_of, next_copy
 from penstock.client.retry import TIMEOUT_S, patience_s
-from penstock.errors import PenstockError, TimedOut, Unavailable
+from penstock.errors import InvalidConfig, PenstockError, TimedOut, Unavailable
 from penstock.protocol import wire
 from penstock.protocol.addresses import lost, no_server, split_address
 from penstock.protocol.requests.request import Bytes, Reply, Request, Result
@@ -39,6 +40,10 @@ class BlockingLink:
         address: ``host:port``.
         timeout_s: deadline of a call that names none, connecting included; the wait of a long poll comes on top.
         credentials: for the login of each connection; left out: those of the environment.
+        leader_at: the link to the leader of this server's group, by its address: requests go on there that this server
+            has refused because it does not lead.
+        copies_of: addresses of the servers with a copy of this one's log: where one cannot be reached, the next is
+            tried.
     """
 
     def __init__(
@@ -48,6 +53,8 @@ class BlockingLink:
         *,
         clock: Clock | None = None,
         credentials: Credentials | None = None,
+        leader_at: Callable[[str], BlockingLink] | None = None,
+        copies_of: CopiesOf | None = None,
     ) -> None:
         check_wait("timeout_s", timeout_s)
         self.address = address
@@ -55,6 +62,8 @@ class BlockingLink:
         self._host, self._port = split_address(address)
         self._credentials = credentials_of() if credentials is None else credentials
         self._clock = clock or RealClock()
+        self._leader_at = leader_at
+        self._copies_of = copies_of
         self._socket: socket.socket | None = None
         self._frames = wire.FrameReader()
         self._asked: dict[int, type[Request]] = {}
@@ -102,8 +111,11 @@ class BlockingLink:
         assert isinstance(reply, kind), f"{type(request).__name__} is answered by {kind.__name__}"
         return reply
 
-    def call_many(self, requests: Sequence[Request], timeout_s: float | None = None) -> list[Result]:
-        """The result of each request, sent with one write under one deadline.
+    def call_many(
+        self, requests: Sequence[Request], timeout_s: float | None = None, *, follows: bool = True
+    ) -> list[Result]:
+        """The result of each request, sent with one write under one deadline. ``follows``: what this server refuses
+        because another one leads goes to that one, once.
 
         Raises ``TimedOut``, ``Unavailable`` and ``ProtocolError`` for all of them; other errors are results, also of a
         request that cannot be sent.
@@ -113,7 +125,31 @@ class BlockingLink:
         ids = self.submit(requests, limit_s)
         while not self._arrived.keys() >= set(ids):
             self._guarded(self._read, deadline)
-        return [self._arrived.pop(request_id) for request_id in ids]
+        results = [self._arrived.pop(request_id) for request_id in ids]
+        return self._followed(requests, results, deadline) if follows else results
+
+    def _followed(self, requests: Sequence[Request], results: list[Result], deadline: float) -> list[Result]:
+        refused: dict[BlockingLink, list[int]] = {}
+        for at, result in enumerate(results):
+            if link := self.leader_of(result):
+                refused.setdefault(link, []).append(at)
+        for link, places in refused.items():
+            left_s = max(0.0, deadline - self._clock.monotonic())
+            try:
+                answers = link.call_many([requests[at] for at in places], left_s, follows=False)
+            except PenstockError as error:
+                answers = [error.as_result()] * len(places)
+            for at, answer in zip(places, answers, strict=True):
+                results[at] = answer
+        return results
+
+    def leader_of(self, result: Result) -> BlockingLink | None:
+        """The link on which a request may go on that this server has refused."""
+        leader = leader_of(result, self.address)
+        try:
+            return self._leader_at(leader) if leader and self._leader_at is not None else None
+        except InvalidConfig:  # the hint is no address
+            return None
 
     def submit(self, requests: Sequence[Request], timeout_s: float | None = None) -> list[int]:
         """Sends requests with one write and waits for no reply: ``receive`` will tell them by these ids. The result of
@@ -182,10 +218,10 @@ class BlockingLink:
         """Runs a step of the connection; a failure ends it, for half a frame may be under way."""
         try:
             work(*given)
-        except TimedOut:
+        except TimedOut as error:
             if in_time:
                 self.close()
-                raise
+                raise self._turn(error) from None
         except OSError as error:
             self.close()
             raise lost(self.address, error.strerror or str(error)) from None
@@ -205,13 +241,20 @@ class BlockingLink:
             try:
                 self._socket = self._connect(left)
             except TimeoutError:
-                raise Unavailable(f"no connection to {self.address} in time") from None
+                raise self._turn(Unavailable(f"no connection to {self.address} in time")) from None
             except ssl.SSLError as error:
-                raise no_tls(self.address, error) from None
+                raise self._turn(no_tls(self.address, error)) from None
             except OSError as error:
-                raise no_server(self.address, error) from None
+                raise self._turn(no_server(self.address, error)) from None
             self._log_in(self._socket, deadline)
         return self._socket
+
+    def _turn(self, error: PenstockError) -> PenstockError:
+        """The next connection is to another copy, if there is one; returns why."""
+        if self._copies_of is not None:
+            self.address = next_copy(self.address, self._copies_of(self.address))
+            self._host, self._port = split_address(self.address)
+        return error
 
     def _connect(self, left: float) -> socket.socket:
         connection = socket.create_connection((self._host, self._port), left)

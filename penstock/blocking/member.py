@@ -84,6 +84,13 @@ class Member:
         if self._topics != tuple(topics):
             self._topics, self.joined = tuple(topics), False
 
+    def move(self, link: BlockingLink) -> None:
+        """The broker has another address: requests go there from now on."""
+        if link is not self.link:
+            self.link, self.joined = link, False
+            for position in self.held.values():
+                self._pulls.add(position, link)
+
     def join(self) -> None:
         """Enters the group, or enters it again. Raises ``PenstockError``."""
         self._watch = 0

@@ -15,6 +15,7 @@ from penstock.client.addressing import NameServers
 from penstock.client.arguments import check_wait
 from penstock.client.completeness import Holders, check_whole, holders_to_delete, joined
 from penstock.client.credentials import Credentials, credentials_of
+from penstock.client.following import KnownCopies
 from penstock.client.retry import TIMEOUT_S
 from penstock.client.sending import check_makeable, maker_of, nobody_has
 from penstock.errors import NoRoute, PenstockError, ProtocolError, TimedOut, Unavailable, UnknownRequest
@@ -39,6 +40,7 @@ class Routes:
         self._names = NameServers(servers, RealClock())
         self._timeout_s = timeout_s
         self._links: dict[str, BlockingLink] = {}
+        self._copies = KnownCopies()
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -59,10 +61,16 @@ class Routes:
             link.close()
 
     def link(self, address: str) -> BlockingLink:
-        """The connection to a server; the same one every time."""
+        """The connection to a server, and on to its leader; the same one every time."""
         found = self._links.get(address)
         if found is None:
-            found = self._links[address] = BlockingLink(address, self._timeout_s, credentials=self._credentials)
+            found = self._links[address] = BlockingLink(
+                address,
+                self._timeout_s,
+                credentials=self._credentials,
+                leader_at=self.link,
+                copies_of=self._copies.of,
+            )
         return found
 
     def topic(self, topic: str) -> tuple[BrokerRoute, ...]:
@@ -174,6 +182,8 @@ class Routes:
             except (ProtocolError, UnknownRequest):
                 failures.append(no_name_server(address))
                 continue
+            if isinstance(reply, Route):
+                self._copies.learn(reply.brokers)
             yield reply
         if len(failures) == len(self.servers):
             raise nobody_answers(failures)

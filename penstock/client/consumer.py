@@ -564,16 +564,16 @@ class Consumer(OnlyAsync):
         with contextlib.suppress(NoRoute):
             subscription.found_retries(await discovery.brokers(subscription.retry_topic))
         subscription.opened(self._clock.wall_ms())
-        topics, names = subscription.by_address(wanted)
-        for address in self._members.keys() - topics.keys():
-            await self._members[address].leave()
-            self._lost += self._members.pop(address).take_lost()
-        for address, here in topics.items():
-            if address in self._members:
-                self._members[address].subscribe(here)
+        topics, addresses = subscription.by_broker(wanted)
+        for broker in self._members.keys() - topics.keys():
+            await self._members[broker].leave()
+            self._lost += self._members.pop(broker).take_lost()
+        for broker, here in topics.items():
+            link = discovery.link(addresses[broker])
+            if broker in self._members:
+                self._members[broker].move(link)
+                self._members[broker].subscribe(here)
             else:
-                member = Member(
-                    self._who, names[address], discovery.link(address), here, intake, self._rng, self._clock
-                )
-                self._members[address] = member
+                member = Member(self._who, broker, link, here, intake, self._rng, self._clock)
+                self._members[broker] = member
                 self._tasks.start_soon(member.run)

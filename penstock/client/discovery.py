@@ -16,6 +16,7 @@ import anyio.to_thread
 
 from penstock.client.addressing import NameServers
 from penstock.client.completeness import Holders, check_whole, holders_to_delete, joined
+from penstock.client.following import FollowingLink, KnownCopies
 from penstock.client.sending import ROUTE_FRESH_S, check_makeable, maker_of, nobody_has
 from penstock.client.wire_link import ask
 from penstock.errors import (
@@ -63,10 +64,23 @@ class Discovery:
         self._servers = list(self._names.addresses)
         self._fresh_s = fresh_s
         self._answers: dict[str, _Answer] = {}
+        self._following: dict[str, FollowingLink] = {}
+        self._copies = KnownCopies()
 
     def link(self, address: str) -> Link:
-        """The way to a broker."""
-        return self._links.link(address)
+        """The way to a broker: where it has copies, to the node that leads, and for reads to any."""
+        link = self._following.get(address)
+        if link is None:
+            link = FollowingLink(address, self._links, self._copies.of, self.moved)
+            self._following[address] = link
+        return link
+
+    def moved(self, address: str) -> None:
+        """A broker is led elsewhere than at this address: its topics are asked for anew the next time."""
+        now = self._clock.monotonic()
+        for topic, answer in self._answers.items():
+            if answer.until > now and any([one.address == address for one in answer.brokers]):
+                self.forget(topic)
 
     def known(self, topic: str) -> tuple[BrokerRoute, ...]:
         """The fresh answer that is at hand, empty if there is none; asks nobody."""
@@ -191,7 +205,10 @@ class Discovery:
     async def _answer(self, address: str, request: Request, kind: type[_R]) -> _R | PenstockError:
         """What a name server answers, or why it does not."""
         try:
-            return await ask(self.link(address), request, kind, NAMESRV_S)
+            reply = await ask(self._links.link(address), request, kind, NAMESRV_S)
+            if isinstance(reply, Route):
+                self._copies.learn(reply.brokers)
+            return reply
         except NoRoute as error:  # the topic is at a broker that is away; another name server may know more
             return error
         except TimedOut:

@@ -85,6 +85,14 @@ class Member:
             self._topics = tuple(topics)
             self._again()
 
+    def move(self, link: Link) -> None:
+        """The broker has another address: requests go there from now on, and the one under way is asked again there."""
+        if link is not self._link:
+            self._link = link
+            for held in self.held.values():
+                held.go_by(link)
+            self._again()
+
     # -- staying in the group
 
     async def run(self) -> None:

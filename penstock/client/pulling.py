@@ -50,6 +50,13 @@ class Held(Position):
         if self.scope is not None:
             self.scope.cancel()
 
+    def go_by(self, link: Link) -> None:
+        """What comes next is pulled over another link."""
+        if link is not self.link:
+            self.link = link
+            if self.scope is not None:
+                self.scope.cancel()
+
     def leave(self) -> None:
         """Nothing more is handed out: it goes to another member."""
         self.leaving = True

@@ -259,7 +259,7 @@ class Reader(OnlyAsync):
             link = discovery.link(route.address)
             queues = chosen.at(route, self.topic)
             for known in [self._held[queue] for queue in queues if queue in self._held]:
-                known.link = link
+                known.go_by(link)
             names = {queue.name: queue for queue in queues if queue not in self._held}
             if is_later:
                 names = {name: queue for name, queue in names.items() if queue.number < route.queues}

@@ -87,21 +87,21 @@ class Subscription:
             if self.pattern is not None and not self._routes:
                 _log.warning("no topic matches %r; waiting for one", self.pattern.pattern)
 
-    def by_address(self, topics: Iterable[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
-        """The topics to read at each broker's address, and the brokers' names."""
+    def by_broker(self, topics: Iterable[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
+        """The topics to read at each broker, by its name, and the brokers' addresses."""
         here: dict[str, list[str]] = {}
-        names: dict[str, str] = {}
+        addresses: dict[str, str] = {}
         for topic in topics:
             for route in self._routes.get(topic, ()):
-                here.setdefault(route.address, []).append(topic)
-                names[route.address] = route.broker
+                here.setdefault(route.broker, []).append(topic)
+                addresses[route.broker] = route.address
         if self.retry_topic:
             for route in self._retry_routes:
-                here.setdefault(route.address, [])
-                names[route.address] = route.broker
+                here.setdefault(route.broker, [])
+                addresses[route.broker] = route.address
             for some in here.values():
                 some.append(self.retry_topic)
-        return here, names
+        return here, addresses
 
     def start_of(self, topic: str) -> Beginning:
         """Where to begin in a topic's queues of which the group never committed an offset."""

@@ -6,7 +6,7 @@ import pytest
 from memory_broker import MemoryBroker
 
 from gateway.brokers import ANSWER_S, Broker, Brokers
-from penstock.errors import NoRoute, PenstockError, Unavailable
+from penstock.errors import NoQuorum, NoRoute, NotLeader, PenstockError, Unavailable
 from penstock.protocol.link import Link, OnResult
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
@@ -186,6 +186,49 @@ def test_a_broker_that_comes_back_at_another_address_is_the_same_one_and_is_aske
     assert [type(result) for result in results] == [Unavailable], "what was out at the old address ends"
     broker.submit(DescribeTopic("t"), results.append)
     assert {address: len(asked) for address, asked in places.asked.items()} == {"h:1": 0, "h:2": 1}
+
+
+def with_copies(places: Places) -> tuple[Brokers, Broker]:
+    brokers = Brokers(places, ["ns:1"], lambda: None)
+    [broker] = brokers._learn([BrokerRoute("b", "h:1", 1, epoch=3, readers=("h:2",))])
+    return brokers, broker
+
+
+def test_a_node_that_does_not_lead_is_left_for_the_leader_when_nothing_is_out_there() -> None:
+    places = Places()
+    _, broker = with_copies(places)
+    results: list[Result] = []
+    for _ in range(2):
+        broker.submit(DescribeTopic("t"), results.append)
+    first, second = places.asked.pop("h:1")
+    places.asked["h:1"] = []
+    first(NotLeader("it follows", hint="h:2"))
+    assert broker.address == "h:1", "the other one's refusal is still to come"
+    second(NotLeader("it follows", hint="h:2"))
+    assert broker.address == "h:2"
+    assert [type(result) for result in results] == [NotLeader, NotLeader]
+    broker.submit(DescribeTopic("t"), results.append)
+    assert len(places.asked["h:2"]) == 1
+
+
+def test_a_leader_that_cannot_be_reached_has_the_name_servers_asked_at_the_next_tick() -> None:
+    places = Places()
+    brokers, broker = with_copies(places)
+    brokers.tick(1.0)
+    assert not places.asked["ns:1"]
+    broker.submit(DescribeTopic("t"), lambda _: None)
+    places.asked["h:1"].pop()(NoQuorum("1 of 3"))
+    brokers.tick(1.5)
+    assert not places.asked["ns:1"], "it leads, and waits for the others"
+    broker.submit(DescribeTopic("t"), lambda _: None)
+    places.asked["h:1"].pop()(Unavailable("gone"))
+    brokers.tick(2.0)
+    [answer] = places.asked["ns:1"]
+    answer(Route((BrokerRoute("b", "h:2", 1, False, epoch=3, readers=("h:2", "h:3")),)))
+    assert broker.address == "h:1", "there is no leader to go to"
+    brokers.refresh()
+    places.asked["ns:1"][-1](Route((BrokerRoute("b", "h:3", 1, epoch=4, readers=("h:2",)),)))
+    assert broker.address == "h:3"
 
 
 def test_what_is_asked_as_the_old_address_is_given_up_goes_to_the_new_one() -> None:

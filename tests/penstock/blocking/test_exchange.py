@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.blocking import BlockingLink
 from penstock.blocking.exchange import Exchange
-from penstock.errors import Unavailable
+from penstock.errors import NotLeader, Unavailable
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.request import Request, Result
@@ -30,6 +30,15 @@ class Service:
 
     def close(self) -> None:
         pass
+
+
+class Follower(Service):
+    """Answers that another node leads."""
+
+    leader = ""
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        on_result(NotLeader("it follows", hint=self.leader))
 
 
 def until(exchange: Exchange, results: list[Result], count: int) -> None:
@@ -80,3 +89,26 @@ def test_a_link_that_was_closed_by_somebody_else_ends_its_requests_too(serve: Ca
     until(exchange, results, 1)
     assert isinstance(results[0], Unavailable)
     link.close()
+
+
+def test_what_a_node_refuses_because_another_one_leads_goes_to_that_one_once(serve: Callable[..., Any]) -> None:
+    leader, follower = serve(Service).address, serve(Follower).address
+    exchange, results = Exchange(), list[Result]()
+    links: dict[str, BlockingLink] = {}
+    for address in (leader, follower):
+        links[address] = BlockingLink(address, leader_at=links.__getitem__)
+    Follower.leader = leader
+    exchange.submit(links[follower], [(Ping(), results.append)] * 2)
+    until(exchange, results, 2)
+    assert results == [ServerInfo("s", "s", "1")] * 2
+    assert links[follower].call_many([Ping(), Ping()]) == results
+    other = serve(Follower).address
+    links[other] = BlockingLink(other, leader_at=links.__getitem__)
+    Follower.leader = follower  # of each other: nobody knows who leads
+    exchange.submit(links[other], [(Ping(), results.append)])
+    until(exchange, results, 3)
+    assert isinstance(results[2], NotLeader)
+    [result] = links[other].call_many([Ping()])
+    assert isinstance(result, NotLeader)
+    for link in links.values():
+        link.close()

@@ -187,3 +187,12 @@ def test_of_requests_without_a_waiting_caller_only_the_bad_one_hears_of_it(addre
             exchange.wait(PATIENCE_S)
     assert [getattr(results[at], "next", None) for at in range(3)] == [1, None, 2]
     assert isinstance(results[1], InvalidRequest)
+
+
+def test_where_a_server_cannot_be_reached_the_next_copy_of_its_log_is(address: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        gone = f"127.0.0.1:{listener.getsockname()[1]}"
+    with BlockingLink(gone, copies_of=lambda _: (gone, address)) as link:
+        with pytest.raises(Unavailable):
+            link.call(Ping())
+        assert isinstance(link.call(Ping()), ServerInfo)

@@ -847,7 +847,7 @@ def test_a_message_of_a_queue_that_went_elsewhere_is_not_given_back(run: Run) ->
     async def test() -> None:
         async with consumer(cluster) as c:
             [message] = await anext(c)
-            c._members["127.0.0.1:10911"]._holdings.drop_all()
+            c._members[message.queue.broker]._holdings.drop_all()
             with pytest.raises(Fenced, match="lost orders:0"):
                 await c.nack(message)
             with pytest.raises(InvalidRequest, match="at most 3456000 s"):

@@ -47,15 +47,15 @@ def test_a_topic_that_nobody_has_for_a_while_stays_where_it_was() -> None:
     subscription = Subscription("t")
     subscription.found("t", [ROUTE])
     subscription.missed("t", NoRoute("its broker is away"))
-    assert subscription.by_address(["t", "u"]) == ({"h:1": ["t"]}, {"h:1": "b"})
+    assert subscription.by_broker(["t", "u"]) == ({"b": ["t"]}, {"b": "h:1"})
     assert not subscription.waits
 
 
 def test_retries_are_read_wherever_the_topics_are_and_where_they_are_left_alone() -> None:
     subscription = Subscription(["t"], retry_topic="%RETRY%g")
     subscription.found("t", [ROUTE])
-    assert subscription.by_address(["t"])[0] == {"h:1": ["t", "%RETRY%g"]}
+    assert subscription.by_broker(["t"])[0] == {"b": ["t", "%RETRY%g"]}
     subscription.found_retries([BrokerRoute("c", "h:2", 1)])
-    assert subscription.by_address(["t"]) == ({"h:1": ["t", "%RETRY%g"], "h:2": ["%RETRY%g"]}, {"h:1": "b", "h:2": "c"})
+    assert subscription.by_broker(["t"]) == ({"b": ["t", "%RETRY%g"], "c": ["%RETRY%g"]}, {"b": "h:1", "c": "h:2"})
     subscription.opened(OPENED_MS)
     assert (subscription.start_of("t"), subscription.start_of("%RETRY%g")) == ("latest", "earliest")

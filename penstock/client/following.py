@@ -1,0 +1,100 @@
+"""Links that find the leader among the copies of a broker's log.
+
+A request that a node has refused because another one leads goes to that one: once, and only where it was surely not
+carried out. Where a node cannot be reached, or knows no leader, the next request goes to another copy: it answers what
+a copy can answer, and says who leads. Requests keep their order on the way to one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from penstock.errors import InvalidConfig, NoQuorum, NotLeader, Unavailable
+from penstock.protocol.link import Links, OnResult
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.routes import BrokerRoute
+
+CopiesOf = Callable[[str], Sequence[str]]
+"""Addresses of all nodes with a copy of the log of the one at an address, itself included; none if it has no copies."""
+
+
+class KnownCopies:
+    """Which nodes have a copy of which log, as routes have told."""
+
+    def __init__(self) -> None:
+        self._copies: dict[str, tuple[str, ...]] = {}
+
+    def learn(self, routes: Iterable[BrokerRoute]) -> None:
+        """Name servers have told of these brokers."""
+        for route in routes:
+            if route.readers:
+                copies = tuple(dict.fromkeys((route.address, *route.readers)))
+                self._copies.update(dict.fromkeys(copies, copies))
+
+    def of(self, address: str) -> tuple[str, ...]:
+        """Nodes with a copy of the log of the one at this address, itself included; none where it has no copies."""
+        return self._copies.get(address, ())
+
+
+def leader_of(result: Result, address: str) -> str:
+    """Where a request goes that was refused at an address, empty where it is to go nowhere."""
+    if isinstance(result, NotLeader) and not result.unknown and result.leader != address:
+        return result.leader
+    return ""
+
+
+def is_away(result: Result) -> bool:
+    """Whether the next request had better go to another copy."""
+    return isinstance(result, Unavailable) and not isinstance(result, NoQuorum)
+
+
+def next_copy(address: str, copies: Sequence[str]) -> str:
+    """The copy to ask behind the one at an address."""
+    return copies[(copies.index(address) + 1) % len(copies)] if address in copies else copies[0] if copies else address
+
+
+class FollowingLink:
+    """The link to the node of a group that answers best.
+
+    Args:
+        address: the node to begin with.
+        on_moved: told the address of a node that has said that another one leads.
+    """
+
+    def __init__(self, address: str, links: Links, copies_of: CopiesOf, on_moved: Callable[[str], None]) -> None:
+        self._links = links
+        self._copies_of = copies_of
+        self._on_moved = on_moved
+        self._at = address
+        self._link = links.link(address)
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        self._link.submit(request, partial(self._heard, self._at, request, on_result))
+
+    def flush(self) -> None:
+        self._link.flush()
+
+    def _heard(self, address: str, request: Request | None, on_result: OnResult, result: Result) -> None:
+        """``request``: what may still go on to the leader."""
+        if is_away(result):
+            leader = leader_of(result, address)
+            if leader:
+                self._on_moved(address)
+            if leader and request is not None and self._turn(address, leader):
+                self._links.link(leader).submit(request, partial(self._heard, leader, None, on_result))
+                self._links.link(leader).flush()
+                return
+            self._turn(address, next_copy(address, self._copies_of(address)))
+        on_result(result)
+
+    def _turn(self, left: str, address: str) -> bool:
+        """The next requests go to another node, unless they do already. False where that is no address."""
+        try:
+            link = self._links.link(address)
+        except InvalidConfig:
+            return False
+        if self._at == left != address:
+            self._link.flush()
+            self._at, self._link = address, link
+        return True
