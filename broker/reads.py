@@ -1,0 +1,149 @@
+"""What a node that does not lead answers: reads of its own copy, up to what is committed.
+
+Old answers, never wrong ones: a copy may lack what its leader has. An offset beyond its end is one that it does not
+have yet, and waits; a topic or queue that it does not know is its leader's to tell of. Nothing here appends: what a
+read brings about at a leader (a topic that is made, a trace) it does not bring about here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from broker.figures import Figures
+from broker.filters.requests import FilterRequests
+from broker.groups.requests import UNCOMMITTED
+from broker.kernel.handler import Handler, handlers_of
+from broker.kernel.outcomes import Now, Outcome, Parked
+from broker.messages.acceptance import Acceptance
+from broker.messages.requests import WAIT_S_MAX, MessageRequests
+from broker.messages.trace import Trace
+from broker.producers.repeats import Repeats
+from broker.settings import BrokerSettings
+from broker.state import BrokerState
+from broker.store.message_store import MessageStore
+from broker.topics.requests import TopicRequests
+from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound, TopicNotFound
+from penstock.protocol.requests.filters import FetchRetained
+from penstock.protocol.requests.groups import FetchOffsets, GroupOffsets, QueueOffset
+from penstock.protocol.requests.messages import FindByKey, Pull, Pulled, QueryBounds, ReadAt, SeekTime
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.topics import CountTopics, DescribeTopic, ListTopics
+
+BEHIND_S: Final = 0.5
+"""So long at least a pull waits here for what this copy does not have yet."""
+_PLAIN: Final = (FindByKey, ReadAt, ListTopics, CountTopics, FetchRetained)
+
+
+class FollowerReads:
+    """The reads of one copy.
+
+    Args:
+        figures: of the process.
+    """
+
+    def __init__(
+        self, settings: BrokerSettings, state: BrokerState, store: MessageStore, figures: Figures, now: float
+    ) -> None:
+        settings = replace(settings, trace_rows_per_s_max=0)
+        self._state = state
+        self._store = store
+        self._topics = TopicRequests(state, store, settings, _not_here)
+        trace = Trace(state, self._topics, store, settings, now)
+        acceptance = Acceptance(self._topics, state, settings, Repeats(state.producers, store))
+        self._messages = MessageRequests(
+            store, self._topics, acceptance, settings, figures, state.lives, state.identity, trace
+        )
+        all_handlers = handlers_of((self._topics, self._messages, FilterRequests(state, store, settings, now, trace)))
+        self._table: dict[type[Request], Handler] = {
+            **{kind: all_handlers[kind] for kind in _PLAIN},
+            Pull: self._pull,
+            QueryBounds: self._bounds,
+            SeekTime: self._seek_time,
+            DescribeTopic: self._describe,
+            FetchOffsets: self._fetch_offsets,
+        }
+
+    def handle(self, request: Request, now: float, now_ms: int) -> Outcome | None:
+        """Carries a read out; None for all that is the leader's."""
+        handler = self._table.get(type(request))
+        try:
+            return None if handler is None else handler(request, now, now_ms)
+        except (TopicNotFound, QueueNotFound):
+            return None
+        except PenstockError as error:
+            return Now(error.as_result())
+
+    def take_wakers(self) -> list[str]:
+        """Queues that gained readable messages since the last call."""
+        return self._store.take_readable()
+
+    def _know(self, queue: str) -> None:
+        """A queue of a topic that has come with the log has bounds before its first message."""
+        topic, _, number = queue.rpartition(":")
+        known = self._state.topics.get(topic)
+        if known is not None and number.isdecimal() and int(number) < known.queues:
+            self._store.ensure_queue(topic, int(number))
+
+    def _pull(self, request: Pull, now: float, now_ms: int) -> Outcome:
+        self._know(request.queue)
+        try:
+            return self._messages.pull(request, now, now_ms)
+        except OffsetOutOfRange:
+            if not self._is_to_come(request):
+                raise
+        wait_s = min(max(request.wait_s, BEHIND_S), WAIT_S_MAX)
+        return Parked((request.queue,), now + wait_s, _Later(self, request, now, now_ms))
+
+    def _is_to_come(self, request: Pull) -> bool:
+        return request.offset > self._store.bounds(request.queue).end
+
+    def again(self, request: Pull, now: float, now_ms: int, *, is_last: bool) -> Result | None:
+        """What a pull brings that waits for an offset beyond the end of this copy; None for nothing yet."""
+        try:
+            if not self._is_to_come(request):
+                outcome = self._messages.pull(replace(request, wait_s=0.0), now, now_ms)
+                assert isinstance(outcome, Now)
+                return outcome.result
+            if not is_last:
+                return None
+            bounds = self._store.bounds(request.queue)
+        except PenstockError as error:
+            return error.as_result()
+        return Pulled(0, request.offset, bounds.min, bounds.end, b"")
+
+    def _bounds(self, request: QueryBounds, now: float, now_ms: int) -> Outcome:
+        for queue in request.queues:
+            self._know(queue)
+        return self._messages.bounds(request, now, now_ms)
+
+    def _seek_time(self, request: SeekTime, now: float, now_ms: int) -> Outcome:
+        self._know(request.queue)
+        return self._messages.seek_time(request, now, now_ms)
+
+    def _describe(self, request: DescribeTopic, now: float, now_ms: int) -> Outcome:
+        known = self._state.topics.get(request.topic)
+        for number in range(known.queues if known is not None else 0):
+            self._store.ensure_queue(request.topic, number)
+        return self._topics.describe(replace(request, create=False), now, now_ms)
+
+    def _fetch_offsets(self, request: FetchOffsets, now: float, now_ms: int) -> Outcome:
+        committed = self._state.offsets.of(request.group)
+        rows = [QueueOffset(queue, committed.get(queue, UNCOMMITTED)) for queue in request.queues]
+        return Now(GroupOffsets(tuple(rows)))
+
+
+class _Later:
+    """Such a pull is asked again."""
+
+    def __init__(self, reads: FollowerReads, request: Pull, now: float, now_ms: int) -> None:
+        self._reads = reads
+        self._request = request
+        self._now = now, now_ms
+
+    def __call__(self, last: bool) -> Result | None:
+        return self._reads.again(self._request, *self._now, is_last=last)
+
+
+def _not_here(topic: str) -> None:
+    """A topic that changes is the leader's to tell of."""
