@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from pathlib import Path
 
 import trio
 
 from events.server import RunningEvents
 from events.server import run as serve
 from events.settings import EventsSettings
+from penstock.client.credentials import service_credentials
 from penstock.client.lasting_links import lasting_links
+from penstock.service.cluster_secret import read_secret
 from penstock.service.service_main import main
 from penstock.world import World
 
@@ -19,7 +22,9 @@ async def run(
     settings: EventsSettings, world: World, _tell: object, task_status: trio.TaskStatus[RunningEvents]
 ) -> None:
     """The bridge on wire links, which outlive its goodbye."""
-    async with lasting_links() as links, trio.open_nursery() as nursery:
+    key = read_secret(Path(settings.cluster_secret_file)) if settings.cluster_secret_file else None
+    who = service_credentials(key, "events", settings.peers_tls_ca)
+    async with lasting_links(credentials=who) as links, trio.open_nursery() as nursery:
         task_status.started(await nursery.start(partial(serve, settings, world, links)))
 
 

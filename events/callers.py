@@ -1,7 +1,6 @@
 """Which requests the event bridge serves: those for a name of this machine, and of no web page of another origin.
 
-There are no users yet: the port listens on loopback, or where the operator says `insecure`, and every caller may do
-everything. Pure.
+Who they are from is decided by ``logins.py``. Pure.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from events.fact_tasks import standing, store, stored_of
 from events.facts import ANY, NONE, TOPIC, Fact, Facts, StoredFact, name_of, record_of
 from events.problems import Problem
 from penstock import Admin, MessageQueue, Reader, ReceivedMessage
-from penstock.errors import NoRoute, PenstockError, RetainedChanged, TopicNotFound
+from penstock.errors import NoRoute, NotAuthorized, PenstockError, RetainedChanged, TopicNotFound
 from penstock.protocol.link import Links
 from penstock.world import World
 
@@ -130,6 +130,9 @@ class ConfigLog:
                     first = min([one.broker for one in await self._admin.brokers()])
                     found = await self._admin.create_topic(TOPIC, queues=1, level="disk", broker=first)
                 return min([one.broker for one in found])
+            except NotAuthorized as error:
+                hint = "give the bridge the cluster_secret_file of the broker"
+                raise NotAuthorized(f"the broker does not know this bridge: {error.message}", hint=hint) from None
             except (PenstockError, ValueError) as error:
                 _log.warning("the configuration's topic is not there yet: %s", error)
                 await trio.sleep(AGAIN_S)

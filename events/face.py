@@ -1,13 +1,13 @@
 """The HTTP face: events in, configuration in and out. An ASGI application of starlette; errors are problem details.
 
-It decides little: bytes to values, a call, values to bytes. Every request passes ``Callers`` first and has at most
-``body_bytes_max``.
+It decides little: bytes to values, a call, values to bytes. Every request passes ``Callers`` and ``CallerLogins``
+before its body is read, and has at most ``body_bytes_max``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final
@@ -24,12 +24,16 @@ from events.cloudevents import BATCH, Event, from_http
 from events.desk import Desk, verdict
 from events.facts import ANY, NONE
 from events.ingest import Ingest
+from events.logins import CallerLogins
 from events.openapi import document
 from events.problems import PROBLEM_TYPE, Problem, invalid_config
 from events.specs import PARTS
+from penstock.access.acl import ADMIN, PRODUCE, VIEW
+from penstock.access.policy import CLUSTER
 from penstock.errors import PenstockError
 
 DEFAULT_BUS: Final = "default"
+Handler = Callable[[Request], Awaitable[Response]]
 _log = logging.getLogger(__name__)
 
 
@@ -40,35 +44,41 @@ def answer(status: int, value: Any, headers: Mapping[str, str] | None = None) ->
 
 def problem_answer(problem: Problem) -> Response:
     """The answer that a problem is."""
-    return Response(orjson.dumps(problem.document()), problem.status, media_type=PROBLEM_TYPE)
+    headers = {"www-authenticate": problem.challenge} if problem.challenge else None
+    return Response(orjson.dumps(problem.document()), problem.status, headers, PROBLEM_TYPE)
 
 
 class Face:
-    """The routes. ``app`` is what a server runs."""
+    """The routes. ``app`` is what a server runs.
 
-    def __init__(self, desk: Desk, ingest: Ingest, callers: Callers, body_bytes_max: int) -> None:
+    A request without a right is refused before its body is read. To send events takes ``produce`` on the bus; to look
+    takes ``view`` of the cluster, and to change ``admin``: a rule reads and writes any topic.
+    """
+
+    def __init__(self, desk: Desk, ingest: Ingest, callers: Callers, logins: CallerLogins, body_bytes_max: int) -> None:
         self._desk = desk
         self._ingest = ingest
         self._callers = callers
+        self._logins = logins
         self._body_bytes_max = body_bytes_max
         one = "/v1/buses/{bus}"
         routes = [
             Route("/openapi.json", self._openapi, methods=["GET"]),
             Route("/putEvents", self._put_events, methods=["POST"]),
-            Route("/v1/types", self._types, methods=["GET"]),
-            Route("/v1/test", self._test_any, methods=["POST"]),
-            Route("/v1/buses", self._buses, methods=["GET"]),
-            Route(one, self._bus, methods=["GET", "PUT", "DELETE"]),
+            Route("/v1/types", self._needs(VIEW, self._types), methods=["GET"]),
+            Route("/v1/test", self._needs(VIEW, self._test_any), methods=["POST"]),
+            Route("/v1/buses", self._needs(VIEW, self._buses), methods=["GET"]),
+            *self._value_routes(one, self._bus),
             Route(one + "/events", self._events, methods=["POST"]),
-            Route(one + "/types", self._types, methods=["GET"]),
-            Route(one + "/rules/{name}/test", self._test, methods=["POST"]),
-            Route(one + "/rules/{name}/dead-letters", self._letters, methods=["GET"]),
-            Route(one + "/rules/{name}/redrive", self._redrive, methods=["POST"]),
+            Route(one + "/types", self._needs(VIEW, self._types), methods=["GET"]),
+            Route(one + "/rules/{name}/test", self._needs(VIEW, self._test), methods=["POST"]),
+            Route(one + "/rules/{name}/dead-letters", self._needs(VIEW, self._letters), methods=["GET"]),
+            Route(one + "/rules/{name}/redrive", self._needs(ADMIN, self._redrive), methods=["POST"]),
         ]
         for kind in PARTS:
-            routes.append(Route(f"{one}/{kind}s", partial(self._parts, kind), methods=["GET"]))
-            part = partial(self._part, kind)
-            routes.append(Route(f"{one}/{kind}s/{{name}}", part, methods=["GET", "PUT", "DELETE"]))
+            list_all = self._needs(VIEW, partial(self._parts, kind))
+            routes.append(Route(f"{one}/{kind}s", list_all, methods=["GET"]))
+            routes += self._value_routes(f"{one}/{kind}s/{{name}}", partial(self._part, kind))
         handlers: dict[Any, Any] = {
             Problem: _tell_problem,
             HTTPException: _tell_http,
@@ -77,6 +87,24 @@ class Face:
         }
         self.app = Starlette(routes=routes, exception_handlers=handlers)
         self.app.add_middleware(_Checked, callers=callers)
+
+    def _value_routes(self, path: str, handler: Handler) -> list[Route]:
+        async def either(request: Request) -> Response:
+            await self._check(request, VIEW if request.method in ("GET", "HEAD") else ADMIN)
+            return await handler(request)
+
+        return [Route(path, either, methods=["GET", "PUT", "DELETE"])]
+
+    def _needs(self, action: str, handler: Handler) -> Handler:
+        async def guarded(request: Request) -> Response:
+            await self._check(request, action)
+            return await handler(request)
+
+        return guarded
+
+    async def _check(self, request: Request, action: str, name: str = CLUSTER) -> None:
+        """Raises ``Problem`` unless the caller may do this."""
+        self._logins.check(request.scope, await self._logins.identity_of(request.scope), action, name)
 
     # -- what a request holds
 
@@ -105,7 +133,9 @@ class Face:
     # -- events
 
     async def _events(self, request: Request) -> Response:
-        rows = await self._ingest.take(request.path_params["bus"], await self._read_events(request))
+        bus = request.path_params["bus"]
+        await self._check(request, PRODUCE, bus)
+        rows = await self._ingest.take(bus, await self._read_events(request))
         failed = [one for one in rows if "error" in one]
         if failed:
             detail = f"{len(failed)} of {len(rows)} events are not stored: {failed[0]['error']}"
@@ -114,9 +144,14 @@ class Face:
 
     async def _put_events(self, request: Request) -> Response:
         """The call of RocketMQ EventBridge: the bus is an attribute of the events."""
+        identity = await self._logins.identity_of(request.scope)
+        if not identity.user:
+            self._logins.check(request.scope, identity, PRODUCE, DEFAULT_BUS)
         buses: dict[str, list[Event]] = {}
         for event in await self._read_events(request):
             buses.setdefault(event.attributes.pop("eventbusname", DEFAULT_BUS), []).append(event)
+        for bus in buses:
+            self._logins.check(request.scope, identity, PRODUCE, bus)
         entries = []
         for bus, events in buses.items():
             for row in await self._ingest.take(bus, events):

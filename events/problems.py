@@ -7,6 +7,7 @@ from typing import Any, Final
 PROBLEM_TYPE: Final = "application/problem+json"
 TITLES: Final = {
     400: "Bad request",
+    401: "Log in",
     403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
@@ -16,6 +17,7 @@ TITLES: Final = {
     415: "Unknown content type",
     421: "Wrong host",
     422: "Breaks its contract",
+    429: "Too many requests",
     500: "Internal error",
     503: "Not now",
 }
@@ -28,14 +30,16 @@ class Problem(Exception):
         status: the HTTP status.
         code: a word for programs, which stays.
         detail: what was expected and what came.
+        challenge: how to log in, where that is missing.
         more: further members of the answer.
     """
 
-    def __init__(self, status: int, code: str, detail: str, **more: Any) -> None:
+    def __init__(self, status: int, code: str, detail: str, *, challenge: str = "", **more: Any) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code
         self.detail = detail
+        self.challenge = challenge
         self.more = more
 
     def document(self) -> dict[str, Any]:

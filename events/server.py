@@ -22,6 +22,7 @@ from events.desk import Desk
 from events.face import DEFAULT_BUS, Face
 from events.facts import NONE
 from events.ingest import Ingest
+from events.logins import CallerLogins
 from events.problems import Problem
 from events.pushing import Pusher
 from events.rules import Rules, keep_catalogue
@@ -30,6 +31,7 @@ from events.settings import EventsSettings
 from penstock import Admin, Producer
 from penstock.errors import PenstockError
 from penstock.protocol.link import Links
+from penstock.service.access_files import AccessFiles
 from penstock.service.status import open_socket
 from penstock.world import Clock, World
 
@@ -74,6 +76,8 @@ async def run(
     task_status: trio.TaskStatus[RunningEvents] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serves until cancelled; reports itself once it accepts. Raises ``AddressInUse`` and ``InvalidConfig``."""
+    access = AccessFiles(settings, world, None)
+    await access.look()
     listening = open_socket(settings.host, settings.port, "the event bridge")
     servers = ",".join(settings.namesrv)
     producer = Producer(servers=servers, links=links, pending_max=PENDING_MAX, rng=world.rng)
@@ -99,8 +103,10 @@ async def run(
         nursery.start_soon(rules.run)
         nursery.start_soon(keep_catalogue, catalogue, config)
         host, port = listening.getsockname()[:2]
-        face = Face(desk, ingest, Callers(settings.hosts), settings.body_bytes_max)
-        await nursery.start(partial(serve, cast(Any, face.app), _served_at(listening.detach())))
+        logins = CallerLogins(access, world.offload, takes_clear=settings.insecure)
+        face = Face(desk, ingest, Callers(settings.hosts), logins, settings.body_bytes_max)
+        nursery.start_soon(access.run)
+        await nursery.start(partial(serve, cast(Any, face.app), _served_at(listening.detach(), settings)))
         task_status.started(RunningEvents(host, port, ingest, rules, world.clock))
 
 
@@ -113,7 +119,7 @@ async def _ensure_default(desk: Desk) -> None:
             _log.info("the bus %s is not made: %s", DEFAULT_BUS, error)
 
 
-def _served_at(descriptor: int) -> Config:
+def _served_at(descriptor: int, settings: EventsSettings) -> Config:
     config = Config()
     config.bind = [f"fd://{descriptor}"]
     config.accesslog = None
@@ -123,4 +129,6 @@ def _served_at(descriptor: int) -> Config:
     config.keep_alive_timeout = IDLE_S
     config.graceful_timeout = STOP_S
     config.include_server_header = False
+    config.certfile = settings.tls_certificate or None
+    config.keyfile = settings.tls_key or settings.tls_certificate or None
     return config

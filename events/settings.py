@@ -8,21 +8,26 @@ from typing import Final
 
 from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import SERVERS
-from penstock.service.exposure import PAGES, refuse_exposed
+from penstock.service.access_settings import AccessSettings
+from penstock.service.exposure import PAGES, is_loopback, refuse_exposed
 
+_EXPOSED: Final = (
+    "set tls_certificate, or, in a network of trusted machines or behind a proxy that speaks HTTPS, insecure = true"
+)
 CALLERS: Final = "writes events and rules, and has this machine send requests"
 """What a peer of an event bridge's port can do."""
 
 
 @dataclass(frozen=True, slots=True)
-class EventsSettings:
-    """What an event bridge is told at its start.
+class EventsSettings(AccessSettings):
+    """What an event bridge is told at its start. Users, rules, tokens and TLS are those of the broker's ports; a
+    client's certificate is no login here, and the bridge reads its own certificate at its start.
 
     Attributes:
         host, port: where it listens; port 0 takes any free one.
         hosts: names that a Host header may have beside ``localhost``, loopback addresses and the address that the
             connection came to; ``*`` for any.
-        insecure: allows ``host`` and ``status_host`` beyond loopback: their ports ask for no login.
+        peers_tls_ca: the authority of the certificates of brokers and name servers, where these speak TLS.
         namesrv: the name servers, as ``host:port``.
         private_targets: networks of private, loopback and link-local addresses that HTTP targets may have, as
             ``10.0.0.0/8``; public addresses are always allowed.
@@ -37,7 +42,7 @@ class EventsSettings:
     host: str = "127.0.0.1"
     port: int = 8095
     hosts: tuple[str, ...] = ()
-    insecure: bool = False
+    peers_tls_ca: str = ""
     namesrv: tuple[str, ...] = (SERVERS,)
     private_targets: tuple[str, ...] = ()
     secrets: str = ""
@@ -50,7 +55,11 @@ class EventsSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
             raise InvalidConfig(f"port is {self.port}", hint="it is from 0 to 65535")
-        refuse_exposed("host", self.host, self.insecure, CALLERS)
+        self.check_access(self.host, CALLERS)
+        if self.asks and not (self.tls_certificate or self.insecure or is_loopback(self.host)):
+            raise InvalidConfig(
+                f"host is {self.host!r}: passwords and tokens would travel in clear text there", hint=_EXPOSED
+            )
         if self.status_port >= 0:
             refuse_exposed("status_host", self.status_host, self.insecure, PAGES)
         if self.body_bytes_max <= 0 or not 1 <= self.session_s <= 3_600:

@@ -224,7 +224,7 @@ async def run(
                         seen = shown.url
                     front = gateways[0]
                     ready = (front.address, store, names, http, node.data, front.listeners, seen)
-                    events = await _start_events(configuration, names, parts, top)
+                    events = await _start_events(configuration, names, secret, parts, top)
                     parts.doing = ""
                     task_status.started(Addresses(*ready, events=events))
                     await stop.wait()
@@ -235,12 +235,14 @@ async def run(
         pages.cancel_scope.cancel()
 
 
-async def _start_events(configuration: Configuration, names: str, parts: Parts, nursery: trio.Nursery) -> str:
+async def _start_events(
+    configuration: Configuration, names: str, secret: Mapping[str, str], parts: Parts, nursery: trio.Nursery
+) -> str:
     """Where the event bridge is that was asked for; empty if none was."""
     if configuration.node.events_port < 0:
         return ""
     events_server()
-    given = place(configuration, "events", os.environ) | {"namesrv": (names,)}
+    given = place(configuration, "events", os.environ) | {"namesrv": (names,), **secret}
     child = parts.child("events", for_child(configuration, "events", os.environ, given))
     return str(await nursery.start(child.run))
 

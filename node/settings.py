@@ -49,7 +49,7 @@ PORTS: Final[Mapping[str, str]] = {
 """The node's setting for the ``port`` of each service."""
 
 DECIDED: Final[Mapping[str, Sequence[str]]] = {
-    "events": ("namesrv", "status_host", "status_port", "status_hosts"),
+    "events": ("cluster_secret_file", "namesrv", "status_host", "status_port", "status_hosts"),
     "namesrv": ("cluster_secret_file", "status_host", "status_port", "status_hosts"),
     "broker": ("cluster_secret_file", "data", "namesrv", "status_host", "status_port", "status_hosts"),
     "gateway": ("cluster_secret_file", "namesrv", "share_port", "status_host", "status_port", "status_hosts"),
@@ -245,10 +245,10 @@ def _refuse_a_way_round(configuration: Configuration, environ: Mapping[str, str]
     node = configuration.node
     if node.insecure or not service_settings(configuration, "broker", environ).asks:
         return
-    if node.events_port >= 0:
+    if node.events_port >= 0 and not service_settings(configuration, "events", environ).asks:
         raise InvalidConfig(
-            "events_port is set, and clients of the event bridge cannot log in: they would come past the users",
-            hint="leave it out, or, where everyone who reaches it may do everything, set insecure = true",
+            "events_port is set, and the event bridge knows no users: its callers would come past the broker's",
+            hint="name the broker's users at the top of the file, or under [events] too",
         )
 
 
@@ -320,14 +320,16 @@ def place(configuration: Configuration, service: str, environ: Mapping[str, str]
     own, node, port = configuration.services[service], configuration.node, PORTS[service]
     given: dict[str, Any] = {}
     if not _says(configuration, service, "host", environ):
-        given["host"] = node.pages_host if service == "console" and "certificate" not in own else node.host
+        is_clear = (service == "console" and "certificate" not in own) or (
+            service == "events"
+            and not (node.tls_certificate or _says(configuration, service, "tls_certificate", environ))
+        )
+        given["host"] = node.pages_host if is_clear else node.host
     is_in_file = "port" in own and f"PENSTOCK_{port.upper()}" not in environ
     if port in configuration.flags or not (is_in_file or _variable(service, "port") in environ):
         given["port"] = max(0, getattr(node, port))
     if node.insecure and service != "gateway" and not _says(configuration, service, "insecure", environ):
         given["insecure"] = True
-    if service == "events" and "host" in given:  # it knows no users yet
-        given["host"] = node.pages_host
     known = _names_of(SETTINGS[service])
     for name in SHARED:
         value = getattr(node, name)

@@ -3,41 +3,64 @@
 from __future__ import annotations
 
 import json
+import ssl
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError
-from urllib.parse import quote
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.parse import quote, urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
 import click
 from click.decorators import pass_meta_key
 
 from penstock.cli.display import confirm, json_option, print_json, print_rows
-from penstock.errors import InvalidRequest, PenstockError, TopicNotFound, Unavailable
+from penstock.client.credentials import Credentials, credentials_of
+from penstock.errors import InvalidRequest, NotAuthorized, PenstockError, TopicNotFound, Unavailable
+from penstock.service.exposure import is_loopback
 from penstock.world import new_rng
 
 ANSWER_S: Final = 60.0
 ADDRESS: Final = "127.0.0.1:8095"
 STRUCTURED: Final = "application/cloudevents+json"
 EMPTY: Final = "none"
+_TLS: Final = "set PENSTOCK_TLS to the authority's certificate, or 1"
+_LOGIN: Final = "set PENSTOCK_USER and PENSTOCK_CLIENT_PASSWORD_FILE, or PENSTOCK_CLIENT_TOKEN_FILE"
 FACE: Final = "penstock.events"
 """Key in a click context's ``meta``: the ``Face`` that commands ask."""
 _pass_face: Final = pass_meta_key(FACE)
 
 
+class _NoRedirects(HTTPRedirectHandler):
+    """Follows no redirect: a login would go along."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
 class Face:
     """The HTTP face of an event bridge at ``host:port``."""
 
-    def __init__(self, address: str) -> None:
-        self._base = f"http://{address.removeprefix('http://').rstrip('/')}"
-        self._opener = build_opener(ProxyHandler({}))
+    def __init__(self, address: str, credentials: Credentials) -> None:
+        scheme = "http" if credentials.tls is None else "https"
+        self._base = (address if "://" in address else f"{scheme}://{address}").rstrip("/")
+        tls = credentials.tls or ssl.create_default_context()
+        self._login: dict[str, str] = {}
+        if credentials.token:
+            self._login = {"authorization": f"Bearer {credentials.token}"}
+        elif credentials.user:
+            shown = b64encode(f"{credentials.user}:{credentials.password}".encode()).decode()
+            self._login = {"authorization": f"Basic {shown}"}
+        if self._login and self._base.startswith("http:") and not is_loopback(urlsplit(self._base).hostname or ""):
+            raise NotAuthorized("a password or token goes over TLS only, or within this machine", hint=_TLS)
+        self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=tls), _NoRedirects())
 
     def ask(self, method: str, path: str, value: Any = None, kind: str = "application/json") -> Any:
         """The answer's JSON. Raises ``PenstockError`` for a problem, with what it says."""
         body = None if value is None else json.dumps(value).encode()
-        request = Request(self._base + path, body, {"content-type": kind}, method=method)
+        request = Request(self._base + path, body, {"content-type": kind} | self._login, method=method)
         try:
             with self._opener.open(request, timeout=ANSWER_S) as answer:
                 raw = answer.read()
@@ -58,6 +81,8 @@ def _told(status: int, body: bytes) -> PenstockError:
         problem, words = {}, f"HTTP {status}"
     more = problem.get("pointer") or problem.get("faults") or problem.get("incompatibilities") or problem.get("rules")
     hint = f"at {more}" if isinstance(more, str) else "; ".join(map(str, more or ()))
+    if status in (401, 403):
+        return NotAuthorized(words, hint=_LOGIN if status == 401 else str(problem.get("hint", "")))
     if status == 404:
         return TopicNotFound(words, hint=hint)
     return InvalidRequest(words, hint=hint) if status < 500 else Unavailable(words, hint=hint)
@@ -76,7 +101,7 @@ def event(context: click.Context, address: str) -> None:
       penstock event send default '{"celsius": 21}' --type reading
       penstock event dlq list default hot
     """
-    context.meta[FACE] = Face(address)
+    context.meta[FACE] = Face(address, credentials_of())
 
 
 def _place(bus: str, kind: str, name: str) -> str:

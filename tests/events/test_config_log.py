@@ -14,6 +14,7 @@ from penstock.blocking import Admin, Producer
 from penstock.errors import ReservedName
 from tests.events.bridge import Bridge
 from tests.events.sink import Sink
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
@@ -50,7 +51,10 @@ def test_rules_outlive_the_messages_that_retention_removes(tmp_path: Path, sink:
     )
     bridge = Bridge.at(tmp_path / "data", file)
     try:
-        with Admin(bridge.addresses.namesrv) as admin, Producer(servers=bridge.addresses.namesrv) as producer:
+        with (
+            Admin(bridge.addresses.namesrv) as admin,
+            Producer(servers=bridge.addresses.namesrv, timeout_s=PATIENCE_S) as producer,
+        ):
             place = bridge.rule("default", api.url)
             bridge.done("PUT", "/v1/buses/default/targets/gone", {"kind": "topic", "topic": "x"})
             bridge.done("DELETE", "/v1/buses/default/targets/gone")
@@ -73,7 +77,7 @@ def test_rules_outlive_the_messages_that_retention_removes(tmp_path: Path, sink:
 
 
 def test_no_program_and_no_rule_writes_the_configuration(bridge: Bridge) -> None:
-    with Producer(servers=bridge.addresses.namesrv) as producer:
+    with Producer(servers=bridge.addresses.namesrv, timeout_s=PATIENCE_S) as producer:
         for message in (
             Message("$events", b"x"),
             Message(TOPIC, b"x"),

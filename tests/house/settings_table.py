@@ -36,7 +36,7 @@ TABLES: list[tuple[str, Any, tuple[Any, ...]]] = [
     ("`[broker]`", BrokerSettings, (AccessSettings, StoreSettings)),
     ("`[gateway]`", GatewaySettings, ()),
     ("`[console]`", ConsoleSettings, ()),
-    ("`[events]`", EventsSettings, ()),
+    ("`[events]`", EventsSettings, (AccessSettings,)),
     ("`python -m remoting --config FILE`", RemotingSettings, (AccessSettings,)),
 ]
 _ENTRY = re.compile(r"\n {4}(\w+(?:, \w+)*): (.+?)(?=\n {4}\w+(?:, \w+)*: |\n\n|\Z)", re.DOTALL)

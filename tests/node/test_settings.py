@@ -208,14 +208,19 @@ def test_the_front_for_rocketmqs_clients_has_the_users_of_its_broker(where: str,
     assert RemotingSettings(host="0.0.0.0", **given).password_file == "users"
 
 
-@pytest.mark.parametrize("where", ['password_file = "users"\n', '[broker]\npassword_file = "users"\n'])
-def test_what_asks_for_no_login_is_no_way_round_the_users_of_the_broker(where: str, tmp_path: Path) -> None:
-    file, ports = tmp_path / "penstock.toml", "events_port = 0\n"
+def test_what_asks_for_no_login_is_no_way_round_the_users_of_the_broker(tmp_path: Path) -> None:
+    file, ports, where = tmp_path / "penstock.toml", "events_port = 0\n", '[broker]\npassword_file = "users"\n'
     file.write_text(ports + where)
-    with pytest.raises(InvalidConfig, match="would come past the users"):
+    with pytest.raises(InvalidConfig, match="would come past the"):
         load(file, {}, {})
     file.write_text(ports + "insecure = true\n" + where)
     assert load(file, {}, {}).node.events_port == 0
+
+
+def test_the_event_bridge_has_the_users_of_the_broker() -> None:
+    users = load(None, {}, {"events_port": 0, "password_file": "users", "acl_file": "rules"})
+    settings = service_settings(users, "events", {})
+    assert (settings.asks, settings.password_file, settings.acl_file) == (True, "users", "rules")
 
 
 @pytest.mark.parametrize(
