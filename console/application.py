@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from console import markup
 from console.guard import Guard
-from console.pages import brokers, clients, groups, letters, login, messages, overview, sleeping, topics
+from console.pages import access, brokers, clients, groups, letters, login, messages, overview, sleeping, topics
 from console.visits import Answer, Console, Endpoint, change, view
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -47,12 +47,14 @@ PAGES: Final[Mapping[str, Answer]] = MappingProxyType(
         "/client": clients.client,
         "/client/live": clients.client_live,
         "/filters": clients.filters,
+        "/access": access.access,
+        "/audit": access.audit,
         "/brokers": brokers.brokers,
         "/brokers/live": brokers.live,
         "/broker": brokers.broker,
     }
 )
-"""Pages and live parts, for all who are logged in."""
+"""Pages and live parts, for users who may view the cluster."""
 
 ACTIONS: Final[Mapping[str, Answer]] = MappingProxyType(
     {
@@ -70,7 +72,7 @@ ACTIONS: Final[Mapping[str, Answer]] = MappingProxyType(
         "/broker/allow": brokers.allow,
     }
 )
-"""Targets of forms, for administrators."""
+"""Targets of forms, for users who may administer the cluster."""
 
 
 class Assets:

@@ -1,28 +1,29 @@
-"""Users and their roles, browsers' logins, and failed attempts.
+"""Users and their rights, browsers' logins, and failed attempts.
 
-``Users`` says what roles a name and a password have. A login is a random token in a cookie and an entry here, so that
-it ends when the console says so. Where there are no users, each browser has a login as administrator all the same: its
-token against forged forms is in it.
+``Users`` says whether a password is right, and what a user may do, by the same files as the native ports. A login is a
+random token in a cookie and an entry here, so that it ends when the console says so. Where there are no users, each
+browser has a login all the same: its token against forged forms is in it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Final, Protocol
 
+import trio
+
+from penstock.access.acl import Acl, Rule, parse_acl
 from penstock.access.passwords import Users as FileUsers
 from penstock.access.passwords import parse_passwords, verify
-from penstock.errors import InvalidConfig
+from penstock.access.policy import CLUSTER, PASSWORD, Identity, Policy
+from penstock.errors import NotAuthorized
+from penstock.service.access_files import LOOK_EVERY_S
 from penstock.service.watched import Watched
 from penstock.world import Clock, Offload, new_secret
 
-VIEWER: Final = "viewer"
-ADMIN: Final = "admin"
-NO_ROLES: Final[frozenset[str]] = frozenset()
 LOGINS_MAX: Final = 1_000
 """At this number a new login ends the oldest one."""
 FAILURES_MAX: Final = 10
@@ -34,41 +35,69 @@ PASSWORD_LENGTH_MAX: Final = 1_024
 
 
 class Users(Protocol):
-    """The users who may log in."""
+    """The users who may log in, and their rights."""
 
-    async def authenticate(self, user: str, password: str) -> frozenset[str]:
-        """The roles of a user; none where name or password is wrong."""
+    async def authenticate(self, user: str, password: str) -> bool:
+        """Whether this is a user, and its password."""
+
+    def refusal(self, user: str, action: str, name: str = CLUSTER) -> NotAuthorized | None:
+        """Why a user may not do one of ``acl.NATIVE`` to a topic, a group or the cluster; None if it may."""
+
+    def names(self) -> Sequence[str]:
+        """The names of all users, sorted."""
+
+    def rules(self) -> Sequence[Rule] | None:
+        """The access rules in their order; None where there is no file of them."""
 
 
-class PasswordFile(Users):
-    """The users of a password file (docs/formats/access.md), which each login reads again if it has changed.
-
-    Args:
-        admins: users with the role ``admin``; all others are viewers.
+class UserFiles(Users):
+    """The users of a password file and their rights by a file of rules (docs/formats/access.md), both those of the
+    native ports. ``run`` reads them again when they have changed.
 
     Raises ``InvalidConfig`` for a file that cannot be read.
     """
 
-    def __init__(self, path: Path, admins: Collection[str], offload: Offload) -> None:
-        self._admins = frozenset(admins)
+    def __init__(self, passwords: str, rules: str, offload: Offload) -> None:
+        """``rules``: empty for none: users may look then, and not change."""
         self._offload = offload
         self._users = FileUsers({})
-        self._file = Watched("cannot read password_file", str(path), parse_passwords, self._take)
-        missing = sorted(self._admins - self._users.by_name.keys())
-        if missing:
-            raise InvalidConfig(f"admins names {missing[0]}, who is not in {path}", hint="`penstock user add`")
+        self._policy = Policy()
+        self._files: list[Watched] = [Watched("password_file", passwords, parse_passwords, self._take)]
+        if rules:
+            self._files.append(Watched("acl_file", rules, parse_acl, self._take_rules))
 
-    async def authenticate(self, user: str, password: str) -> frozenset[str]:
+    async def authenticate(self, user: str, password: str) -> bool:
         if len(user) > USER_LENGTH_MAX or len(password) > PASSWORD_LENGTH_MAX:
-            return NO_ROLES
-        await self._file.look(self._offload)
-        is_right = await self._offload(partial(_is_right, self._users, user, password))
-        if not is_right:
-            return NO_ROLES
-        return frozenset({VIEWER, ADMIN} if user in self._admins else {VIEWER})
+            return False
+        await self.look()
+        return await self._offload(partial(_is_right, self._users, user, password))
+
+    def refusal(self, user: str, action: str, name: str = CLUSTER) -> NotAuthorized | None:
+        identity = Identity(user if user in self._users.by_name else "", PASSWORD)
+        return None if self._policy.may(identity, action, name) else self._policy.refusal(identity, (action,), name)
+
+    def names(self) -> Sequence[str]:
+        return sorted(self._users.by_name)
+
+    def rules(self) -> Sequence[Rule] | None:
+        return None if self._policy.acl is None else self._policy.acl.rules
+
+    async def look(self) -> None:
+        """Takes the files that have changed."""
+        for one in self._files:
+            await one.look(self._offload)
+
+    async def run(self) -> None:
+        """Looks until cancelled."""
+        while True:
+            await trio.sleep(LOOK_EVERY_S)
+            await self.look()
 
     def _take(self, users: FileUsers) -> None:
         self._users = users
+
+    def _take_rules(self, acl: Acl) -> None:
+        self._policy = Policy(acl)
 
 
 def _is_right(users: FileUsers, user: str, password: str) -> bool:
@@ -84,21 +113,15 @@ class Login:
 
     Attributes:
         user: empty where there are no users.
-        roles: what it may do.
         csrf: what each of its forms sends back.
         ends_s: when it ends, by the monotonic clock.
         said: what the next page shows once, the result of an action.
     """
 
     user: str
-    roles: frozenset[str]
     csrf: str
     ends_s: float
     said: list[str] = field(default_factory=list)
-
-    @property
-    def is_admin(self) -> bool:
-        return ADMIN in self.roles
 
 
 class Logins:
@@ -110,13 +133,13 @@ class Logins:
         self._new_token = new_token
         self._by_token: dict[str, Login] = {}
 
-    def open(self, user: str, roles: frozenset[str]) -> tuple[str, Login]:
+    def open(self, user: str) -> tuple[str, Login]:
         """A new login and its token."""
         while len(self._by_token) >= LOGINS_MAX:
             del self._by_token[next(iter(self._by_token))]
         token = self._new_token().hex()
         ends_s = self._clock.monotonic() + self._login_s
-        login = self._by_token[token] = Login(user, roles, self._new_token().hex(), ends_s)
+        login = self._by_token[token] = Login(user, self._new_token().hex(), ends_s)
         return token, login
 
     def find(self, token: str) -> Login | None:
@@ -133,21 +156,30 @@ class Logins:
 
 
 class Attempts:
-    """Failed attempts to log in, by address."""
+    """Attempts to log in, by address. Each counts as failed from its beginning, so that none is made beyond the limit
+    however many are under way."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failed: dict[str, deque[float]] = {}
 
-    def may(self, address: str) -> bool:
-        """Whether an address may try now."""
+    def begin(self, address: str) -> bool:
+        """Counts an attempt of an address, and whether it may be made."""
+        now = self._clock.monotonic()
         times = self._failed.get(address)
-        while times and times[0] <= self._clock.monotonic() - FAILURES_S:
+        if times is None:
+            if len(self._failed) >= ADDRESSES_MAX:
+                del self._failed[next(iter(self._failed))]
+            times = self._failed[address] = deque()
+        while times and times[0] <= now - FAILURES_S:
             times.popleft()
-        return times is None or len(times) < FAILURES_MAX
+        if len(times) >= FAILURES_MAX:
+            return False
+        times.append(now)
+        return True
 
-    def failed(self, address: str) -> None:
-        """An attempt has failed."""
-        if address not in self._failed and len(self._failed) >= ADDRESSES_MAX:
-            del self._failed[next(iter(self._failed))]
-        self._failed.setdefault(address, deque(maxlen=FAILURES_MAX)).append(self._clock.monotonic())
+    def proves_right(self, address: str) -> None:
+        """An attempt has not failed."""
+        times = self._failed.get(address)
+        if times:
+            times.pop()

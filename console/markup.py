@@ -26,6 +26,8 @@ NAVIGATION: Final = (
     ("/clients", "MQTT clients"),
     ("/filters", "Subscriptions"),
     ("/brokers", "Brokers"),
+    ("/access", "Users & rules"),
+    ("/audit", "Audit log"),
 )
 NOTHING: Final = Markup("")
 _DASH: Final = Markup('<span class="none" aria-label="none">–</span>')

@@ -14,13 +14,15 @@ from hypercorn.trio import serve
 
 from console.application import application
 from console.cluster import open_cluster
-from console.logins import Attempts, Logins, PasswordFile, Users
+from console.logins import Attempts, Logins, UserFiles
 from console.settings import ConsoleSettings
 from console.visits import Console
 from console.watch import Watch
 from penstock.client.credentials import Credentials, service_credentials
 from penstock.errors import AddressInUse, InvalidConfig
 from penstock.protocol.addresses import join_address
+from penstock.service.audit import Audit
+from penstock.service.audit_keeping import at_brokers, keep_audit
 from penstock.service.cluster_secret import read_secret
 from penstock.service.status import open_socket
 from penstock.world import World
@@ -89,11 +91,17 @@ async def run(
         certfile=settings.certificate or None,
         keyfile=settings.key or settings.certificate or None,
     )
-    async with open_cluster(settings.namesrv, _credentials(settings, key)) as cluster, trio.open_nursery() as nursery:
+    credentials = _credentials(settings, key)
+    async with open_cluster(settings.namesrv, credentials) as cluster, trio.open_nursery() as nursery:
         watch = Watch(cluster.reads, world.clock)
         nursery.start_soon(watch.run)
         logins = Logins(world.clock, settings.login_s)
-        console = Console(cluster, watch, logins, Attempts(world.clock), users, bool(settings.certificate))
+        audit = Audit(world.clock.wall_ms, world.clock.monotonic)
+        if users is not None:
+            nursery.start_soon(users.run)
+        if credentials is not None:  # only services may write the audit log
+            nursery.start_soon(keep_audit, audit.trail, "console", at_brokers(cluster.links, settings.namesrv))
+        console = Console(cluster, watch, logins, Attempts(world.clock), users, bool(settings.certificate), audit)
         app = cast(Any, application(console, settings.hosts))  # ASGI, as starlette's types have it
         await nursery.start(serve, app, config)
         task_status.started(RunningConsole(host, port, bool(settings.certificate), watch))
@@ -107,10 +115,10 @@ def _credentials(settings: ConsoleSettings, key: bytes | None) -> Credentials | 
     return None if key is None else service_credentials(key, "console", settings.peers_tls_ca)
 
 
-def _users_of(settings: ConsoleSettings, world: World) -> Users | None:
+def _users_of(settings: ConsoleSettings, world: World) -> UserFiles | None:
     for name, file in (("certificate", settings.certificate), ("key", settings.key)):
         if file and not Path(file).is_file():
             raise InvalidConfig(f"{name} {file} is no file")
     if not settings.password_file:
         return None
-    return PasswordFile(Path(settings.password_file), settings.admins, world.offload)
+    return UserFiles(settings.password_file, settings.acl_file, world.offload)

@@ -26,7 +26,8 @@ class ConsoleSettings:
         peers_tls_ca: the authority of the certificates of brokers and name servers, where these speak TLS.
         password_file: the users that may log in, as ``penstock user`` writes it; empty: everyone who reaches the port
             is an administrator.
-        admins: users of that file who may change things; the others may look.
+        acl_file: the rules, as ``penstock acl`` reads them: ``view *`` is the right to look, ``admin *`` to change,
+            ``consume`` to read a topic's messages; empty: users may look and read, and change nothing.
         certificate, key: PEM files; with them the console speaks HTTPS.
         insecure: allows a ``host`` beyond loopback without ``password_file`` or without ``certificate``.
         login_s: seconds after which a login ends.
@@ -42,7 +43,7 @@ class ConsoleSettings:
     cluster_secret_file: str = ""
     peers_tls_ca: str = ""
     password_file: str = ""
-    admins: tuple[str, ...] = ()
+    acl_file: str = ""
     certificate: str = ""
     key: str = ""
     insecure: bool = False
@@ -62,8 +63,6 @@ class ConsoleSettings:
             raise InvalidConfig(f"host is {self.host!r}: passwords would travel in clear text there", hint=_EXPOSED)
         if not self.namesrv:
             raise InvalidConfig("namesrv is empty", hint="name at least one name server, as 127.0.0.1:9876")
-        if self.admins and not self.password_file:
-            raise InvalidConfig("admins are users of password_file, which is empty")
         if self.login_s <= 0:
             raise InvalidConfig("login_s is greater than 0")
 

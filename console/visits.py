@@ -20,8 +20,10 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from console import markup
 from console.cluster import Cluster
-from console.logins import ADMIN, VIEWER, Attempts, Login, Logins, Users
+from console.logins import Attempts, Login, Logins, Users
 from console.watch import Watch
+from penstock.access.acl import ADMIN, VIEW
+from penstock.access.policy import CLUSTER, NOBODY, PASSWORD, Identity
 from penstock.errors import (
     GroupNotFound,
     HalfNotFound,
@@ -29,6 +31,7 @@ from penstock.errors import (
     InvalidRequest,
     InvalidTopic,
     NoRoute,
+    NotAuthorized,
     OffsetOutOfRange,
     PenstockError,
     QueueNotFound,
@@ -36,6 +39,7 @@ from penstock.errors import (
     TimerNotFound,
     TopicNotFound,
 )
+from penstock.service.audit import Audit
 
 COOKIE: Final = "penstock-console"
 FORM_BYTES_MAX: Final = 2 << 20
@@ -51,13 +55,15 @@ _NOT_FOUND: Final = (
     OffsetOutOfRange,
     NoRoute,
 )
+_ABOUT: Final = ("name", "group", "topic", "id", "timer", "half")
+"""The fields of forms that say what is changed."""
 _WRONG: Final = (InvalidRequest, InvalidTopic, InvalidMessage)
 
 
 @dataclass(frozen=True, slots=True)
 class Console:
     """The parts of the console that all requests share. ``users``: None if everyone is an administrator;
-    ``is_secure``: the console speaks HTTPS."""
+    ``is_secure``: the console speaks HTTPS; ``audit``: of what users do."""
 
     cluster: Cluster
     watch: Watch
@@ -65,6 +71,17 @@ class Console:
     attempts: Attempts
     users: Users | None
     is_secure: bool
+    audit: Audit
+
+    def refusal(self, login: Login, action: str, name: str = CLUSTER) -> NotAuthorized | None:
+        """Why a browser may not do one of ``acl.NATIVE``; None if it may."""
+        return None if self.users is None else self.users.refusal(login.user, action, name)
+
+    def note(self, user: str, request: Request, act: str, name: str, *, allowed: bool, why: str = "") -> None:
+        """Keeps an act of a user in the audit log. Without users nobody is known, and nothing is noted."""
+        if self.users is not None:
+            who = Identity(user, PASSWORD) if user else NOBODY
+            self.audit.note(who, address_of(request), act, name, allowed=allowed, why=why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +104,14 @@ class Visit:
     @property
     def may_act(self) -> bool:
         """Whether forms that change something are shown."""
-        return self.login.is_admin
+        return self.console.refusal(self.login, ADMIN) is None
+
+    def check(self, action: str, name: str = CLUSTER) -> None:
+        """Raises ``NotAuthorized`` where the user may not do this."""
+        refusal = self.console.refusal(self.login, action, name)
+        if refusal is not None:
+            self.console.note(self.login.user, self.request, self.request.url.path, name, allowed=False, why=action)
+            raise refusal
 
     def ask(self, name: str, default: str = "") -> str:
         """A field of the form, or else of the address."""
@@ -122,6 +146,11 @@ Answer = Callable[[Visit], Awaitable[Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
+def address_of(request: Request) -> str:
+    """Where a request comes from."""
+    return request.client.host if request.client else ""
+
+
 def number_of(name: str, text: str, default: int) -> int:
     """A whole number of 64 bits in text. Raises ``InvalidRequest``."""
     if not text.strip():
@@ -151,8 +180,7 @@ def view(console: Console, answer: Answer) -> Endpoint:
         login, token = _login_of(console, request)
         if login is None:
             return _to_login(request)
-        visit = Visit(request, console, login, {})
-        response = await _answered(visit, answer)
+        response = await _answered(Visit(request, console, login, {}), answer, VIEW)
         if token:
             set_cookie(response, token, console)
         return response
@@ -173,9 +201,7 @@ def change(console: Console, answer: Answer) -> Endpoint:
         visit = Visit(request, console, login, form)
         if not compare_digest(form.get("csrf", "").encode(), login.csrf.encode()):
             return _refused(visit, "This form is too old", "Go back, load the page again and repeat what you did.")
-        if not login.is_admin:
-            return _refused(visit, "Not allowed", f"{login.user} has the role {VIEWER}: it may look, not change.")
-        return await _answered(visit, answer)
+        return await _answered(visit, answer, ADMIN)
 
     return endpoint
 
@@ -206,7 +232,7 @@ def _login_of(console: Console, request: Request) -> tuple[Login | None, str]:
     login = console.logins.find(token)
     if login is not None or console.users is not None:
         return login, ""
-    token, login = console.logins.open("", frozenset({VIEWER, ADMIN}))
+    token, login = console.logins.open("")
     return login, token
 
 
@@ -217,10 +243,17 @@ def _to_login(request: Request) -> Response:
     return RedirectResponse(markup.address("/login", to=wanted if request.method == "GET" else ""), 303)
 
 
-async def _answered(visit: Visit, answer: Answer) -> Response:
+async def _answered(visit: Visit, answer: Answer, action: str) -> Response:
+    """The answer to a request that takes this right for the cluster."""
     visit.watch.seen()
     try:
+        visit.check(action)
+        if action == ADMIN:
+            about = next((visit.form[field] for field in _ABOUT if visit.form.get(field)), "")
+            visit.console.note(visit.login.user, visit.request, visit.request.url.path, about, allowed=True)
         return await answer(visit)
+    except NotAuthorized as error:
+        return _refused(visit, "Not allowed", error.message, error.hint)
     except PenstockError as error:
         status = 404 if isinstance(error, _NOT_FOUND) else 400 if isinstance(error, _WRONG) else 503
         return _refused(visit, "It did not work", error.message, error.hint, status=status)

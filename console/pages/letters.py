@@ -10,6 +10,7 @@ from starlette.responses import Response
 from console import markup, payloads
 from console.pages.messages import key_text
 from console.visits import Visit
+from penstock.access.acl import GROUP
 from penstock.client.administration import DeadLetter, Redriven
 from penstock.client.message_tasks import offset_id
 from penstock.errors import PenstockError
@@ -32,6 +33,7 @@ async def letters(visit: Visit) -> Response:
 async def letters_of(visit: Visit) -> Response:
     """Those of a group, the latest ones."""
     group = visit.ask("group")
+    visit.check(GROUP, group)
     found = await visit.cluster.reads.letters_of(group, SHOWN)
     redrive = visit.action(
         "/letters/redrive",

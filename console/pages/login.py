@@ -9,8 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from console import markup
-from console.logins import NO_ROLES
-from console.visits import COOKIE, Console, Endpoint, read_form, set_cookie
+from console.visits import COOKIE, Console, Endpoint, address_of, read_form, set_cookie
 
 WRONG: Final = "Name or password is wrong."
 WAIT: Final = "Too many attempts. Wait a minute."
@@ -31,20 +30,22 @@ def log_in(console: Console) -> Endpoint:
     """Checks a name and a password. ``Guard`` has seen that the form is the console's own."""
 
     async def endpoint(request: Request) -> Response:
-        form, address = await read_form(request), request.client.host if request.client else ""
+        form, address = await read_form(request), address_of(request)
         if form is None:
             return PlainTextResponse("the form is too large\n", 413)
         if console.users is None:
             return RedirectResponse("/", 303)
-        if not console.attempts.may(address):
-            return _form(form.get("to", ""), WAIT, 429)
         user = form.get("user", "")
-        roles = await console.users.authenticate(user, form.get("password", ""))
-        if roles == NO_ROLES:
-            console.attempts.failed(address)
+        if not console.attempts.begin(address):
+            console.note("", request, "Login", "", allowed=False, why="too_many")
+            return _form(form.get("to", ""), WAIT, 429)
+        if not await console.users.authenticate(user, form.get("password", "")):
+            console.note("", request, "Login", "", allowed=False, why="wrong_password")
             return _form(form.get("to", ""), WRONG, 403)
+        console.attempts.proves_right(address)
         console.logins.close(request.cookies.get(COOKIE, ""))
-        token, _ = console.logins.open(user, roles)
+        token, _ = console.logins.open(user)
+        console.note(user, request, "Login", "", allowed=True)
         response = RedirectResponse(_own(form.get("to", "")), 303)
         set_cookie(response, token, console)
         return response

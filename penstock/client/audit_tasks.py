@@ -32,7 +32,7 @@ class Audited:
             counted.
         name: the topic, group, filter or client id that it is about; empty for the cluster.
         allowed: whether it was allowed.
-        user, how: who did it, and by what that was proved; an empty user is nobody.
+        user, how: who did it, and by what that was proved; an empty user: it was not proved.
         client: the client id of a device.
         address: from where.
         why: the cause of a refusal.

@@ -63,7 +63,7 @@ class Context:
     key: str = ""
 
     def __repr__(self) -> str:
-        return f"Context({self.server!r}, {self.user or 'nobody'!r})"
+        return f"Context({self.server!r}, {self.user or 'anonymous'!r})"
 
     def given(self) -> dict[str, str]:
         """The fields that are set."""

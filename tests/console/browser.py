@@ -15,6 +15,7 @@ from console.cluster import open_cluster
 from console.logins import Attempts, Logins, Users
 from console.visits import Console
 from console.watch import Watch
+from penstock.service.audit import Audit
 from penstock.world import RealClock
 
 
@@ -71,7 +72,15 @@ class Site:
         async with open_cluster([self.servers]) as cluster:
             watch = Watch(cluster.reads, clock)
             await watch.look(with_groups=True)
-            console = Console(cluster, watch, Logins(clock, 3600.0), Attempts(clock), users, False)
+            console = Console(
+                cluster,
+                watch,
+                Logins(clock, 3600.0),
+                Attempts(clock),
+                users,
+                False,
+                Audit(clock.wall_ms, clock.monotonic),
+            )
             transport = httpx.ASGITransport(application(console))
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8090") as client:
                 yield Browser(client, console)

@@ -8,7 +8,8 @@ from typing import TypeVar
 import pytest
 
 from console import logins
-from console.logins import ADMIN, FAILURES_MAX, FAILURES_S, VIEWER, Attempts, Logins, PasswordFile
+from console.logins import FAILURES_MAX, FAILURES_S, Attempts, Logins, UserFiles
+from penstock.access.acl import ADMIN, CONSUME, NATIVE, VIEW
 from penstock.access.passwords import Hashed, Users, format_passwords
 from penstock.access.passwords import _scrypt as scrypt
 from penstock.errors import InvalidConfig
@@ -31,39 +32,50 @@ def written(path: Path, **passwords: bytes) -> Path:
     return path
 
 
-async def test_users_of_a_file_are_viewers_and_some_administrators(tmp_path: Path) -> None:
-    users = PasswordFile(written(tmp_path / "users", ada=b"right", bob=b"other"), ["ada"], at_once)
-    assert await users.authenticate("ada", "right") == {VIEWER, ADMIN}
-    assert await users.authenticate("bob", "other") == {VIEWER}
+async def test_users_have_the_passwords_of_one_file_and_the_rights_of_another(tmp_path: Path) -> None:
+    passwords, rules = written(tmp_path / "users", ada=b"right", bob=b"other"), tmp_path / "rules"
+    rules.write_text("allow user ada admin *\nallow user bob view *\nallow user bob consume orders\n")
+    users = UserFiles(str(passwords), str(rules), at_once)
+    assert await users.authenticate("ada", "right")
     for name, password in [("ada", "other"), ("nobody", "right"), ("ada", ""), ("ada", "x" * 5000), ("", "\ud800")]:
-        assert await users.authenticate(name, password) == frozenset()
+        assert not await users.authenticate(name, password)
+    may = {(user, action): users.refusal(user, action) is None for user in ("ada", "bob", "eve") for action in NATIVE}
+    assert [one for one, is_allowed in may.items() if is_allowed] == [
+        *[("ada", action) for action in NATIVE],
+        ("bob", VIEW),
+    ]
+    assert users.refusal("bob", CONSUME, "orders") is None
+    assert "allow user bob admin *" in str(users.refusal("bob", ADMIN).hint)  # type: ignore[union-attr]
+    assert (users.names(), [rule.line for rule in users.rules() or ()]) == (["ada", "bob"], [1, 2, 3])
 
 
-async def test_a_changed_file_counts_at_once_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
+async def test_changed_files_count_and_broken_ones_change_nothing(tmp_path: Path) -> None:
     path = written(tmp_path / "users", ada=b"old")
-    users = PasswordFile(path, [], at_once)
+    users = UserFiles(str(path), "", at_once)
+    assert (users.rules(), users.refusal("ada", VIEW), users.refusal("ada", ADMIN) is None) == (None, None, False)
     os.utime(written(path, ada=b"new"), ns=(1, 1))
-    assert await users.authenticate("ada", "new") == {VIEWER}
+    assert await users.authenticate("ada", "new")
     path.write_text("no such line")
-    assert await users.authenticate("ada", "new") == {VIEWER}
+    assert await users.authenticate("ada", "new")
+    os.utime(written(path, bob=b"new"), ns=(2, 2))
+    await users.look()
+    assert users.refusal("ada", VIEW) is not None, "a login of a user who is gone is worth nothing"
 
 
-def test_a_file_that_is_not_there_and_an_administrator_who_is_not_in_it_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match="cannot read"):
-        PasswordFile(tmp_path / "none", [], at_once)
-    with pytest.raises(InvalidConfig, match="admins names eve"):
-        PasswordFile(written(tmp_path / "users", ada=b"x"), ["eve"], at_once)
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="password_file"):
+        UserFiles(str(tmp_path / "none"), "", at_once)
 
 
 def test_a_login_ends_by_time_by_itself_and_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logins, "LOGINS_MAX", 2)
     clock = HandClock()
     book = Logins(clock, 60.0)
-    token, login = book.open("ada", frozenset({VIEWER}))
-    assert (book.find(token), login.is_admin, book.find("other")) == (login, False, None)
+    token, login = book.open("ada")
+    assert (book.find(token), book.find("other")) == (login, None)
     clock.now += 60
     assert book.find(token) is None
-    first, second, third = [book.open(name, frozenset({ADMIN}))[0] for name in "abc"]
+    first, second, third = [book.open(name)[0] for name in "abc"]
     assert book.find(first) is None
     assert (book.find(second) is not None, book.find(third) is not None) == (True, True)
     book.close(third)
@@ -77,12 +89,13 @@ def test_an_address_that_fails_again_and_again_waits(monkeypatch: pytest.MonkeyP
     clock = HandClock()
     attempts = Attempts(clock)
     for _ in range(FAILURES_MAX):
-        assert attempts.may("a")
-        attempts.failed("a")
-    assert not attempts.may("a")
-    assert attempts.may("b")
+        assert attempts.begin("a"), "each counts before its check has ended"
+    assert not attempts.begin("a")
+    attempts.proves_right("a")
+    assert attempts.begin("a")
+    assert not attempts.begin("a")
+    assert attempts.begin("b")
     clock.now += FAILURES_S
-    assert attempts.may("a")
-    for other in ("b", "c"):
-        attempts.failed(other)
-    assert attempts.may("a"), "the oldest is forgotten where there are too many"
+    assert attempts.begin("a")
+    attempts.begin("c")
+    assert all([attempts.begin("a") for _ in range(FAILURES_MAX)]), "the oldest is forgotten where there are too many"

@@ -4,20 +4,34 @@ from datetime import UTC, datetime
 
 import pytest
 
-from console.logins import ADMIN, VIEWER, Users
+from console.logins import Users
 from console.visits import COOKIE, FORM_BYTES_MAX, number_of, time_of
-from penstock.errors import InvalidRequest
+from penstock.access.acl import Rule, parse_acl
+from penstock.access.policy import PASSWORD, Identity, Policy
+from penstock.errors import InvalidRequest, NotAuthorized
 from tests.console.browser import Site
 
 pytestmark = pytest.mark.endtoend
 
 
-class TwoUsers(Users):
-    """A viewer and an administrator; the password of each is its name."""
+RULES = "allow user ada admin *\nallow user vera view *\nallow user vera consume readable-*"
 
-    async def authenticate(self, user: str, password: str) -> frozenset[str]:
-        roles = {"vera": frozenset({VIEWER}), "ada": frozenset({VIEWER, ADMIN})}
-        return roles.get(user, frozenset()) if user == password else frozenset()
+
+class TwoUsers(Users):
+    """A viewer, an administrator, and one without rights; the password of each is its name."""
+
+    async def authenticate(self, user: str, password: str) -> bool:
+        return user in self.names() and user == password
+
+    def refusal(self, user: str, action: str, name: str = "") -> NotAuthorized | None:
+        policy, identity = Policy(parse_acl(RULES)), Identity(user, PASSWORD)
+        return None if policy.may(identity, action, name) else policy.refusal(identity, (action,), name)
+
+    def names(self) -> list[str]:
+        return ["ada", "carl", "vera"]
+
+    def rules(self) -> tuple[Rule, ...]:
+        return parse_acl(RULES).rules
 
 
 def test_numbers_and_times_in_addresses() -> None:
@@ -59,8 +73,33 @@ async def test_a_viewer_sees_no_forms_and_is_refused_what_they_would_do(site: Si
         assert "Create a topic" not in page
         assert "Log out vera" in page
         for action in ("/topics/create", "/client/end", "/letters/redrive", "/group/reset"):
-            assert "vera has the role viewer" in await browser.post(action, 403, name="made-by-viewer")
+            page = await browser.post(action, 403, name="made-by-viewer")
+            assert "user 'vera' may not administer the cluster" in page
+            assert "allow user vera admin *" in page
         await browser.get("/topic?name=made-by-viewer", 404)
+        for path in ("/messages?topic=payments", "/letters/of?group=billing"):
+            assert "allow user vera" in await browser.get(path, 403)
+        await browser.get("/messages?topic=readable-1", 404)
+        await browser.post("/logout")
+        assert "may not view the cluster" in await browser.post("/login", 403, user="carl", password="carl")
+
+
+async def test_what_users_do_is_in_the_audit_log(site: Site) -> None:
+    async with site.open(TwoUsers()) as browser:
+        await browser.post("/login", 403, user="ada", password="wrong")
+        await browser.post("/login", user="ada", password="ada")
+        await browser.post("/topics/delete", 404, name="absent")
+        await browser.post("/logout")
+        await browser.post("/login", user="vera", password="vera")
+        await browser.post("/topics/delete", 403, name="absent")
+        told = [(one.user, one.act, one.name, one.allowed, one.why) for one in browser.console.audit.trail.take()]
+    assert told == [
+        ("", "Login", "", False, "wrong_password"),
+        ("ada", "Login", "", True, ""),
+        ("ada", "/topics/delete", "absent", True, ""),
+        ("vera", "Login", "", True, ""),
+        ("vera", "/topics/delete", "", False, "admin"),
+    ]
 
 
 async def test_errors_of_brokers_are_pages_with_a_remedy(site: Site) -> None:

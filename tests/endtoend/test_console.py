@@ -43,6 +43,8 @@ PAGES = (
     "/filters",
     "/brokers",
     "/broker?name=broker-a",
+    "/access?user=vera&action=consume&about=orders",
+    "/audit",
 )
 
 pytestmark = [
@@ -58,7 +60,8 @@ def system(tmp_path: Path) -> Iterator[RunningSystem]:
     users = {"ada": hash_password(b"right", b"s" * 16), "vera": hash_password(b"look", b"t" * 16)}
     (tmp_path / "users").write_text(format_passwords(Users(users)))
     file = tmp_path / "penstock.toml"
-    file.write_text(f'[console]\npassword_file = "{tmp_path / "users"}"\nadmins = ["ada"]\n')
+    (tmp_path / "rules").write_text("allow user ada admin *\nallow user vera view *\nallow all all #\n")
+    file.write_text(f'[console]\npassword_file = "{tmp_path / "users"}"\nacl_file = "{tmp_path / "rules"}"\n')
     running = RunningSystem(tmp_path / "data", file, console_port=0)  # type: ignore[arg-type]
     servers = running.addresses.namesrv
     with Producer(servers=servers) as producer:
@@ -169,6 +172,7 @@ def test_an_operator_looks_and_acts_in_a_browser(system: RunningSystem, driver: 
         window.press("Disconnect pump-1")
         window.wait(lambda: "pump-1 was disconnected." in window.text())
         assert device.ended.wait(PATIENCE_S)
+        _the_audit_log_has_what_was_done(window)
         _every_page_fits_and_is_accessible(window)
         assert window.errors() == []
     finally:
@@ -184,6 +188,8 @@ def _a_viewer_is_refused(window: Window) -> None:
     )
     send += ", csrf: document.querySelector('[name=csrf]').value})}).then((answer) => done(answer.status))"
     assert window.driver.execute_async_script(send) == 403
+    window.open("/access?user=vera&action=produce&about=orders")
+    assert "allow user vera produce orders" in window.text()
     window.press("Log out vera")
     window.wait(lambda: "Password" in window.text())
 
@@ -207,6 +213,15 @@ def _a_group_is_moved(window: Window) -> None:
     window.press("Move billing")
     window.wait(lambda: "billing was moved in" in window.text())
     assert window.wait(lambda: window.driver.find_element(By.CSS_SELECTOR, ".facts dd").text) == "5"
+
+
+def _the_audit_log_has_what_was_done(window: Window) -> None:
+    def told() -> bool:
+        window.open("/audit")
+        text = window.text()
+        return all(one in text for one in ("/group/reset", "/client/disconnect", "wrong_password", "/topics/delete"))
+
+    window.wait(told)
 
 
 def _every_page_fits_and_is_accessible(window: Window) -> None:

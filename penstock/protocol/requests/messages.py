@@ -193,7 +193,7 @@ class AuditEntry(NamedTuple):
 
     Attributes:
         at_ms: wall-clock milliseconds since 1970.
-        user: the name that was proved; empty for nobody.
+        user: the name that was proved; empty for none.
         how: by what it was proved.
         address: the peer's address.
         act: the request's name, or ``Login``.
