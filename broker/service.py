@@ -94,7 +94,7 @@ class BrokerService:
         self._acceptance = Acceptance(self.topics, state, settings, repeats)
         trace = self._trace = Trace(state, self.topics, store, settings, now)
         self._messages = MessageRequests(
-            store, self.topics, self._acceptance, settings, self._figures, state.lives, state.identity, trace
+            store, self.topics, self._acceptance, settings, self._figures, state.gateway_epochs, state.identity, trace
         )
         wakers: Wakers = {}
         self._wakers = wakers

@@ -16,7 +16,7 @@ from broker.producers.fold import Producers
 from broker.replica.members import MembersFold
 from broker.sessions.exchanges import Exchanges
 from broker.sessions.fold import Sessions, homes_of
-from broker.sessions.lives import Lives
+from broker.sessions.gateway_epochs import GatewayEpochs
 from broker.shares.fold import Shares
 from broker.store.records import Removed
 from broker.timers.fold import Timers
@@ -44,7 +44,7 @@ class BrokerState(FoldRegistry):
         self.exchanges = Exchanges()
         self.timers = Timers()
         self.halves = Halves()
-        self.lives = Lives()
+        self.gateway_epochs = GatewayEpochs()
         self.retained = Retained()
         self.producers = Producers()
         self.note_ids = self.producers.note  # not by way of a method: it is called for every run
@@ -63,7 +63,7 @@ class BrokerState(FoldRegistry):
                 self.halves,
                 self.sessions,
                 self.exchanges,
-                self.lives,
+                self.gateway_epochs,
                 self.retained,
                 self.producers,
                 self.identity,
@@ -82,12 +82,12 @@ class BrokerState(FoldRegistry):
         """What of the log is removed."""
         return self.removals.latest
 
-    def is_fenced(self, client: str, incarnation: int, epoch: int) -> bool:
+    def is_fenced(self, client: str, generation: int, epoch: int) -> bool:
         """Whether a QoS 2 message comes from a gateway that has lost its session since."""
         session = self.sessions.get(client)
         if session is not None:
-            return (incarnation, epoch) < (session.incarnation, session.epoch)
-        return self.exchanges.is_fenced(client, incarnation, epoch)
+            return (generation, epoch) < (session.generation, session.epoch)
+        return self.exchanges.is_fenced(client, generation, epoch)
 
     def queues_of(self, topic: str, properties: bytes) -> Sequence[str]:
         """The light queues of a user's record."""

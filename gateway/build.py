@@ -131,8 +131,8 @@ def build(
     rounds = Rounds(clock, call)
     shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]
     brokers = Brokers(links, settings.namesrv, rounds.wake_last)
-    life = _new_life(rng)
-    upstream = Upstream(brokers, TopicMap(parse_rules(settings.topic_rules)), settings.append_bytes_max, rounds, life)
+    epoch = _new_epoch(rng)
+    upstream = Upstream(brokers, TopicMap(parse_rules(settings.topic_rules)), settings.append_bytes_max, rounds, epoch)
     limits, creations = Limits(settings, quotas), Creations(settings, quotas)
     judge = Judge(authenticator, upstream, limits)
     sessions: dict[str, Session] = {}
@@ -166,7 +166,7 @@ def build(
     )  # fmt: skip
 
 
-def _new_life(rng: Rng) -> str:
+def _new_epoch(rng: Rng) -> str:
     return f"{rng.getrandbits(64):016x}"
 
 
@@ -185,8 +185,8 @@ def _kept(
     saver = SessionSaver(home, settings.output_bytes_max, rounds.wake)
     wills = Wills(home, upstream, rounds, judge.may_leave, creations)
     pending_connects = PendingConnects(home, wills)
-    new_life = partial(_new_life, rng)
-    lease = GatewayLease(home, wills, settings.session_lease_s, rounds.wake, upstream.life, new_life)
+    new_epoch = partial(_new_epoch, rng)
+    lease = GatewayLease(home, wills, settings.session_lease_s, rounds.wake, upstream.epoch, new_epoch)
     lease_recovery = LeaseRecovery(lease, home, upstream, wills, pending_connects, sessions.values)
     return _Kept(home, saver, ExchangeIds(brokers, rounds.wake), wills, pending_connects, lease, lease_recovery)
 

@@ -77,7 +77,7 @@ _EXCHANGE: Final = MQTT_ID.encode() + b"\x01"
 
 
 Exchange = tuple[str, int, int, int]
-"""Client, incarnation and epoch of its session, and packet id."""
+"""Client, generation and epoch of its session, and packet id."""
 
 
 class Tail(Destination):
@@ -219,10 +219,10 @@ class Acceptance:
         exchange = tail.exchange
         if exchange is None:
             raise InvalidMessage(f"a message that is stored once says of which exchange it is, in {MQTT_ID}")
-        client, incarnation, epoch, packet_id = exchange
-        if self._state.is_fenced(client, incarnation, epoch):
+        client, generation, epoch, packet_id = exchange
+        if self._state.is_fenced(client, generation, epoch):
             raise Fenced("another gateway has this session by now")
-        if exchange in begun or self._state.exchanges.holds(client, incarnation, packet_id):
+        if exchange in begun or self._state.exchanges.holds(client, generation, packet_id):
             return True
         begun.add(exchange)
         return False

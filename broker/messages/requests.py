@@ -21,7 +21,7 @@ from broker.messages.filtering import Selection, selection_of
 from broker.messages.parts import cut_runs
 from broker.messages.trace import Trace
 from broker.messages.whole_records import in_places, runs_of
-from broker.sessions.lives import Lives
+from broker.sessions.gateway_epochs import GatewayEpochs
 from broker.settings import BrokerSettings
 from broker.store.level import Level
 from broker.store.message_store import MessageStore
@@ -122,7 +122,7 @@ class MessageRequests:
         acceptance: Acceptance,
         settings: BrokerSettings,
         figures: Figures,
-        lives: Lives,
+        gateway_epochs: GatewayEpochs,
         identity: Identity,
         trace: Trace,
     ) -> None:
@@ -134,10 +134,10 @@ class MessageRequests:
         self._settings = settings
         self._pull_bytes_max = settings.pull_bytes_max
         self._figures = figures
-        self._lives = lives
+        self._gateway_epochs = gateway_epochs
         self._identity = identity
         self._read: dict[str, float] = {}  # when topics were last read without a group
-        self._refused: dict[str, int] = {}  # the last attempt for which there was no room, by the life of its gateway
+        self._refused: dict[str, int] = {}  # the last attempt for which there was no room, by the epoch of its gateway
 
     @handles(Append)
     def append(self, request: Append, now: float, now_ms: int) -> Outcome:
@@ -157,36 +157,38 @@ class MessageRequests:
     @handles(AppendRuns)
     def append_runs(self, request: AppendRuns, now: float, now_ms: int) -> Outcome:
         """Stores the good messages of a batch of encoded runs; the bad ones are ``refused`` one by one."""
-        self._check_life(request.life)
-        self._check_turn(request.life, request.attempt)
+        self._check_gateway_epoch(request.gateway_epoch)
+        self._check_turn(request.gateway_epoch, request.attempt)
         body = request.body if type(request.body) is bytes else bytes(request.body)
         if checksum_of(body) != request.checksum:
             raise InvalidRequest(f"the {len(body)} bytes of runs do not match their checksum; nothing was stored")
         runs = decode_runs(body)
         if sum([len(run.bodies) for run in runs]) != request.count:
             raise InvalidRequest(f"the runs do not hold {request.count} messages; nothing was stored")
-        return self._append_runs(runs, now_ms, request.life, request.attempt, request.detail)
+        return self._append_runs(runs, now_ms, request.gateway_epoch, request.attempt, request.detail)
 
     @handles(GivenRuns)
     def append_given(self, request: GivenRuns, now: float, now_ms: int) -> Outcome:
         """The same for runs of a gateway in this process."""
-        self._check_life(request.life)
-        self._check_turn(request.life, request.attempt)
-        return self._append_runs(request.runs, now_ms, request.life, request.attempt)
+        self._check_gateway_epoch(request.gateway_epoch)
+        self._check_turn(request.gateway_epoch, request.attempt)
+        return self._append_runs(request.runs, now_ms, request.gateway_epoch, request.attempt)
 
-    def _check_life(self, life: str) -> None:
+    def _check_gateway_epoch(self, gateway_epoch: str) -> None:
         """Raises ``Fenced`` if it is over: some of the sender's clients may be another gateway's by now."""
-        if life in self._lives.over:
+        if gateway_epoch in self._gateway_epochs.over:
             raise Fenced("this gateway has lost sessions, or was taken for dead; nothing was stored")
 
-    def _check_turn(self, life: str, attempt: int) -> None:
+    def _check_turn(self, gateway_epoch: str, attempt: int) -> None:
         """Raises ``StorageFull`` for what was sent before its sender knew that there was no room for what is before
         it."""
-        if self._refused and attempt <= self._refused.get(life, -1):
+        if self._refused and attempt <= self._refused.get(gateway_epoch, -1):
             raise StorageFull("the disk was full for what this gateway has sent before; nothing was stored")
 
-    def _append_runs(self, runs: list[Run], now_ms: int, life: str, attempt: int, detail: bool = False) -> Outcome:
-        level, refused, stored = self._store_runs(runs, now_ms, life, attempt)
+    def _append_runs(
+        self, runs: list[Run], now_ms: int, gateway_epoch: str, attempt: int, detail: bool = False
+    ) -> Outcome:
+        level, refused, stored = self._store_runs(runs, now_ms, gateway_epoch, attempt)
         if detail:
             return after_level(level, Appended(level.word, (), tuple(refused), _places(stored)), self._store.written)
         if level is Level.CACHE and not refused:
@@ -195,16 +197,16 @@ class MessageRequests:
         return after_level(level, reply, self._store.written)
 
     def _store_runs(
-        self, runs: list[Run], now_ms: int, life: str = "", attempt: int = 0
+        self, runs: list[Run], now_ms: int, gateway_epoch: str = "", attempt: int = 0
     ) -> tuple[Level, list[Refused], list[Run]]:
         """Stores what is good of runs; those returned, which are these or parts of them, say where."""
         try:
-            return self._store_whole(runs, now_ms, life, attempt)
+            return self._store_whole(runs, now_ms, gateway_epoch, attempt)
         except TooLarge:
-            return self._store_parts(runs, now_ms, life, attempt)
+            return self._store_parts(runs, now_ms, gateway_epoch, attempt)
 
     def _store_whole(
-        self, runs: list[Run], now_ms: int, life: str, attempt: int
+        self, runs: list[Run], now_ms: int, gateway_epoch: str, attempt: int
     ) -> tuple[Level, list[Refused], list[Run]]:
         taken, destinations, refused, stored, size, level, runs = self._acceptance.take(runs, now_ms)
         try:
@@ -214,13 +216,13 @@ class MessageRequests:
                     self._trace.stored(taken, destinations, now_ms)
         except StorageFull:
             self._figures.appended(0, 0, stored + len(refused))
-            self._note_refused(life, attempt)
+            self._note_refused(gateway_epoch, attempt)
             raise
         self._figures.appended(stored, size, len(refused))
         return level, refused, runs
 
     def _store_parts(
-        self, runs: list[Run], now_ms: int, life: str, attempt: int
+        self, runs: list[Run], now_ms: int, gateway_epoch: str, attempt: int
     ) -> tuple[Level, list[Refused], list[Run]]:
         """The same of runs that do not fit one segment together. Where the disk is full behind the first part, all
         from there on are refused for it."""
@@ -234,7 +236,7 @@ class MessageRequests:
                 self._figures.appended(0, 0, 1)
                 continue
             try:
-                its_level, its_refused, its_runs = self._store_whole(part.runs, now_ms, life, attempt)
+                its_level, its_refused, its_runs = self._store_whole(part.runs, now_ms, gateway_epoch, attempt)
             except StorageFull as error:
                 if len(refused) == part.first:  # nothing is stored yet
                     raise
@@ -248,13 +250,13 @@ class MessageRequests:
             refused += [one._replace(at=part.first + one.at) for one in its_refused]
         return level, refused, pieces
 
-    def _note_refused(self, life: str, attempt: int) -> None:
-        if not life:
+    def _note_refused(self, gateway_epoch: str, attempt: int) -> None:
+        if not gateway_epoch:
             return  # a producer's: it waits for each answer by itself
-        self._refused.pop(life, None)
-        if len(self._refused) >= REFUSED_MAX:  # of gateways that are gone: a life ends with its process, or before
+        self._refused.pop(gateway_epoch, None)
+        if len(self._refused) >= REFUSED_MAX:  # of gateways that are gone: an epoch ends with its process, or before
             del self._refused[next(iter(self._refused))]
-        self._refused[life] = attempt
+        self._refused[gateway_epoch] = attempt
 
     @handles(Pull)
     def pull(self, request: Pull, now: float, now_ms: int) -> Outcome:

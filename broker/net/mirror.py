@@ -77,7 +77,7 @@ class SessionMirror:
         self._asking: set[int] = set()
         self._asked_at = float("inf")
         self._route_due = 0.0
-        self._owners: list[tuple[int, str, str]] = []  # incarnation, home and owner name, still to be looked at
+        self._owners: list[tuple[int, str, str]] = []  # generation, home and owner name, still to be looked at
         self._exchanges: list[tuple[str, int]] = []
         self._over: dict[tuple[str, int], None] = {}  # sessions with exchanges that were over at the last look
         self._again: dict[tuple[str, int], None] = {}
@@ -144,7 +144,7 @@ class SessionMirror:
             return
         held = self._state.filters
         for session in result.sessions:
-            owner = holder(session.incarnation, home.name)
+            owner = holder(session.generation, home.name)
             missing = tuple([one for one in session.filters if not held.holds(owner, one)])
             if missing:
                 self._carry_out(OpenFilters(owner, missing))
@@ -161,17 +161,17 @@ class SessionMirror:
             self._owners = self._held_for_sessions()
         some, self._owners = self._owners[:PER_TURN], self._owners[PER_TURN:]
         by_home: dict[str, dict[int, str]] = {}
-        for incarnation, home_name, owner in some:
-            by_home.setdefault(home_name, {})[incarnation] = owner
+        for generation, home_name, owner in some:
+            by_home.setdefault(home_name, {})[generation] = owner
         for home_name, owners in by_home.items():
             if home_name == self._name:
-                self._close(owners, EndedSessions(tuple([one for one in owners if not self._lives(one)])))
+                self._close(owners, EndedSessions(tuple([one for one in owners if not self._stands(one)])))
             elif home_name in self._homes:
                 self._find(self._homes[home_name], tuple(owners), partial(self._close, owners))
         self._look_for_exchanges()
 
-    def _lives(self, incarnation: int) -> bool:
-        return self._state.sessions.lives(incarnation)
+    def _stands(self, generation: int) -> bool:
+        return self._state.sessions.stands(generation)
 
     def _held_for_sessions(self) -> list[tuple[int, str, str]]:
         """Owners that are sessions. Without a home's name they are our own, or, from before the names were there, of
@@ -187,7 +187,7 @@ class SessionMirror:
     def _only_home(self) -> str:
         return next(iter(self._homes)) if len(self._homes) == 1 else ""
 
-    def _find(self, home: _Home, incarnations: tuple[int, ...], on_found: Callable[[EndedSessions], None]) -> None:
+    def _find(self, home: _Home, generations: tuple[int, ...], on_found: Callable[[EndedSessions], None]) -> None:
         self._finding += 1
 
         def answered(result: Result) -> None:
@@ -195,13 +195,13 @@ class SessionMirror:
             if isinstance(result, EndedSessions):
                 on_found(result)
 
-        self._ask(home.link, FindEndedSessions(incarnations), answered)
+        self._ask(home.link, FindEndedSessions(generations), answered)
 
     def _close(self, owners: dict[int, str], ended: EndedSessions) -> None:
-        for incarnation in ended.incarnations:
-            filters = self._state.filters.held_by(owners.get(incarnation, ""))
+        for generation in ended.generations:
+            filters = self._state.filters.held_by(owners.get(generation, ""))
             if filters:
-                self._carry_out(CloseFilters(owners[incarnation], tuple(filters)))
+                self._carry_out(CloseFilters(owners[generation], tuple(filters)))
 
     # ------------------------------------------------------------ exchanges of sessions that are over
 
@@ -217,14 +217,14 @@ class SessionMirror:
             self._again, self._over = self._over, {}
             self._exchanges = self._state.exchanges.sessions()
         some, self._exchanges = self._exchanges[:PER_TURN], self._exchanges[PER_TURN:]
-        incarnations = tuple(dict.fromkeys([incarnation for _, incarnation in some]))
+        generations = tuple(dict.fromkeys([generation for _, generation in some]))
         if home is not None and some:
-            self._find(home, incarnations, partial(self._forget, some))
+            self._find(home, generations, partial(self._forget, some))
         elif some:
-            self._forget(some, EndedSessions(tuple([one for one in incarnations if not self._lives(one)])))
+            self._forget(some, EndedSessions(tuple([one for one in generations if not self._stands(one)])))
 
     def _forget(self, some: Sequence[tuple[str, int]], ended: EndedSessions) -> None:
-        over = set(ended.incarnations)
+        over = set(ended.generations)
         for session in [one for one in some if one[1] in over]:
             if session in self._again:
                 self._carry_out(ReleaseExchanges(*session, (), is_over=True))

@@ -32,12 +32,12 @@ class ExchangeRequests:
     def fetch(self, request: FetchExchanges, now: float, now_ms: int) -> Outcome:
         """Open exchanges of a session. The answer is durable, and no earlier epoch adds to it."""
         check_text("a client id", request.client, CLIENT_BYTES_MAX)
-        if not 0 <= request.epoch < 1 << 63 or not 0 <= request.incarnation < 1 << 63:
+        if not 0 <= request.epoch < 1 << 63 or not 0 <= request.generation < 1 << 63:
             raise InvalidRequest("epochs are positions in the log")
         if self._sessions.get(request.client) is None:  # its home is elsewhere
-            fact = OpenExchanges.fencing(request.client, request.incarnation, request.epoch)
+            fact = OpenExchanges.fencing(request.client, request.generation, request.epoch)
             self._store.append([fact_record(exchanges.TOPIC, fact)], now_ms)
-        ids = tuple(self._exchanges.ids(request.client, request.incarnation))
+        ids = tuple(self._exchanges.ids(request.client, request.generation))
         return AfterQuorum(Exchanges(ids), self._store.written)
 
     @handles(ReleaseExchanges)
@@ -46,13 +46,13 @@ class ExchangeRequests:
         check_text("a client id", request.client, CLIENT_BYTES_MAX)
         if any(not 0 < packet_id < 1 << 16 for packet_id in request.ids):
             raise InvalidRequest("a packet id is from 1 to 65,535")
-        if request.epoch and self._is_fenced(request.client, request.incarnation, request.epoch):
+        if request.epoch and self._is_fenced(request.client, request.generation, request.epoch):
             raise Fenced("another gateway has the session by now")
-        known = self._exchanges.ids(request.client, request.incarnation)
-        is_over = request.is_over and self._exchanges.knows(request.client, request.incarnation)
+        known = self._exchanges.ids(request.client, request.generation)
+        is_over = request.is_over and self._exchanges.knows(request.client, request.generation)
         if is_over or (known and (not request.ids or not set(known).isdisjoint(request.ids))):
             ids = () if is_over else request.ids
             parts = [ids[at : at + IDS_PER_RECORD] for at in range(0, len(ids), IDS_PER_RECORD)] or [()]
-            facts = [OpenExchanges.fact(request.client, request.incarnation, part) for part in parts]
+            facts = [OpenExchanges.fact(request.client, request.generation, part) for part in parts]
             self._store.append_facts([fact_record(exchanges.TOPIC, fact) for fact in facts], now_ms)
         return AfterQuorum(Done(), self._store.written)

@@ -26,7 +26,7 @@ TOPIC: Final = "%sys%exchanges"
 _EXCHANGE: Final = re.compile(r"([0-9]{1,19}):([0-9]{1,19}):([0-9]{1,5})")
 
 Open = tuple[int, set[int], int]
-"""Incarnation, open ids, and the first epoch that is not fenced off."""
+"""Generation, open ids, and the first epoch that is not fenced off."""
 
 
 class Exchanges:
@@ -42,47 +42,47 @@ class Exchanges:
     def __len__(self) -> int:
         return len(self._of)
 
-    def ids(self, client: str, incarnation: int) -> list[int]:
+    def ids(self, client: str, generation: int) -> list[int]:
         """Packet ids of stored messages that were not released, in order."""
         known = self._of.get(client)
-        return sorted(known[1]) if known is not None and known[0] == incarnation else []
+        return sorted(known[1]) if known is not None and known[0] == generation else []
 
-    def holds(self, client: str, incarnation: int, packet_id: int) -> bool:
+    def holds(self, client: str, generation: int, packet_id: int) -> bool:
         """Whether the message of this exchange is stored."""
         known = self._of.get(client)
-        return known is not None and known[0] == incarnation and packet_id in known[1]
+        return known is not None and known[0] == generation and packet_id in known[1]
 
-    def is_fenced(self, client: str, incarnation: int, epoch: int) -> bool:
+    def is_fenced(self, client: str, generation: int, epoch: int) -> bool:
         """Whether a later epoch of this session, or a later session of this client, has begun."""
         known = self._of.get(client)
-        return known is not None and (incarnation, epoch) < (known[0], known[2])
+        return known is not None and (generation, epoch) < (known[0], known[2])
 
-    def stored(self, client: str, incarnation: int, packet_id: int) -> None:
+    def stored(self, client: str, generation: int, packet_id: int) -> None:
         """The message of this exchange is stored."""
         known = self._of.get(client)
-        if known is None or known[0] < incarnation:
-            self._of[client] = (incarnation, {packet_id}, 0)
-        elif known[0] == incarnation:
+        if known is None or known[0] < generation:
+            self._of[client] = (generation, {packet_id}, 0)
+        elif known[0] == generation:
             self._of.own(client, _copied)[1].add(packet_id)
 
     def sessions(self) -> list[tuple[str, int]]:
-        """Client and incarnation of all sessions that something is known of."""
+        """Client and generation of all sessions that something is known of."""
         return [(client, known[0]) for client, known in self._of.items()]
 
-    def knows(self, client: str, incarnation: int) -> bool:
+    def knows(self, client: str, generation: int) -> bool:
         """Whether anything is known of this session."""
         known = self._of.get(client)
-        return known is not None and known[0] == incarnation
+        return known is not None and known[0] == generation
 
     @staticmethod
-    def fact(client: str, incarnation: int, ids: Sequence[int]) -> list[Any]:
+    def fact(client: str, generation: int, ids: Sequence[int]) -> list[Any]:
         """Body of the record that releases ids; none: all of the session."""
-        return [client, incarnation, list(ids)]
+        return [client, generation, list(ids)]
 
     @staticmethod
-    def fencing(client: str, incarnation: int, epoch: int) -> list[Any]:
+    def fencing(client: str, generation: int, epoch: int) -> list[Any]:
         """Body of the record that fences earlier epochs off."""
-        return [client, incarnation, [], epoch]
+        return [client, generation, [], epoch]
 
     def apply(self, record: Stored) -> Change:
         if record.topic.startswith(SYSTEM_PREFIX):
@@ -98,15 +98,15 @@ class Exchanges:
         """The exchanges of a session end with it."""
         for event in change.events:
             if isinstance(event, SessionEnded):
-                self._apply(Exchanges.fact(event.client, event.incarnation, ()))
+                self._apply(Exchanges.fact(event.client, event.generation, ()))
         return NO_CHANGE
 
     def _apply(self, body: list[Any]) -> None:
-        client, incarnation, ids = body[:3]
+        client, generation, ids = body[:3]
         known = self._of.get(client)
         if len(body) > 3:
-            self._fence(client, incarnation, body[3])
-        elif known is None or known[0] != incarnation:
+            self._fence(client, generation, body[3])
+        elif known is None or known[0] != generation:
             return
         elif ids:
             known = self._of.own(client, _copied)
@@ -116,12 +116,12 @@ class Exchanges:
         else:
             del self._of[client]
 
-    def _fence(self, client: str, incarnation: int, epoch: int) -> None:
+    def _fence(self, client: str, generation: int, epoch: int) -> None:
         known = self._of.get(client)
-        if known is None or known[0] < incarnation:
-            self._of[client] = (incarnation, set(), epoch)
-        elif known[0] == incarnation:
-            self._of[client] = (incarnation, set(known[1]), max(epoch, known[2]))
+        if known is None or known[0] < generation:
+            self._of[client] = (generation, set(), epoch)
+        elif known[0] == generation:
+            self._of[client] = (generation, set(known[1]), max(epoch, known[2]))
 
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
@@ -131,7 +131,7 @@ class Exchanges:
         return self._of.freeze(_row)
 
     def restore(self, snapshot: list[Any] | None) -> None:
-        self._of = Table((client, (incarnation, set(ids), epoch)) for client, incarnation, ids, epoch in snapshot or ())
+        self._of = Table((client, (generation, set(ids), epoch)) for client, generation, ids, epoch in snapshot or ())
 
 
 def _copied(exchanges: Open) -> Open:
@@ -143,7 +143,7 @@ def _row(client: str, exchanges: Open) -> list[Any]:
 
 
 def exchange_of(value: str) -> tuple[int, int, int] | None:
-    """Incarnation, epoch and packet id in the property of a message; ``None`` for what is no such value."""
+    """Generation, epoch and packet id in the property of a message; ``None`` for what is no such value."""
     found = _EXCHANGE.fullmatch(value)
     if found is None or not 0 < int(found[3]) < 1 << 16:
         return None

@@ -2,7 +2,7 @@
 
 An epoch is the log position of the record that gave the session to its owner, plus one: it only grows, also for a
 client whose session ended and begins anew, and so a late word of an earlier owner is known by its epoch. The epoch in
-which a session began is its *incarnation*. Its filters are held open under ``holder(incarnation)``, by nobody's
+which a session began is its *generation*. Its filters are held open under ``holder(generation)``, by nobody's
 lease: they close with the session.
 
 What owners save is kept in memory, and counted whenever it changes; the service limits how many bytes it has in all.
@@ -34,7 +34,7 @@ _FIELDS: Final = (
     "expiry_s",
     "flow",
     "gone_ms",
-    "incarnation",
+    "generation",
     "owner",
     "state",
     "terms",
@@ -52,10 +52,10 @@ class Entry:
 
     __slots__ = _FIELDS
 
-    def __init__(self, owner: str, epoch: int, incarnation: int, expiry_s: int, will: bytes, user: str = "") -> None:
+    def __init__(self, owner: str, epoch: int, generation: int, expiry_s: int, will: bytes, user: str = "") -> None:
         self.owner = owner
         self.epoch = epoch
-        self.incarnation = incarnation
+        self.generation = generation
         self.state = CONNECTED
         self.gone_ms = 0
         self.expiry_s = expiry_s
@@ -80,7 +80,7 @@ class SessionEnded(NamedTuple):
     """A client's session is over."""
 
     client: str
-    incarnation: int
+    generation: int
 
 
 class Sessions:
@@ -98,7 +98,7 @@ class Sessions:
         self.bytes = 0
         self._entries: Table[Entry] = Table()
         self._of: dict[str, dict[str, None]] = {}  # owner -> clients whose session it has
-        self._live: dict[int, str] = {}  # incarnation -> client, oldest first
+        self._live: dict[int, str] = {}  # generation -> client, oldest first
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -121,19 +121,19 @@ class Sessions:
         is_same = entry is not None and (entry.state, entry.expiry_s) == (save.state, save.expiry_s)
         return is_same and not (save.will or save.terms or save.flow)
 
-    def lives(self, incarnation: int) -> bool:
-        """Whether this session is not over; an incarnation that is over never comes back."""
-        return incarnation in self._live
+    def stands(self, generation: int) -> bool:
+        """Whether this session is not over; a generation that is over never comes back."""
+        return generation in self._live
 
-    def live_after(self, incarnation: int, count: int) -> list[int]:
-        """The next incarnations that live, oldest first."""
+    def live_after(self, generation: int, count: int) -> list[int]:
+        """The next generations that live, oldest first."""
         live = list(self._live)
-        at = bisect_right(live, incarnation)
+        at = bisect_right(live, generation)
         return live[at : at + count]
 
-    def client_of(self, incarnation: int) -> str:
+    def client_of(self, generation: int) -> str:
         """Whose session this is. Raises ``KeyError`` for one that is over."""
-        return self._live[incarnation]
+        return self._live[generation]
 
     @property
     def clients(self) -> list[str]:
@@ -186,8 +186,8 @@ class Sessions:
                 self.bytes -= entry.size
                 self._move(body[1], entry, None)
                 del self._entries[body[1]]
-                del self._live[entry.incarnation]
-                return body[1], entry.incarnation
+                del self._live[entry.generation]
+                return body[1], entry.generation
         return None
 
     def _open(self, epoch: int, fields: list[Any], gone_ms: int, stored_ms: int) -> tuple[str, int] | None:
@@ -207,13 +207,13 @@ class Sessions:
             return None
         if known is not None:
             self._move(client, known, None)
-            del self._live[known.incarnation]
+            del self._live[known.generation]
         self._live[epoch] = client
         self._entries[client] = entry = Entry(owner, epoch, epoch, expiry_s, will, user)
         entry.gone_ms = gone_ms
         self.bytes += entry.size
         self._of.setdefault(owner, {})[client] = None
-        return None if known is None else (client, known.incarnation)
+        return None if known is None else (client, known.generation)
 
     def _save(self, save: SessionSave, stored_ms: int) -> None:
         entry = self._entries.get(save.client)
@@ -260,7 +260,7 @@ class Sessions:
                 setattr(entry, name, value)
             if entry.owner:
                 self._of.setdefault(entry.owner, {})[client] = None
-        self._live = dict(sorted([(entry.incarnation, client) for client, entry in self._entries.items()]))
+        self._live = dict(sorted([(entry.generation, client) for client, entry in self._entries.items()]))
         self.bytes = sum([entry.size for entry in self._entries.values()])
 
 
@@ -273,9 +273,9 @@ def will_bytes(will: bytes) -> int:
     return 0 if will == NO_WILL else len(will)
 
 
-def holder(incarnation: int, home: str = "") -> str:
+def holder(generation: int, home: str = "") -> str:
     """The owner name under which a session's filters are open; at other brokers than its home with the home's name."""
-    return f"{LASTING}session/{incarnation}@{home}" if home else f"{LASTING}session/{incarnation}"
+    return f"{LASTING}session/{generation}@{home}" if home else f"{LASTING}session/{generation}"
 
 
 def homes_of(owners: Iterable[str]) -> set[str]:
@@ -285,6 +285,6 @@ def homes_of(owners: Iterable[str]) -> set[str]:
 
 
 def session_of(owner: str) -> tuple[int, str] | None:
-    """Incarnation and home (empty: this broker) of the session that an owner name stands for, if it does."""
+    """Generation and home (empty: this broker) of the session that an owner name stands for, if it does."""
     found = _HOLDER.fullmatch(owner)
     return (int(found[1]), found[2] or "") if found is not None else None

@@ -1,6 +1,6 @@
 """Requests about all MQTT sessions at once: which there are, how they stand, what is open for them, and which are over.
 
-Only their home can say. What is told of many comes in pages, by incarnation, so that each fits a frame.
+Only their home can say. What is told of many comes in pages, by generation, so that each fits a frame.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class SessionPages:
         """What is open here for sessions, a page of a size that fits; a broker that joins opens the same."""
         held: list[SessionFilters] = []
 
-        def take(incarnation: int) -> int:
-            filters = tuple(self._filters.held_by(sessions.holder(incarnation)))
+        def take(generation: int) -> int:
+            filters = tuple(self._filters.held_by(sessions.holder(generation)))
             if filters:
-                held.append(SessionFilters(incarnation, filters))
+                held.append(SessionFilters(generation, filters))
             return sum([len(filter.encode()) for filter in filters])
 
         after = self._page(request.after, request.count_max, take)
@@ -66,8 +66,8 @@ class SessionPages:
             return Now(SessionsPage(() if entry is None else (_row(request.client, entry),), 0))
         rows: list[SessionRow] = []
 
-        def take(incarnation: int) -> int:
-            client = self._sessions.client_of(incarnation)
+        def take(generation: int) -> int:
+            client = self._sessions.client_of(generation)
             entry = self._sessions.get(client)
             assert entry is not None
             rows.append(_row(client, entry))
@@ -100,7 +100,7 @@ class SessionPages:
     def find_ended(self, request: FindEndedSessions, now: float, now_ms: int) -> Outcome:
         """Which sessions are over; told when that is durable."""
         self._check_home()
-        ended = tuple([one for one in request.incarnations if not self._sessions.lives(one)])
+        ended = tuple([one for one in request.generations if not self._sessions.stands(one)])
         return AfterQuorum(EndedSessions(ended), self._store.written)
 
     def _check_home(self) -> None:
@@ -111,7 +111,7 @@ class SessionPages:
 def _row(client: str, entry: Entry) -> SessionRow:
     return SessionRow(
         client,
-        entry.incarnation,
+        entry.generation,
         entry.owner,
         entry.state,
         entry.user,

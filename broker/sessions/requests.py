@@ -9,9 +9,9 @@ When one dies, its sessions are released here, but for those with a will: these 
 passed: here, unless a living owner has it, which then sees to it itself.
 
 An owner from which a session is taken that it has not let go of, or that is taken for dead, may only have stood still.
-Its *life* is over then (``broker/sessions/lives.py``), and nothing is stored of what it still has of its clients'
-messages until it has begun another and asked what it has left. Whoever opens a session is told which lives are over,
-for the brokers that it publishes to.
+Its *gateway epoch* is over then (``broker/sessions/gateway_epochs.py``), and nothing is stored of what it still has of
+its clients' messages until it has begun another and asked what it has left. The reply to an opening names the gateway
+epochs that are over, for the brokers that the opener publishes to.
 
 What is kept of all sessions has at most ``sessions_bytes_max``. An opening or a save by which a session would grow
 beyond that is refused before anything is appended; beside it, in the same request, everything else is kept.
@@ -31,12 +31,12 @@ from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.kernel.theme import Wakers
 from broker.sessions import fold as sessions
-from broker.sessions import lives
+from broker.sessions import gateway_epochs
 from broker.sessions.calls import OwnerCalls, client_waker, owner_waker
 from broker.sessions.ends import SessionEnds
 from broker.sessions.fold import Entry, Sessions
+from broker.sessions.gateway_epochs import GATEWAY_EPOCHS_MAX, GatewayEpochs
 from broker.sessions.gateways import Gateways
-from broker.sessions.lives import LIVES_MAX, Lives
 from broker.sessions.questions import SessionQuestions
 from broker.sessions.room import SessionRoom
 from broker.settings import BrokerSettings
@@ -55,7 +55,7 @@ from penstock.protocol.requests.sessions import (
     RELEASED,
     ClosedSession,
     CloseSession,
-    EndLives,
+    EndGatewayEpochs,
     EndSession,
     KeepSessions,
     OpenedSession,
@@ -74,7 +74,7 @@ WAIT_S_MAX: Final = 60.0
 LEASE_S_MAX: Final = 86_400.0
 DUTIES_MAX: Final = 1000
 OWNER_BYTES_MAX: Final = 255
-LIFE_BYTES_MAX: Final = 64
+GATEWAY_EPOCH_BYTES_MAX: Final = 64
 _HEAD_BYTES: Final = 64  # what a record of saves has beside them
 
 
@@ -93,21 +93,21 @@ class SessionRequests:
         wakers: Wakers,
     ) -> None:
         self._sessions: Sessions = state.sessions
-        self._lives: Lives = state.lives
+        self._gateway_epochs: GatewayEpochs = state.gateway_epochs
         self._store = store
         self._settings = settings
         self._gateways = gateways
         self._questions = questions
         self._leases: Deadlines[str] = Deadlines()
-        for owner in self._sessions.owners + self._lives.owners:
+        for owner in self._sessions.owners + self._gateway_epochs.owners:
             self._leases.set(owner, now + settings.owner_lease_s)
         self._calls = OwnerCalls(wakers)
         self._ownerless: dict[str, int] = {}  # client -> epoch that a dead owner had
         self._duties: dict[str, int] = {}  # those among them that somebody must see to
         self._lapsed: set[str] = set()  # owners that fell silent, and may be alive
         self._ends = SessionEnds(self._sessions, now, age_ms)
-        self._begun_until = 0  # the log position behind the last life that has begun
-        for owner, position in self._lives.began.items():
+        self._begun_until = 0  # the log position behind the last gateway epoch that has begun
+        for owner, position in self._gateway_epochs.began.items():
             self._bury(owner, now, position)
         for client in self._sessions.clients:
             self._see_to(client)
@@ -162,8 +162,7 @@ class SessionRequests:
 
     def _is_orphaned(self, client: str, entry: Entry) -> bool:
         """Whether the owner was taken for dead, began anew or has called the session lost, and has not shown since that
-        it has it. The life that it led before is over, and the one that it leads now has sent nothing of the session.
-        """
+        it has it. Its earlier gateway epoch is over, and the present one has sent nothing of the session."""
         return entry.epoch in (self._ownerless.get(client), self._duties.get(client))
 
     def _is_over(self, entry: Entry, request: OpenSession, now: float) -> bool:
@@ -206,7 +205,7 @@ class SessionRequests:
         records = [fact_record(sessions.TOPIC, fact)]
         is_taken = entry is not None and entry.state != RELEASED and not self._is_orphaned(client, entry)
         if is_taken and before[0] != request.owner:
-            records += self._end_of_life(before[0])
+            records += self._end_of_gateway_epoch(before[0])
         self._store.append(records, now_ms)
         if not request.claim:
             self._ends.back(client)
@@ -217,10 +216,8 @@ class SessionRequests:
             self._calls.tell(before[0], SessionCall(client, before[1], request.clean))
         given = self._sessions.get(client)
         assert given is not None
-        over = self._lives.over_after(request.heard)
-        reply = replace(
-            found, epoch=given.epoch, incarnation=given.incarnation, doubtful_ms=given.doubtful_ms, over=over
-        )
+        over = self._gateway_epochs.over_after(request.heard)
+        reply = replace(found, epoch=given.epoch, generation=given.generation, doubtful_ms=given.doubtful_ms, over=over)
         if entry is None and expiry_s == 0 and will == NO_WILL and not over:
             return Now(reply)  # nothing that has to outlive anything
         return AfterQuorum(reply, self._store.written)
@@ -326,18 +323,18 @@ class SessionRequests:
         _check_owner(request.owner)
         if not 0 < request.lease_s <= LEASE_S_MAX:
             raise InvalidRequest(f"a lease has more than 0 and at most {LEASE_S_MAX:.0f} seconds")
-        if request.life:
-            _check_life(request.life)
-        is_over = request.life in self._lives.over
-        begins = not is_over and request.life not in ("", self._lives.of(request.owner))
+        if request.gateway_epoch:
+            _check_gateway_epoch(request.gateway_epoch)
+        is_over = request.gateway_epoch in self._gateway_epochs.over
+        begins = not is_over and request.gateway_epoch not in ("", self._gateway_epochs.of(request.owner))
         self._gateways.heard(request.owner, now)
         self._leases.set(request.owner, now + request.lease_s)  # also where the log has no room: whoever asks lives
         if begins:
-            beginning = Lives.beginning(request.owner, request.life, request.fresh)
-            self._store.append([fact_record(lives.TOPIC, beginning)], now_ms)
+            beginning = GatewayEpochs.beginning(request.owner, request.gateway_epoch, request.fresh)
+            self._store.append([fact_record(gateway_epochs.TOPIC, beginning)], now_ms)
             self._begun_until = self._store.written
-        elif request.fresh and not request.life:  # a process of an older version
-            self._store.append(self._end_of_life(request.owner), now_ms)
+        elif request.fresh and not request.gateway_epoch:  # a process of an older version
+            self._store.append(self._end_of_gateway_epoch(request.owner), now_ms)
         if request.fresh:
             self._bury(request.owner, now)
             self._lapsed.discard(request.owner)
@@ -345,22 +342,23 @@ class SessionRequests:
         duties = SessionDuties(tuple(list(self._duties)[:DUTIES_MAX]), is_over)
         return AfterQuorum(duties, self._begun_until)
 
-    @handles(EndLives)
-    def end_lives(self, request: EndLives, now: float, now_ms: int) -> Outcome:
-        """The home of sessions has ended some lives; nothing that comes later is stored of them."""
-        if len(request.lives) > LIVES_MAX:
-            raise InvalidRequest(f"at most {LIVES_MAX} lives end at once, not {len(request.lives)}")
-        for life in request.lives:
-            _check_life(life)
-        ended = [life for life in request.lives if life not in self._lives.over]
+    @handles(EndGatewayEpochs)
+    def end_gateway_epochs(self, request: EndGatewayEpochs, now: float, now_ms: int) -> Outcome:
+        """The home of sessions has ended some gateway epochs; nothing that comes later is stored of them."""
+        epochs = request.gateway_epochs
+        if len(epochs) > GATEWAY_EPOCHS_MAX:
+            raise InvalidRequest(f"at most {GATEWAY_EPOCHS_MAX} gateway epochs end at once, not {len(epochs)}")
+        for epoch in epochs:
+            _check_gateway_epoch(epoch)
+        ended = [epoch for epoch in epochs if epoch not in self._gateway_epochs.over]
         if ended:
-            self._store.append([fact_record(lives.TOPIC, Lives.ending(ended))], now_ms)
+            self._store.append([fact_record(gateway_epochs.TOPIC, GatewayEpochs.ending(ended))], now_ms)
         return AfterQuorum(Done(), self._store.written)
 
-    def _end_of_life(self, owner: str) -> list[Incoming]:
-        """The record that ends the life that an owner leads; none if it leads none."""
-        life = self._lives.of(owner)
-        return [fact_record(lives.TOPIC, Lives.ending([life]))] if life else []
+    def _end_of_gateway_epoch(self, owner: str) -> list[Incoming]:
+        """The record that ends an owner's gateway epoch; none if it has none."""
+        gateway_epoch = self._gateway_epochs.of(owner)
+        return [fact_record(gateway_epochs.TOPIC, GatewayEpochs.ending([gateway_epoch]))] if gateway_epoch else []
 
     @handles(WatchSessions)
     def watch(self, request: WatchSessions, now: float, now_ms: int) -> Outcome:
@@ -395,7 +393,7 @@ class SessionRequests:
         owner, epoch = entry.owner, entry.epoch
         is_taken = entry.state != RELEASED and not self._is_orphaned(client, entry)
         if is_taken:
-            self._store.append(self._end_of_life(owner), now_ms)
+            self._store.append(self._end_of_gateway_epoch(owner), now_ms)
         if entry.will == NO_WILL:
             self._end(client, entry, now_ms)
         else:
@@ -422,7 +420,7 @@ class SessionRequests:
         """Owners that fell silent, and sessions whose time is over. May raise ``StorageFull``."""
         self._ends.judge(now, age_ms)
         silent = self._leases.passed(now)
-        ends = [record for owner in silent for record in self._end_of_life(owner)]
+        ends = [record for owner in silent for record in self._end_of_gateway_epoch(owner)]
         if ends:
             self._store.append_facts(ends, now_ms)
         for owner in self._leases.due(now):
@@ -492,10 +490,10 @@ def _found(entry: Entry, is_new: bool, absence_s: float) -> OpenedSession:
     """What the next owner is told of a session."""
     return OpenedSession(
         epoch=0,
-        incarnation=0,
+        generation=0,
         present=not is_new,
         state=entry.state,
-        ended=entry.incarnation if is_new else 0,
+        ended=entry.generation if is_new else 0,
         will=b"" if entry.will == NO_WILL else entry.will,
         terms=entry.terms,
         flow=entry.flow,
@@ -508,5 +506,5 @@ def _check_owner(owner: str) -> None:
     check_text("an owner's name", owner, OWNER_BYTES_MAX)
 
 
-def _check_life(life: str) -> None:
-    check_text("the name of a life", life, LIFE_BYTES_MAX)
+def _check_gateway_epoch(gateway_epoch: str) -> None:
+    check_text("the name of a gateway epoch", gateway_epoch, GATEWAY_EPOCH_BYTES_MAX)

@@ -203,7 +203,7 @@ class Connecting:
             self._turn_away(device, client_id, done, ReasonCode.SESSION_TAKEN_OVER)
             return
         window = min(asked.receive_max, self._settings.in_flight_max)
-        lasting = Lasting(result.incarnation, self._home.name) if expiry_s or result.present else None
+        lasting = Lasting(result.generation, self._home.name) if expiry_s or result.present else None
         session = Session(
             client_id, window, self._settings.in_flight_bytes_max, result.epoch, expiry_s, asked.will, lasting
         )

@@ -106,7 +106,7 @@ class Disconnecting:
         if ends:
             if session.lasting is not None:
                 self._upstream.flush()  # an exchange that is stored behind its session's end would never be forgotten
-                self._exchanges.forget(session.client_id, session.lasting.incarnation)
+                self._exchanges.forget(session.client_id, session.lasting.generation)
             self._downstream.leave(session, ends=True)
             if state == RELEASED:
                 self._home.end(session.client_id, session.epoch, on_lost)

@@ -1,8 +1,8 @@
 """The lease of this gateway on its sessions.
 
 It is renewed at the home of sessions, at a third of its time. Each answer names sessions that a dead gateway left with
-something to be done, whose wills are claimed. With each renewal goes the name of this gateway's *life*, which the home
-ends when it gives away what this gateway has not let go of. A lease that has lapsed, or a life that is over, is noted
+something to be done, whose wills are claimed. With each renewal goes the name of this gateway's *epoch*, which the home
+ends when it gives away what this gateway has not let go of. A lease that has lapsed, or an epoch that is over, is noted
 in ``has_lapsed``; ``lease_recovery.py`` sees to what follows. Nothing here waits.
 """
 
@@ -22,8 +22,8 @@ class GatewayLease:
     """A gateway's lease on its sessions.
 
     Attributes:
-        life: the name of its present life.
-        has_lapsed: the home may have given sessions away since this life began.
+        epoch: the name of its present epoch.
+        has_lapsed: the home may have given sessions away since this epoch began.
     """
 
     def __init__(
@@ -32,18 +32,18 @@ class GatewayLease:
         wills: Wills,
         lease_s: float,
         wake: Callable[[], None],
-        life: str,
-        new_life: Callable[[], str],
+        epoch: str,
+        new_epoch: Callable[[], str],
     ) -> None:
-        """``new_life`` makes names that nothing else ever has."""
+        """``new_epoch`` makes names that nothing else ever has."""
         self._home = home
         self._wills = wills
         self._lease_s = lease_s
         self._wake = wake
-        self._new_life = new_life
-        self.life = life
+        self._new_epoch = new_epoch
+        self.epoch = epoch
         self.has_lapsed = False
-        self._on_begun: Callable[[], None] | None = None  # the home has not heard of this life yet
+        self._on_begun: Callable[[], None] | None = None  # the home has not heard of this epoch yet
         self._kept_at = float("-inf")
         self._now = self._renewed_at = float("inf")  # there was no tick, and so no lease to lapse
         self._lapsed_at = float("-inf")
@@ -73,20 +73,20 @@ class GatewayLease:
 
     def _keep(self, broker: Broker) -> None:
         self._is_keeping = True
-        request = KeepSessions(self._home.owner, self._lease_s, self._is_fresh, self.life)
-        broker.submit(request, partial(self._kept, self._now, self.life))
+        request = KeepSessions(self._home.owner, self._lease_s, self._is_fresh, self.epoch)
+        broker.submit(request, partial(self._kept, self._now, self.epoch))
 
-    def begin_life(self, on_begun: Callable[[], None]) -> None:
-        """Another life begins; ``on_begun`` is told when the home knows it, and will end this one for what it takes
+    def begin_epoch(self, on_begun: Callable[[], None]) -> None:
+        """Another epoch begins; ``on_begun`` is told when the home knows it, and will end this one for what it takes
         away from then on."""
-        self.life = self._new_life()
+        self.epoch = self._new_epoch()
         self.has_lapsed = False
         self._on_begun = on_begun
         if self._home.broker is not None:
             self._keep(self._home.broker)
             self._wake()
 
-    def _kept(self, asked_at: float, life: str, result: Result) -> None:
+    def _kept(self, asked_at: float, epoch: str, result: Result) -> None:
         self._is_keeping = False
         if isinstance(result, SessionDuties):
             self._is_fresh = False
@@ -94,25 +94,25 @@ class GatewayLease:
             if is_lapsed:
                 self._lapsed_at = self._now  # what was asked until now, the home has answered before it hears of this
             self._renewed_at = asked_at
-            self._judge_life(life, result.is_over, is_lapsed)
+            self._judge_epoch(epoch, result.is_over, is_lapsed)
             self._home.begin()
             if self._on_begun is None and not self.has_lapsed:  # else some may be our own, and are asked about first
                 for client in result.clients:
                     self._wills.claim(client)
             self._wake()
 
-    def _judge_life(self, life: str, is_over: bool, is_lapsed: bool) -> None:
-        """The home has heard of a life. One that is over as it begins is refused by whoever is sent something in it."""
+    def _judge_epoch(self, epoch: str, is_over: bool, is_lapsed: bool) -> None:
+        """The home has heard of an epoch. Where it is over as it begins, all brokers refuse what is sent in it."""
         begun = self._on_begun
         if begun is None:
-            if is_lapsed or (is_over and life == self.life):
+            if is_lapsed or (is_over and epoch == self.epoch):
                 self.has_lapsed = True
-        elif life == self.life:
+        elif epoch == self.epoch:
             self._on_begun = None
             begun()
 
     def leave(self, on_left: Callable[[], None]) -> None:
-        """Gives the lease back as this gateway stops, after its last request. A renewal shows whether its life is
+        """Gives the lease back as this gateway stops, after its last request. A renewal shows whether its epoch is
         over: then another process may have its name and its sessions by now, and nothing more is said. Otherwise the
         lease begins anew, as that of a process that starts: the home gives what this gateway leaves, wills that wait
         for their time, to other gateways at once, and neither they nor a home that starts anew wait for the old lease
@@ -126,7 +126,7 @@ class GatewayLease:
             if not isinstance(result, SessionDuties) or result.is_over:
                 on_left()
                 return
-            anew = KeepSessions(owner, self._lease_s, True, self._new_life())
+            anew = KeepSessions(owner, self._lease_s, True, self._new_epoch())
             broker.submit(anew, lambda _: on_left())
 
-        broker.submit(KeepSessions(owner, self._lease_s, False, self.life), heard)
+        broker.submit(KeepSessions(owner, self._lease_s, False, self.epoch), heard)

@@ -2,13 +2,13 @@
 
 A process that stood still (stopped, its machine paused, its network away) does not know it. Others may have got its
 clients meanwhile, and what those had sent here before is older than what they have published since. So the home of
-sessions ends the *life* of a gateway from which it takes a session that was not let go of, or that it takes for dead,
-and no broker stores anything of a life that is over. That is what guards the log; it needs no clock, and covers what
+sessions ends the *epoch* of a gateway from which it takes a session that was not let go of, or that it takes for dead,
+and no broker stores anything of an epoch that is over. That is what guards the log; it needs no clock, and covers what
 was in any buffer at that time. Here the gateway recovers: as soon as a broker or the home says so, it sends nothing
-more, begins another life, and asks the home about every session. What was kept back leaves with the new life, except
+more, begins another epoch, and asks the home about every session. What was kept back leaves with the new epoch, except
 that of sessions which are another gateway's: their connections are closed, and their wills are for the other gateway.
 
-A session that is taken after the new life has begun ends that one, so nothing falls between. Nothing here waits.
+A session that is taken after the new epoch has begun ends that one, so nothing falls between. Nothing here waits.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class LeaseRecovery(Stage):
         _log.warning("this gateway stood still or was away, and may have lost sessions; it asks about all of them")
         self._is_beginning = True
         self._upstream.hold()
-        self._lease.begin_life(self._begun)
+        self._lease.begin_epoch(self._begun)
 
     def _begun(self) -> None:
         """Whatever was lost before this is found now."""
@@ -125,7 +125,7 @@ class LeaseRecovery(Stage):
         that might be another's: the wills of these are among what is kept back."""
         if not self._open and not self._is_beginning and self._upstream.is_held and not self._home.is_unsure:
             _log.warning("this gateway goes on; %d of its sessions were another's", self._lost)
-            self._upstream.go_on(self._lease.life)
+            self._upstream.go_on(self._lease.epoch)
 
     def tick(self) -> None:
         """Asks again what was not answered, and goes on where nothing is open any more, however that came about: what

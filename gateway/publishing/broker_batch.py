@@ -93,10 +93,10 @@ class Kept(NamedTuple):
 class BrokerBatch:
     """The open batch of one broker. ``devices``: whose each of ``runs`` is; ``firsts``: the number that its device has
     given to its first message; ``marks``: one per message of them, in order. ``size``: bytes of their records.
-    ``kept``: what is to be tried again. ``returned``: batches that wait for another life of this gateway, or for the
-    answers of those before them. ``told``: the lives that its broker was told to be over. ``unanswered``: batches that
+    ``kept``: what is to be tried again. ``returned``: batches that wait for another epoch of this gateway, or for the
+    answers of those before them. ``told``: the epochs that its broker was told to be over. ``unanswered``: batches that
     it has not answered. ``waits``: nothing leaves until there are none, because it stores nothing of them and they are
-    to go first: it had no room, or the gateway's life is over. ``attempt``: how often that was."""
+    to go first: it had no room, or the gateway's epoch is over. ``attempt``: how often that was."""
 
     __slots__ = (
         "attempt",
@@ -142,16 +142,16 @@ class BrokerBatch:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Batch:
-    """What a lane had gathered. ``number``: grows from one to the next. ``life``, ``attempt``: in which it was sent.
+    """What a lane had gathered. ``number`` grows from one to the next. ``epoch``, ``attempt``: it was sent with.
     ``began``: when its messages were read."""
 
-    __slots__ = ("attempt", "began", "devices", "firsts", "lane", "life", "marks", "number", "runs")
+    __slots__ = ("attempt", "began", "devices", "epoch", "firsts", "lane", "marks", "number", "runs")
 
     def __init__(self, lane: BrokerBatch, number: int, began: float) -> None:
         self.lane = lane
         self.number = number
         self.began = began
-        self.life = ""
+        self.epoch = ""
         self.attempt = 0
         self.runs = lane.runs
         self.marks = lane.marks

@@ -10,8 +10,8 @@ not stored, because no broker was there or because the log takes no more and the
 so, waits in ``BrokerBatch.kept``, its device's socket is not read meanwhile, what it has sent behind it queues up
 there, and nothing that overtakes it is acknowledged (a full log lets nothing overtake: ``BrokerBatch.attempt``); every
 wait is bounded by what a device may have unstored (``unstored_bytes_max``), for then it is not read either. What goes
-to a topic that is being looked up waits in ``placing.py``. What a broker refuses because this gateway's life is over
-(``lease_recovery.py``), and all that follows, stays here until it leaves in another life (``go_on``), in its order,
+to a topic that is being looked up waits in ``placing.py``. What a broker refuses because this gateway's epoch is over
+(``lease_recovery.py``), and all that follows, stays here until it leaves in another epoch (``go_on``), in its order,
 without what is of connections that are over by then. Brokers, and the requests to one broker, are answered in any
 order: a device brings its acknowledgements in order by the numbers that go with its records (``Publisher.sequence``).
 Nothing here waits: the round's end is told by ``flush``.
@@ -43,7 +43,7 @@ from penstock.protocol.message import FLAG_QOS, FLAG_RETAIN, NEVER, PROPERTIES_B
 from penstock.protocol.requests.given import GivenRuns
 from penstock.protocol.requests.messages import Appended
 from penstock.protocol.requests.request import Result
-from penstock.protocol.requests.sessions import EndLives
+from penstock.protocol.requests.sessions import EndGatewayEpochs
 from penstock.protocol.runs import Run
 from penstock.service.histogram import Histogram
 from topicmap.names import SHORT_BYTES_MAX
@@ -60,16 +60,18 @@ _WILL: Final = b"\x00"
 class Upstream(Stage):
     """All publications of one gateway on their way to the brokers."""
 
-    def __init__(self, brokers: Brokers, topic_map: TopicMap, append_bytes_max: int, rounds: Rounds, life: str) -> None:
+    def __init__(
+        self, brokers: Brokers, topic_map: TopicMap, append_bytes_max: int, rounds: Rounds, epoch: str
+    ) -> None:
         self._map = topic_map
         self._append_bytes_max = append_bytes_max
         self._lanes: list[BrokerBatch] = []  # one per broker, of which there are few
         self._placing = Placing(brokers, self._lane, self._add, self.flush, self.drop)
         self.rounds = rounds
-        self.life = life  # what this gateway appends in
+        self.epoch = epoch  # what this gateway appends in
         self.is_refused = False  # a broker has: it is over
         self.is_held = False  # nothing more leaves in it
-        self._over: tuple[str, ...] = NONE  # lives of gateways
+        self._over: tuple[str, ...] = NONE  # epochs of gateways
         self.level = ""  # what the messages have reached whose acknowledgements are told
         self.unanswered = 0
         self.dropped = 0
@@ -188,8 +190,8 @@ class Upstream(Stage):
             self._tell_over(lane)
         self.unanswered += 1
         lane.unanswered += 1
-        batch.life, batch.attempt = self.life, lane.attempt
-        lane.broker.submit(GivenRuns(len(batch.marks), batch.runs, batch.life, batch.attempt), batch)
+        batch.epoch, batch.attempt = self.epoch, lane.attempt
+        lane.broker.submit(GivenRuns(len(batch.marks), batch.runs, batch.epoch, batch.attempt), batch)
 
     def appended(self, batch: Batch, result: Result) -> None:
         """What became of a batch."""
@@ -216,7 +218,7 @@ class Upstream(Stage):
             if not self.unanswered:
                 self.rounds.send()  # before what waits for the same records is told of them
         elif isinstance(result, Fenced):
-            self._refused_life(batch)
+            self._refused_epoch(batch)
         elif isinstance(result, PenstockError) and not result.unknown:
             self._partly(batch, dict.fromkeys(range(len(batch.marks)), result.code), 0)
         else:
@@ -296,31 +298,31 @@ class Upstream(Stage):
                 self._placing.forget(topic_of_tail(run.tail))
             at += len(run.bodies)
 
-    # ------------------------------------------------------------ lives
+    # ------------------------------------------------------------ epochs
 
-    def note_over(self, lives: Sequence[str]) -> None:
-        """These lives of gateways are over: no broker gets anything more from here before it has heard of that, so that
+    def note_over(self, epochs: Sequence[str]) -> None:
+        """These epochs of gateways are over: each broker hears of it before it gets anything more from here, so that
         what their clients had sent there before is never stored behind it."""
         known = frozenset(self._over)
-        added = [life for life in lives if life not in known]
+        added = [epoch for epoch in epochs if epoch not in known]
         if added:
             self._over = (*self._over, *added)[-_OVER_MAX:]
 
     def _tell_over(self, lane: BrokerBatch) -> None:
         told = frozenset(lane.told)
-        lives = tuple([life for life in self._over if life not in told])
+        epochs = tuple([epoch for epoch in self._over if epoch not in told])
         lane.told = self._over
-        if lives:
-            lane.broker.submit(EndLives(lives), partial(self._told_over, lane))
+        if epochs:
+            lane.broker.submit(EndGatewayEpochs(epochs), partial(self._told_over, lane))
 
     @staticmethod
     def _told_over(lane: BrokerBatch, result: Result) -> None:
         if isinstance(result, PenstockError) and (result.retryable or result.unknown):
             lane.told = NONE  # told again before the next batch
 
-    def _refused_life(self, batch: Batch) -> None:
+    def _refused_epoch(self, batch: Batch) -> None:
         batch.lane.returned.append(batch)
-        if batch.life == self.life and not self.is_held:
+        if batch.epoch == self.epoch and not self.is_held:
             self.is_refused = True
             self.rounds.wake()
 
@@ -328,14 +330,14 @@ class Upstream(Stage):
         """This gateway may have lost sessions: nothing leaves until it goes on."""
         self.is_held = True
 
-    def go_on(self, life: str) -> None:
-        """Whatever is of sessions that were lost is of connections that are over: the rest leaves in another life, to
+    def go_on(self, epoch: str) -> None:
+        """Whatever is of sessions that were lost is of connections that are over: the rest leaves in another epoch, to
         each broker once it has answered all that was sent to it in the last one."""
         for lane in self._lanes:
             if lane.runs:
                 self._append(lane)  # to the others that wait
         self._placing.drop_absent()
-        self.life, self.is_held, self.is_refused = life, False, False
+        self.epoch, self.is_held, self.is_refused = epoch, False, False
         for lane in self._lanes:
             lane.waits = lane.unanswered > 0
             if not lane.waits:

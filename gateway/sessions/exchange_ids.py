@@ -31,7 +31,7 @@ class ExchangeIds(Stage):
         self._wake = wake
         self._to_release: dict[Session, list[int]] = {}
 
-    def fetch(self, client: str, incarnation: int, epoch: int, on_fetched: OnFetched) -> None:
+    def fetch(self, client: str, generation: int, epoch: int, on_fetched: OnFetched) -> None:
         """The open ids of a session at all brokers; earlier epochs of it are fenced off there."""
         brokers = self._brokers.known
         if not brokers:
@@ -49,7 +49,7 @@ class ExchangeIds(Stage):
                 on_fetched(errors[0] if errors else ids)
 
         for broker in brokers:
-            broker.submit(FetchExchanges(client, incarnation, epoch), answered)
+            broker.submit(FetchExchanges(client, generation, epoch), answered)
 
     def release(self, session: Session, packet_id: int) -> None:
         """A PUBREL came: its PUBCOMP leaves when the id is free everywhere."""
@@ -57,10 +57,10 @@ class ExchangeIds(Stage):
             self._wake()
         self._to_release.setdefault(session, []).append(packet_id)
 
-    def forget(self, client: str, incarnation: int) -> None:
+    def forget(self, client: str, generation: int) -> None:
         """The session is over: all its ids are free."""
         for broker in self._brokers.known:
-            broker.submit(ReleaseExchanges(client, incarnation, ()), _ignore)
+            broker.submit(ReleaseExchanges(client, generation, ()), _ignore)
 
     def flush(self) -> None:
         """Sends the releases of the round."""
@@ -69,10 +69,10 @@ class ExchangeIds(Stage):
         to_release, self._to_release = self._to_release, {}
         for session, ids in to_release.items():
             assert session.lasting is not None
-            brokers, incarnation = self._brokers.known, session.lasting.incarnation
+            brokers, generation = self._brokers.known, session.lasting.generation
             answered = partial(self._released, session, ids, [len(brokers)])
             for broker in brokers:
-                request = ReleaseExchanges(session.client_id, incarnation, tuple(ids), epoch=session.epoch)
+                request = ReleaseExchanges(session.client_id, generation, tuple(ids), epoch=session.epoch)
                 broker.submit(request, answered)
 
     @staticmethod

@@ -55,7 +55,7 @@ class Lasting:
     """What only a session that outlives its connection has.
 
     Attributes:
-        incarnation: tells it from earlier sessions of the same client.
+        generation: tells it from earlier sessions of the same client.
         doubtful_ms: what was stored until this wall-clock time may have been sent already, by a gateway that was lost.
         home: name of the broker where it is at home.
         has_new_terms: subscriptions have changed since the last save.
@@ -78,10 +78,10 @@ class Lasting:
         "closes_next",
         "closing",
         "doubtful_ms",
+        "generation",
         "has_new_terms",
         "held",
         "home",
-        "incarnation",
         "is_full",
         "is_lost",
         "is_saving",
@@ -92,8 +92,8 @@ class Lasting:
         "when_saved",
     )
 
-    def __init__(self, incarnation: int, home: str = "", held: Iterable[str] = ()) -> None:
-        self.incarnation = incarnation
+    def __init__(self, generation: int, home: str = "", held: Iterable[str] = ()) -> None:
+        self.generation = generation
         self.home = home
         self.doubtful_ms = 0
         self.has_new_terms = False
@@ -134,4 +134,4 @@ class Lasting:
     def holder(self, broker: str) -> str:
         """The name under which its filters are open at a broker (docs/formats/facts.md)."""
         at_home = broker == self.home or not self.home
-        return f"~session/{self.incarnation}" if at_home else f"~session/{self.incarnation}@{self.home}"
+        return f"~session/{self.generation}" if at_home else f"~session/{self.generation}@{self.home}"

@@ -54,7 +54,7 @@ class Resuming:
         session, self._on_resumed = self._session, on_resumed
         lasting = session.lasting
         assert lasting is not None
-        exchanges.fetch(session.client_id, lasting.incarnation, session.epoch, self._has_ids)
+        exchanges.fetch(session.client_id, lasting.generation, session.epoch, self._has_ids)
         absent = [sent for sent in self._flow.sent if sent.broker not in self._brokers]
         lasting.absent.update({sent.packet_id: sent for sent in absent[:ABSENT_MAX]})
         there = [sent for sent in self._flow.sent if sent.broker in self._brokers]

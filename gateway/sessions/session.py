@@ -565,4 +565,4 @@ class Session(InboundExchanges):
 
     def exchange(self, packet_id: int, qos: int) -> str:
         """What its message says of an exchange that outlives the connection; empty for others."""
-        return f"{self.lasting.incarnation}:{self.epoch}:{packet_id}" if qos == 2 and self.lasting is not None else ""
+        return f"{self.lasting.generation}:{self.epoch}:{packet_id}" if qos == 2 and self.lasting is not None else ""

@@ -1,7 +1,7 @@
 """The way to the broker where the cluster's sessions are at home, and the duties that come with having some.
 
 All sessions live at the broker that holds the topic ``HOME_TOPIC``. What is asked before that broker is known, and has
-heard that this gateway begins anew, waits: else it would take what it has just given for what an earlier life has left.
+heard that this gateway begins anew, waits: else it would take what it has just given for an earlier epoch's.
 What it cannot be asked ends in the link's error. Saves of a round leave as one request, or as several where they are
 many or large; one whose session the wire could not bring back to anybody is refused here.
 
@@ -10,7 +10,7 @@ here only after that: a session that nobody has released would stay this gateway
 gateway lives. An opening whose answer was lost is given back in the same way, and so is a claim: it is offered again.
 
 The lease on these sessions is ``lease.py``, what other gateways and operators want of them ``watch.py``. Each opening
-brings the lives of gateways that are over.
+brings the epochs of gateways that are over.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ class SessionStore:
         wake: Callable[[], None],
         note_over: Callable[[Sequence[str]], None],
     ) -> None:
-        """``note_over`` takes lives of gateways that have ended, before the session is given that was opened."""
+        """``note_over`` takes epochs of gateways that have ended, before the session is given that was opened."""
         self._brokers = brokers
         self.owner = owner
         self._wake = wake
         self._note_over = note_over
-        self._last_over = ""  # the last life that is known to be over
+        self._last_over = ""  # the last epoch that is known to be over
         self.broker: Broker | None = None
         self.found: Broker | None = None
         self._is_looking = False

@@ -192,7 +192,7 @@ NEEDS: Final[Mapping[type[Request], Row]] = MappingProxyType(
         sessions.ListSessionFilters: _PEER,
         sessions.FindEndedSessions: _PEER,
         sessions.ListSessions: _VIEW,
-        sessions.EndLives: _PEER,
+        sessions.EndGatewayEpochs: _PEER,
         replicas.ReplicaHello: _PEER,
         replicas.AskVote: _PEER,
         replicas.TakeEntries: _PEER,

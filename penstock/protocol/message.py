@@ -87,7 +87,7 @@ RESERVED_PROPERTIES: Final = frozenset(
 FLAG_QOS: Final = 0b011
 FLAG_RETAIN: Final = 0b100
 FLAG_ONCE: Final = 0b1000
-"""The message belongs to an exchange of QoS 2 (``MQTT_ID``: incarnation and epoch of the session and packet id, with
+"""The message belongs to an exchange of QoS 2 (``MQTT_ID``: generation and epoch of the session and packet id, with
 colons); the broker stores it once however often it comes."""
 FLAG_SEQUENCED: Final = 0b10000
 """The end of the message's unique id is a number that counts, what is before it is its producer: the broker stores it

@@ -220,16 +220,16 @@ class MemoryBroker:
         )
         self._stirred: set[str] = set()
 
-        self.lives = 0
+        self.epochs = 0
 
     @property
     def now_s(self) -> float:
         return self.now_ms / 1000 if self.clock is None else self.clock.monotonic()
 
-    def new_life(self) -> str:
-        """A name for a life of a gateway."""
-        self.lives += 1
-        return f"life-{self.lives}"
+    def new_epoch(self) -> str:
+        """A name for an epoch of a gateway."""
+        self.epochs += 1
+        return f"epoch-{self.epochs}"
 
     # ------------------------------------------------------------ Links and Link
 
@@ -408,8 +408,8 @@ class MemoryBroker:
         self.holders.set_back(group, [queue])
 
     def _AppendRuns(self, request: AppendRuns) -> Result:
-        if request.life in self.state.lives.over:
-            return Fenced("this life is over")
+        if request.gateway_epoch in self.state.gateway_epochs.over:
+            return Fenced("this epoch is over")
         body = bytes(request.body)
         assert request.checksum == checksum_of(body)
         records = [

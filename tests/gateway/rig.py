@@ -149,7 +149,7 @@ class Gateway:
             self.settings,
             self.clock,
             self.broker,
-            random.Random(self.broker.new_life()),
+            random.Random(self.broker.new_epoch()),
             authenticator or Anonymous("everyone"),
             self._called,
             (),

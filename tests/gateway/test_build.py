@@ -33,7 +33,7 @@ def test_a_gateway_without_a_name_has_one_by_chance_and_each_has_an_epoch_of_its
         for seed in (1, 1, 2)
     ]
     assert made[0].name == made[1].name != made[2].name
-    assert made[0].lease.life == made[0].upstream.life != made[2].lease.life
+    assert made[0].lease.epoch == made[0].upstream.epoch != made[2].lease.epoch
 
 
 def test_every_stage_that_is_made_has_its_turn_in_a_round() -> None:

@@ -39,7 +39,7 @@ from penstock.protocol.requests.sessions import (
     LOST,
     RELEASED,
     CloseSession,
-    EndLives,
+    EndGatewayEpochs,
     EndSession,
     KeepSessions,
     OpenedSession,
@@ -86,8 +86,8 @@ class Mix:
             self.sequenced, self.sequenced,
             self.open, self.open, self.close, self.keep_filters, self.join, self.leave, self.commit, self.commit_alone,
             self.hold, self.send_back, self.open_session, self.open_session, self.save, self.save, self.close_session,
-            self.end_session, self.release, self.keep_sessions, self.end_lives, self.take, self.settle, self.set_timer,
-            self.cancel_timer, self.begin_half, self.begin_one_half, self.end_half,
+            self.end_session, self.release, self.keep_sessions, self.end_gateway_epochs, self.take, self.settle,
+            self.set_timer, self.cancel_timer, self.begin_half, self.begin_one_half, self.end_half,
         ]  # fmt: skip
 
     def step(self) -> None:
@@ -142,7 +142,7 @@ class Mix:
     def exchange(self) -> Request:
         client = self.one_of(CLIENTS)
         session = self.sessions.get(client)
-        known = (session.incarnation, session.epoch) if session else (1, 1)
+        known = (session.generation, session.epoch) if session else (1, 1)
         id = f"{known[0]}:{known[1]}:{self.rng.randint(1, 4)}"
         return Append(1, False, self.record(FLAG_ONCE | 2, {CLIENT_ID: client, MQTT_ID: id}))
 
@@ -240,16 +240,16 @@ class Mix:
     def release(self) -> Request:
         client = self.one_of(CLIENTS)
         session = self.sessions.get(client)
-        incarnation = session.incarnation if session else 1
+        generation = session.generation if session else 1
         ids = tuple(self.rng.sample(range(1, 5), self.rng.randint(0, 2)))
-        return ReleaseExchanges(client, incarnation, ids, self.rng.random() < 0.2, self.epoch_of(client))
+        return ReleaseExchanges(client, generation, ids, self.rng.random() < 0.2, self.epoch_of(client))
 
     def keep_sessions(self) -> Request:
         life = f"life {self.rng.randint(1, 3)}"
         return KeepSessions(self.one_of(OWNERS), self.rng.choice([1.0, 100.0]), self.rng.random() < 0.3, life)
 
-    def end_lives(self) -> Request:
-        return EndLives((f"life {self.rng.randint(1, 3)}",))
+    def end_gateway_epochs(self) -> Request:
+        return EndGatewayEpochs((f"life {self.rng.randint(1, 3)}",))
 
     # ------------------------------------------------------------ shares, timers, transactions
 

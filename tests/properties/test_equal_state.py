@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.groups.fold import Offsets
-from broker.sessions.lives import Lives
+from broker.sessions.gateway_epochs import Lives
 from broker.state import BrokerState
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import LIGHT

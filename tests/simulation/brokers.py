@@ -266,9 +266,9 @@ def check_two(world: TwoBrokers) -> None:
     home, other = world.broker.state, world.other.rig.state
     for owner in [*home.filters.owners, *other.filters.owners]:
         session = session_of(owner)
-        assert session is None or home.sessions.lives(session[0]), f"{owner} is over and holds {owner}"
-    for client, incarnation in other.exchanges.sessions():
-        assert home.sessions.lives(incarnation), f"exchanges of {client}, whose session {incarnation} is over"
-    for incarnation in home.sessions.live_after(0, 1 << 30):
-        held = sorted(home.filters.held_by(holder(incarnation)))
-        assert sorted(other.filters.held_by(holder(incarnation, "b"))) == held, f"session {incarnation}"
+        assert session is None or home.sessions.stands(session[0]), f"{owner} is over and holds {owner}"
+    for client, generation in other.exchanges.sessions():
+        assert home.sessions.stands(generation), f"exchanges of {client}, whose session {generation} is over"
+    for generation in home.sessions.live_after(0, 1 << 30):
+        held = sorted(home.filters.held_by(holder(generation)))
+        assert sorted(other.filters.held_by(holder(generation, "b"))) == held, f"session {generation}"

@@ -197,6 +197,6 @@ def check_ends(world: Ends) -> None:
     state = world.broker.state
     for owner in state.filters.owners:
         session = session_of(owner)
-        assert session is None or state.sessions.lives(session[0]), f"{owner} is over and holds filters"
-    for client, incarnation in state.exchanges.sessions():
-        assert state.sessions.lives(incarnation), f"exchanges of {client}, whose session {incarnation} is over"
+        assert session is None or state.sessions.stands(session[0]), f"{owner} is over and holds filters"
+    for client, generation in state.exchanges.sessions():
+        assert state.sessions.stands(generation), f"exchanges of {client}, whose session {generation} is over"

@@ -168,9 +168,9 @@ class Links:
         self.clock = world.clock
         self.has_brokers = True
 
-    def new_life(self) -> str:
-        """A name for a life of the gateway."""
-        return self._world.new_life()
+    def new_epoch(self) -> str:
+        """A name for an epoch of the gateway."""
+        return self._world.new_epoch()
 
     def link(self, address: str) -> Link:
         if address == NAMESRV:
@@ -371,8 +371,8 @@ class World:
         self._disk = SimDisk()
         self._disk.rng = random.Random(seed + 1)
         self.broker = Rig(self._disk, segment_bytes=1 << 16)
-        self._lives = 0
-        self._life_names = 0
+        self._epochs = 0
+        self._epoch_names = 0
         self._acknowledged: dict[bytes, int] = {}  # where the log ended when the client heard of it
         self.links: dict[Gateway, Links] = {}
         self.gateways = [self.new_gateway(f"gateway-{number}") for number in range(self.rng.choice((1, 2, 3)))]
@@ -410,9 +410,9 @@ class World:
         self._sessions += 1
         return self._sessions
 
-    def new_life(self) -> str:
-        self._life_names += 1
-        return f"life-{self._life_names}"
+    def new_epoch(self) -> str:
+        self._epoch_names += 1
+        return f"epoch-{self._epoch_names}"
 
     def acknowledged(self, payload: bytes) -> None:
         """A client has heard that its message is stored, and will not send it again."""
@@ -428,7 +428,7 @@ class World:
 
     def new_gateway(self, name: str) -> Gateway:
         links = self.new_links()
-        self._lives += 1
+        self._epochs += 1
         made = Gateway(
             beside=SimpleNamespace(clock=self.clock, broker=links), name=name, session_lease_s=6.0, in_flight_max=6
         )  # type: ignore[arg-type]
@@ -527,7 +527,7 @@ class World:
         for device in self.devices:
             if device.line is not None and device.line.gateway is gateway:
                 device.lose(tells=False)
-        name = gateway.settings.name if self.rng.random() < 0.5 else f"gateway-{self._lives}"
+        name = gateway.settings.name if self.rng.random() < 0.5 else f"gateway-{self._epochs}"
         del self.links[gateway]
         self.gateways[self.gateways.index(gateway)] = self.new_gateway(name)
 

@@ -43,7 +43,7 @@ SEEN_BY = {
     "save_for_whoever_asks": 19,
     "send_qos_2_before_the_session_is_durable": 65,
     "set_a_timer_anew_each_time_it_is_asked_for": 4,
-    "store_what_a_life_that_is_over_has_left": 123,
+    "store_what_an_epoch_that_is_over_has_left": 123,
     "take_the_sync_point_after_the_sync": 57,
 }
 """Who sees a rare bug soon. It may be another seed when the code has changed; the search then takes longer, no more."""

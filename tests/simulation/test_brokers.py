@@ -64,7 +64,7 @@ def begin_where_the_gateway_came_to_know_of_the_broker(patch: pytest.MonkeyPatch
 
 
 def take_living_sessions_for_ended_ones(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Sessions, "lives", lambda self, incarnation: False)
+    patch.setattr(Sessions, "stands", lambda self, generation: False)
 
 
 @pytest.mark.parametrize(

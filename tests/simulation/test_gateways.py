@@ -96,13 +96,13 @@ def complete_before_the_release_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_late_messages_of_earlier_owners_in(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(BrokerState, "is_fenced", lambda self, client, incarnation, epoch: False)
-    store_what_a_life_that_is_over_has_left(patch)  # within one broker that would be enough
+    patch.setattr(BrokerState, "is_fenced", lambda self, client, generation, epoch: False)
+    store_what_an_epoch_that_is_over_has_left(patch)  # within one broker that would be enough
     patch.setattr(World, "late", lambda self: [])
 
 
-def store_what_a_life_that_is_over_has_left(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MessageRequests, "_check_life", lambda self, life: None)
+def store_what_an_epoch_that_is_over_has_left(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MessageRequests, "_check_epoch", lambda self, epoch: None)
 
 
 def never_release_an_exchange(patch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ PLANTED = [
     send_the_pubrel_before_the_session_is_durable,
     complete_before_the_release_is_durable,
     let_late_messages_of_earlier_owners_in,
-    store_what_a_life_that_is_over_has_left,
+    store_what_an_epoch_that_is_over_has_left,
     never_release_an_exchange,
     forget_what_was_on_its_way,
     forget_the_ids_that_wait_for_a_pubcomp,

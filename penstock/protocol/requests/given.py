@@ -15,21 +15,21 @@ from penstock.protocol.runs import Run, checksum_of, encode_runs
 
 class GivenRuns(Request):
     """Stores publications of devices, ``count`` messages in all; over a wire ``AppendRuns``. The runs are the server's
-    from then on: it notes on them where they are stored, and nobody else changes them. ``life``, ``attempt``: the
-    gateway's."""
+    from then on: it notes on them where they are stored, and nobody else changes them. ``gateway_epoch``, ``attempt``:
+    the gateway's."""
 
-    __slots__ = ("attempt", "count", "life", "runs")
+    __slots__ = ("attempt", "count", "gateway_epoch", "runs")
     reply: ClassVar[type[Reply]] = Appended
 
-    def __init__(self, count: int, runs: list[Run], life: str = "", attempt: int = 0) -> None:
+    def __init__(self, count: int, runs: list[Run], gateway_epoch: str = "", attempt: int = 0) -> None:
         self.count = count
         self.runs = runs
-        self.life = life
+        self.gateway_epoch = gateway_epoch
         self.attempt = attempt
 
     def for_wire(self) -> AppendRuns:
         body = encode_runs(self.runs)
-        return AppendRuns(self.count, checksum_of(body), body, self.life, self.attempt)
+        return AppendRuns(self.count, checksum_of(body), body, self.gateway_epoch, self.attempt)
 
 
 class GivenPulled(Reply):

@@ -74,8 +74,8 @@ class Append(Request):
 class AppendRuns(Request):
     """Stores messages of devices and producers. ``body`` is runs end to end (``runs.encode_runs``) with ``count``
     messages in all, ``checksum`` its CRC-32C. Each message is stored or refused on its own, as for ``Append``; which
-    queue it goes to is decided by the broker. ``life``: the gateway's (``KeepSessions``); all is ``Fenced`` where that
-    is over.
+    queue it goes to is decided by the broker.
+    ``gateway_epoch``: the gateway's (``KeepSessions``); all is ``Fenced`` where that is over.
     ``attempt``: the gateway's own number, which grows once it has heard of a ``StorageFull``. What is sent with the
     number of one that was refused so, or a lower one, is refused too: it was under way, and what is before it comes
     again first. Producers have neither, and ask with ``detail`` for ``runs``."""
@@ -85,7 +85,7 @@ class AppendRuns(Request):
     count: int
     checksum: int
     body: Bytes
-    life: str = ""
+    gateway_epoch: str = ""
     attempt: int = 0
     detail: bool = False
 

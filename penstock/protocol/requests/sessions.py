@@ -81,9 +81,9 @@ class SessionCall(NamedTuple):
 
 
 class SessionFilters(NamedTuple):
-    """The filters that are open for an MQTT session, by its incarnation."""
+    """The filters that are open for an MQTT session, by its generation."""
 
-    incarnation: int
+    generation: int
     filters: tuple[str, ...]
 
 
@@ -91,15 +91,15 @@ class SessionFilters(NamedTuple):
 class OpenedSession(Reply):
     """A session has a new owner and a new epoch. Of a session that was there before: what was saved, and in
     ``state`` whether its client was connected, with nobody left to say how it went. ``present``: it goes on; else it
-    is new, ``incarnation`` is its epoch, and what is told of the old one (``ended``: its incarnation) has ended.
+    is new, ``generation`` is its epoch, and what is told of the old one (``ended``: its generation) has ended.
     ``epoch`` 0: the owner was called upon, now ask with ``force``. ``doubtful_ms``: what was stored until this
     wall-clock time may have been sent to the client by an owner that could not say so any more; 0: by none.
-    ``absence_s``: for how long the client of what was there had been gone, 0 if it had not. ``over``: lives of gateways
-    that have ended since the one that the asker has heard of last. No broker is to store anything of them behind what
-    the session's new owner publishes (``EndLives``)."""
+    ``absence_s``: for how long the client of what was there had been gone, 0 if it had not. ``over``: epochs of
+    gateways that have ended since the one that the asker has heard of last. No broker is to store anything of them
+    behind what the session's new owner publishes (``EndGatewayEpochs``)."""
 
     epoch: int
-    incarnation: int
+    generation: int
     present: bool
     state: int = RELEASED
     ended: int = 0
@@ -118,7 +118,7 @@ class OpenSession(Request):
     called upon to save and release it; after a short while it is taken all the same (``force``). ``claim``: takes it as
     it is, and only if its owner is dead and it has something to be done, else ``Fenced``. Another user's is ``Fenced``
     too, unless it is that of ``instead_of`` and is to end (``clean``): access rules give the client id to ``user`` and
-    not to that one. ``heard``: the last of the lives that the asker knows to be over."""
+    not to that one. ``heard``: the last of the gateway epochs that the asker knows to be over."""
 
     code: ClassVar[int] = 100
     reply: ClassVar[type[Reply]] = OpenedSession
@@ -166,8 +166,8 @@ class EndSession(Request):
 
 @value
 class SessionDuties(Reply):
-    """Sessions of dead owners with something left to be done, to be opened with ``claim``. ``is_over``: the life that
-    the asker has named is: it may have lost sessions, and must begin another."""
+    """Sessions of dead owners with something left to be done, to be opened with ``claim``. ``is_over``: the gateway
+    epoch that the asker has named is: it may have lost sessions, and must begin another."""
 
     clients: tuple[str, ...]
     is_over: bool = False
@@ -176,15 +176,15 @@ class SessionDuties(Reply):
 @value
 class KeepSessions(Request):
     """An owner lives for another ``lease_s`` seconds. ``fresh``: it has just begun, and what was its own before is
-    not any more. ``life``: a name that nothing else ever has; one that is new begins, durably, and what the owner led
-    before is over. Empty where the owner is of an older version."""
+    not any more. ``gateway_epoch``: a name that nothing else ever has; one that is new begins, durably, and the one
+    before it is over. Empty where the owner is of an older version."""
 
     code: ClassVar[int] = 103
     reply: ClassVar[type[Reply]] = SessionDuties
     owner: str
     lease_s: float
     fresh: bool = False
-    life: str = ""
+    gateway_epoch: str = ""
 
 
 class SessionQuestion(NamedTuple):
@@ -229,7 +229,7 @@ class FetchExchanges(Request):
     code: ClassVar[int] = 105
     reply: ClassVar[type[Reply]] = Exchanges
     client: str
-    incarnation: int
+    generation: int
     epoch: int
 
 
@@ -242,7 +242,7 @@ class ReleaseExchanges(Request):
     code: ClassVar[int] = 106
     reply: ClassVar[type[Reply]] = Done
     client: str
-    incarnation: int
+    generation: int
     ids: tuple[int, ...]
     is_over: bool = False
     epoch: int = 0
@@ -258,7 +258,7 @@ class SessionFiltersPage(Reply):
 
 @value
 class ListSessionFilters(Request):
-    """What the home of sessions holds open for sessions whose incarnation is beyond ``after``. ``TopicNotFound`` where
+    """What the home of sessions holds open for sessions whose generation is beyond ``after``. ``TopicNotFound`` where
     sessions are not at home."""
 
     code: ClassVar[int] = 107
@@ -270,20 +270,20 @@ class ListSessionFilters(Request):
 
 @value
 class EndedSessions(Reply):
-    """Incarnations of sessions that are over."""
+    """Generations of sessions that are over."""
 
-    incarnations: tuple[int, ...]
+    generations: tuple[int, ...]
 
 
 @value
 class FindEndedSessions(Request):
-    """Which of these sessions are over: an incarnation never comes back. Only their home knows, others say
+    """Which of these sessions are over: a generation never comes back. Only their home knows, others say
     ``TopicNotFound``."""
 
     code: ClassVar[int] = 108
     reply: ClassVar[type[Reply]] = EndedSessions
     is_repeatable: ClassVar[bool] = True
-    incarnations: tuple[int, ...]
+    generations: tuple[int, ...]
 
 
 class SessionRow(NamedTuple):
@@ -291,7 +291,7 @@ class SessionRow(NamedTuple):
     ``flow`` as its owner saved them last."""
 
     client: str
-    incarnation: int
+    generation: int
     owner: str
     state: int
     user: str
@@ -311,7 +311,7 @@ class SessionsPage(Reply):
 
 @value
 class ListSessions(Request):
-    """How the sessions stand whose incarnation is beyond ``after``, or that of one ``client``. ``TopicNotFound`` where
+    """How the sessions stand whose generation is beyond ``after``, or that of one ``client``. ``TopicNotFound`` where
     sessions are not at home. ``contains``: only those with this in their client ids; a reply is the outcome of bounded
     work then, and may have few or none before its end."""
 
@@ -370,13 +370,13 @@ class TellSubscriptions(Request):
 
 
 @value
-class EndLives(Request):
-    """These lives of gateways are over: nothing that is said to be of one of them is stored from here on. Answered when
-    that is durable."""
+class EndGatewayEpochs(Request):
+    """These epochs of gateways are over: nothing that names one of them is stored from here on. Answered when that is
+    durable."""
 
     code: ClassVar[int] = 110
     reply: ClassVar[type[Reply]] = Done
-    lives: tuple[str, ...]
+    gateway_epochs: tuple[str, ...]
 
 
 @value

@@ -124,8 +124,8 @@ def test_of_gateways_that_a_full_disk_refused_the_last_ones_are_remembered() -> 
     while not isinstance(rig.ask(full), StorageFull):
         pass
     for at in range(REFUSED_MAX - 1):
-        refused[f"life-{at}"] = 0
-    full.life = "last"
+        refused[f"epoch-{at}"] = 0
+    full.gateway_epoch = "last"
     assert isinstance(rig.ask(full), StorageFull)
     assert len(refused) == REFUSED_MAX
     assert "first" not in refused

@@ -151,7 +151,7 @@ def test_a_batch_that_is_not_what_its_request_says_is_refused_whole(count: int, 
 def test_a_message_of_an_exchange_is_stored_once_however_it_comes() -> None:
     rig = made(queues=1)
     session = rig.ask(OpenSession("gw", "c1", True, 60, b""))
-    exchange = f"{session.incarnation}:{session.epoch}:7"
+    exchange = f"{session.generation}:{session.epoch}:7"
     once = Run(tail("t", MQTT_CLIENT="c1", MQTT_ID=exchange), 2 | FLAG_ONCE, 0, [b"x"])
     assert rig.ask(request(once, once)) == Appended("disk")
     assert rig.ask(request(once.of([b"x", b"x"]))) == Appended("disk")

@@ -75,8 +75,8 @@ class House:
         opened = self.home.ask(OpenSession("gw", client, False, 100, b""))
         assert isinstance(opened, OpenedSession)
         if filters:
-            self.home.ask(OpenFilters(f"~session/{opened.incarnation}", filters))
-        return opened.incarnation
+            self.home.ask(OpenFilters(f"~session/{opened.generation}", filters))
+        return opened.generation
 
     def end(self, client: str) -> None:
         entry = self.home.state.sessions.get(client)
@@ -94,9 +94,9 @@ class House:
         return {owner: self.other.state.filters.held_by(owner) for owner in self.other.state.filters.owners}
 
 
-def tail(client: str, incarnation: int) -> bytes:
+def tail(client: str, generation: int) -> bytes:
     """That of a QoS 2 message of a session."""
-    return record_tail(b"a", encode_properties({CLIENT_ID: client, MQTT_ID: f"{incarnation}:{incarnation}:1"}))
+    return record_tail(b"a", encode_properties({CLIENT_ID: client, MQTT_ID: f"{generation}:{generation}:1"}))
 
 
 def test_what_sessions_hold_at_home_is_open_before_the_broker_has_joined() -> None:
@@ -166,9 +166,7 @@ def test_a_home_that_does_not_answer_or_is_another_one_says_nothing() -> None:
     house.away.clear()
     house.pass_time(5 * TURN_S)
     assert set(house.held()) == {"~session/5@elsewhere"}
-    asked = {
-        one for _, request in house.asked if isinstance(request, FindEndedSessions) for one in request.incarnations
-    }
+    asked = {one for _, request in house.asked if isinstance(request, FindEndedSessions) for one in request.generations}
     assert asked == {7}
 
 
@@ -212,8 +210,8 @@ def test_the_home_itself_forgets_late_exchanges_while_no_other_broker_is_one(is_
     own = SessionMirror("home", house.home.state, [Way(house, "ns:1")], house, lambda request: house.home.ask(request))
     lives, ended = house.session("a"), house.session("b")
     house.end("b")
-    for client, incarnation in (("a", lives), ("b", ended)):  # the second has come behind its session's end
-        house.home.ask(GivenRuns(1, [Run(tail(client, incarnation), 2 | FLAG_ONCE, 0, [b"x"])]))
+    for client, generation in (("a", lives), ("b", ended)):  # the second has come behind its session's end
+        house.home.ask(GivenRuns(1, [Run(tail(client, generation), 2 | FLAG_ONCE, 0, [b"x"])]))
     assert len(house.home.state.exchanges) == 2
     for seconds in range(int(2 * LATE_S) + 5):
         own.tick(float(seconds))

@@ -42,11 +42,11 @@ steps = st.tuples(st.booleans(), clients, st.integers(1, 2), ids)
 
 
 def _take(exchanges: Exchanges, step: tuple[bool, str, int, int]) -> None:
-    is_stored, client, incarnation, packet_id = step
+    is_stored, client, generation, packet_id = step
     if is_stored:
-        exchanges.stored(client, incarnation, packet_id)
+        exchanges.stored(client, generation, packet_id)
     else:
-        take(exchanges, Exchanges.fact(client, incarnation, [packet_id]))
+        take(exchanges, Exchanges.fact(client, generation, [packet_id]))
 
 
 @given(st.lists(steps, max_size=20), st.lists(steps, max_size=10))

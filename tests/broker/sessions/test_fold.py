@@ -16,17 +16,17 @@ def opened(sessions: Sessions, position: int, owner: str = "g", *, is_new: bool 
     return take(sessions, Sessions.opening(owner, "c", is_new, expiry_s, b"will"), position, 5)
 
 
-def ended(incarnation: int) -> Change:
-    return Change(events=(SessionEnded("c", incarnation), OwnerEnded(holder(incarnation))))
+def ended(generation: int) -> Change:
+    return Change(events=(SessionEnded("c", generation), OwnerEnded(holder(generation))))
 
 
-def test_every_opening_gives_a_higher_epoch_and_only_a_new_session_a_new_incarnation() -> None:
+def test_every_opening_gives_a_higher_epoch_and_only_a_new_session_a_new_generation() -> None:
     sessions = Sessions()
     assert opened(sessions, 100) == NO_CHANGE
     assert opened(sessions, 200, "h", is_new=False) == NO_CHANGE
     entry = sessions.get("c")
     assert entry is not None
-    assert (entry.owner, entry.epoch, entry.incarnation, sessions.of("g"), sessions.of("h")) == (
+    assert (entry.owner, entry.epoch, entry.generation, sessions.of("g"), sessions.of("h")) == (
         "h",
         201,
         101,
@@ -96,7 +96,7 @@ def test_a_snapshot_from_before_there_was_doubt_has_none() -> None:
     assert doubtful_ms(again) == 0
     entry = again.get("c")
     assert entry is not None
-    assert (entry.owner, entry.epoch, entry.incarnation, entry.will) == ("g", 11, 1, b"will")
+    assert (entry.owner, entry.epoch, entry.generation, entry.will) == ("g", 11, 1, b"will")
 
 
 def test_who_takes_a_session_for_its_will_leaves_its_client_gone_and_a_client_that_is_back_does_not() -> None:
@@ -118,7 +118,7 @@ def test_an_opening_of_an_earlier_version_is_for_the_client() -> None:
     assert sessions.gone() == []
 
 
-def test_holders_differ_by_incarnation_and_have_no_lease() -> None:
+def test_holders_differ_by_generation_and_have_no_lease() -> None:
     assert holder(1) != holder(2)
     assert holder(1).startswith("~")
 

@@ -42,14 +42,14 @@ def test_pages_of_large_sessions_filters_end_early_and_miss_none() -> None:
         opened = rig.ask(OpenSession("g", client, False, 60, b""))
         filters = tuple([f"{client}/{at}/{'x' * 1000}" for at in range(600)])
         for at in range(0, 600, 40):
-            rig.ask(OpenFilters(holder(opened.incarnation), filters[at : at + 40]))
-        expected[opened.incarnation] = set(filters)
+            rig.ask(OpenFilters(holder(opened.generation), filters[at : at + 40]))
+        expected[opened.generation] = set(filters)
     found: dict[int, set[str]] = {}
     sizes, after = [], 0
     while not sizes or after:
         page = rig.ask(ListSessionFilters(after))
         sizes.append(len(page.sessions))
-        found |= {one.incarnation: set(one.filters) for one in page.sessions}
+        found |= {one.generation: set(one.filters) for one in page.sessions}
         after = page.after
     assert found == expected
     assert sizes == [2, 2]
@@ -78,8 +78,8 @@ def test_how_sessions_stand_is_told() -> None:
     second = rig.ask(OpenSession("g", "d", False, 60, b""))
     rig.ask(SaveSessions("g", (SessionSave("c", first.epoch, RELEASED, 60, terms=b"terms", flow=b"flow"),)))
     gone_ms = rig.clock.wall_ms()
-    row = SessionRow("c", first.incarnation, "", RELEASED, "alice", gone_ms, 60, b"terms", b"flow")
-    other = SessionRow("d", second.incarnation, "g", CONNECTED, "", 0, 60, b"", b"")
+    row = SessionRow("c", first.generation, "", RELEASED, "alice", gone_ms, 60, b"terms", b"flow")
+    other = SessionRow("d", second.generation, "g", CONNECTED, "", 0, 60, b"", b"")
     assert rig.ask(ListSessions()) == SessionsPage((row, other), 0)
     assert rig.ask(ListSessions(client="c")) == SessionsPage((row,), 0)
     assert rig.ask(ListSessions(client="nobody")) == SessionsPage((), 0)

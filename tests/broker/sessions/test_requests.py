@@ -31,7 +31,7 @@ from penstock.protocol.requests.sessions import (
     RELEASED,
     ClosedSession,
     CloseSession,
-    EndLives,
+    EndGatewayEpochs,
     EndSession,
     Exchanges,
     FetchExchanges,
@@ -88,10 +88,10 @@ def pass_time(rig: Rig, seconds: float) -> None:
 def test_what_was_saved_comes_back_with_a_higher_epoch_also_after_a_kill() -> None:
     rig = Rig()
     first = open_session(rig, will=b"will")
-    assert (first.present, first.incarnation) == (False, first.epoch)
+    assert (first.present, first.generation) == (False, first.epoch)
     assert save(rig, first.epoch, RELEASED, terms=b"terms", flow=b"flow") == ()
     again = open_session(rig.restarted(), "h")
-    assert (again.present, again.incarnation, again.epoch > first.epoch) == (True, first.incarnation, True)
+    assert (again.present, again.generation, again.epoch > first.epoch) == (True, first.generation, True)
     assert (again.will, again.terms, again.flow, again.state) == (b"will", b"terms", b"flow", RELEASED)
 
 
@@ -143,8 +143,8 @@ def test_an_owner_that_does_not_let_go_loses_the_session_all_the_same() -> None:
 def test_whoever_got_the_session_has_a_second_also_where_several_ask_for_it() -> None:
     """One has waited for its owner before, another asks at the same time: neither takes it before its time."""
     rig = rig_with_a_topic()
-    for owner, life in (("g", "a"), ("h", "b"), ("x", "c")):
-        live(rig, owner, life)
+    for owner, epoch in (("g", "a"), ("h", "b"), ("x", "c")):
+        live(rig, owner, epoch)
     held = open_session(rig, "g")
     asked = OpenSession("h", "c", False, 60, b"")
     waiting = rig.submit(asked)
@@ -198,23 +198,23 @@ def test_a_clean_start_ends_the_old_session_with_its_filters_and_exchanges() -> 
     rig = Rig()
     rig.ask(CreateTopic("t", 1))
     old = open_session(rig)
-    rig.ask(OpenFilters(f"~session/{old.incarnation}", ("t/+",)))
-    rig.ask(_once(old.incarnation, 1))
+    rig.ask(OpenFilters(f"~session/{old.generation}", ("t/+",)))
+    rig.ask(_once(old.generation, 1))
     save(rig, old.epoch, RELEASED, terms=b"terms")
     new = open_session(rig, clean=True)
-    assert (new.present, new.ended, new.terms) == (False, old.incarnation, b"terms")
+    assert (new.present, new.ended, new.terms) == (False, old.generation, b"terms")
     assert rig.state.filters.owners == []
-    assert rig.ask(FetchExchanges("c", old.incarnation, old.epoch)) == Exchanges(())
+    assert rig.ask(FetchExchanges("c", old.generation, old.epoch)) == Exchanges(())
     assert rig.ask(QueryBounds(("~filter:t/+",))).code == 23
 
 
 def test_filters_of_a_session_need_no_lease() -> None:
     rig = Rig()
     held = open_session(rig)
-    rig.ask(OpenFilters(f"~session/{held.incarnation}", ("t/+",)))
+    rig.ask(OpenFilters(f"~session/{held.generation}", ("t/+",)))
     rig.ask(OpenFilters("g", ("u/+",)))
     pass_time(rig, 10_000)
-    assert rig.state.filters.owners == [f"~session/{held.incarnation}"]
+    assert rig.state.filters.owners == [f"~session/{held.generation}"]
 
 
 def test_a_session_whose_client_stays_away_ends_by_itself() -> None:
@@ -268,7 +268,7 @@ def test_a_client_that_comes_back_too_late_finds_a_new_session() -> None:
     save(rig, held.epoch, RELEASED)
     rig.clock.now += 61  # before anybody has looked
     late = open_session(rig)
-    assert (late.present, late.ended) == (False, held.incarnation)
+    assert (late.present, late.ended) == (False, held.generation)
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -497,8 +497,8 @@ def test_a_broker_that_comes_back_gives_owners_their_time() -> None:
     assert save(after, held.epoch, CONNECTED) == ()
 
 
-def _once(incarnation: int, packet_id: int, body: bytes = b"x", epoch: int = 1 << 40) -> Append:
-    exchange = f"{incarnation}:{epoch}:{packet_id}"
+def _once(generation: int, packet_id: int, body: bytes = b"x", epoch: int = 1 << 40) -> Append:
+    exchange = f"{generation}:{epoch}:{packet_id}"
     properties = f"{MQTT_TOPIC}\x01t/1\x02{CLIENT_ID}\x01c\x02{MQTT_ID}\x01{exchange}".encode()
     record = encode_record(b"t", body, properties, flag=2 | FLAG_ONCE)
     return Append(1, True, record)
@@ -509,16 +509,16 @@ def test_a_message_of_an_exchange_is_stored_once_until_its_release_is_durable() 
     rig.ask(CreateTopic("t", 1))
     held = open_session(rig)
     for _ in range(3):
-        answer = rig.ask(_once(held.incarnation, 1))
+        answer = rig.ask(_once(held.generation, 1))
         assert isinstance(answer, Appended)
         assert (answer.refused, answer.level) == ((), "disk")
     assert rig.bodies("t:0") == [b"x"]
     again = rig.restarted()
-    assert again.ask(FetchExchanges("c", held.incarnation, held.epoch)) == Exchanges((1,))
-    again.ask(_once(held.incarnation, 1))
+    assert again.ask(FetchExchanges("c", held.generation, held.epoch)) == Exchanges((1,))
+    again.ask(_once(held.generation, 1))
     assert again.bodies("t:0") == [b"x"]
-    assert again.ask(ReleaseExchanges("c", held.incarnation, (1,))) == Done()
-    again.ask(_once(held.incarnation, 1, b"y"))
+    assert again.ask(ReleaseExchanges("c", held.generation, (1,))) == Done()
+    again.ask(_once(held.generation, 1, b"y"))
     assert again.bodies("t:0") == [b"x", b"y"]
 
 
@@ -527,10 +527,10 @@ def test_the_release_of_one_exchange_leaves_the_others_of_its_session_open() -> 
     rig.ask(CreateTopic("t", 1))
     held = open_session(rig)
     for packet_id in (1, 2):
-        rig.ask(_once(held.incarnation, packet_id))
-    assert rig.ask(ReleaseExchanges("c", held.incarnation, (1,), epoch=held.epoch)) == Done()
-    assert rig.ask(FetchExchanges("c", held.incarnation, held.epoch)) == Exchanges((2,))
-    rig.ask(_once(held.incarnation, 2))
+        rig.ask(_once(held.generation, packet_id))
+    assert rig.ask(ReleaseExchanges("c", held.generation, (1,), epoch=held.epoch)) == Done()
+    assert rig.ask(FetchExchanges("c", held.generation, held.epoch)) == Exchanges((2,))
+    rig.ask(_once(held.generation, 2))
     assert rig.bodies("t:0") == [b"x", b"x"]
 
 
@@ -746,9 +746,9 @@ def test_a_message_that_an_earlier_owner_sent_is_refused_when_it_arrives_late() 
     rig.ask(CreateTopic("t", 1))
     old = open_session(rig)
     new = open_session(rig, "h", force=True)
-    late = rig.ask(_once(old.incarnation, 1, epoch=old.epoch))
+    late = rig.ask(_once(old.generation, 1, epoch=old.epoch))
     assert late.refused[0].code == Fenced.code
-    rig.ask(_once(new.incarnation, 1, epoch=new.epoch))
+    rig.ask(_once(new.generation, 1, epoch=new.epoch))
     assert rig.bodies("t:0") == [b"x"]
 
 
@@ -766,12 +766,12 @@ def test_a_late_release_of_an_earlier_gateway_frees_no_id_that_is_used_again() -
     rig.ask(CreateTopic("t", 1))
     first = open_session(rig)
     second = open_session(rig, "h", force=True)
-    rig.ask(_once(first.incarnation, 1))
-    late = ReleaseExchanges("c", first.incarnation, (1,), epoch=first.epoch)
+    rig.ask(_once(first.generation, 1))
+    late = ReleaseExchanges("c", first.generation, (1,), epoch=first.epoch)
     assert rig.ask(late).code == Fenced.code
-    rig.ask(_once(first.incarnation, 1))
+    rig.ask(_once(first.generation, 1))
     assert rig.bodies("t:0") == [b"x"]
-    assert rig.ask(ReleaseExchanges("c", first.incarnation, (1,), epoch=second.epoch)) == Done()
+    assert rig.ask(ReleaseExchanges("c", first.generation, (1,), epoch=second.epoch)) == Done()
 
 
 def test_a_users_session_is_no_other_users_not_even_to_end_it() -> None:
@@ -798,7 +798,7 @@ def test_a_session_goes_to_another_user_only_as_a_new_one_and_only_from_the_user
         refused = OpenSession("h", "c", clean, 60, b"", user="alice", instead_of=instead_of)
         assert rig.ask(refused).code == Fenced.code
     found = open_session(rig, "h", clean=True, user="alice", instead_of="mallory")
-    assert (found.present, found.ended) == (False, held.incarnation)
+    assert (found.present, found.ended) == (False, held.generation)
     entry = rig.state.sessions.get("c")
     assert entry is not None
     assert (entry.user, entry.terms) == ("alice", b"")
@@ -867,7 +867,7 @@ def test_the_will_of_a_session_that_an_operator_ends_without_its_owner_is_anothe
     assert rig.ask(CloseSession("c", held.epoch, force=True)) == ClosedSession()
     assert alive(rig, "h").clients == ("c",)
     claimed = open_session(rig, "h", claim=True)
-    assert (claimed.present, claimed.ended, claimed.will) == (False, held.incarnation, b"will")
+    assert (claimed.present, claimed.ended, claimed.will) == (False, held.generation, b"will")
 
 
 def test_an_anonymous_session_becomes_the_users_who_takes_it() -> None:
@@ -886,19 +886,19 @@ def test_an_owner_that_was_too_slow_to_let_go_hears_of_it_when_it_looks() -> Non
     assert rig.ask(WatchSessions("g", 0.0)) == SessionCalls(())
 
 
-# ---------------------------------------------------------------- lives of gateways
+# ---------------------------------------------------------------- epochs of gateways
 
 
-def live(rig: Rig, owner: str, life: str) -> SessionDuties:
-    answer = rig.ask(KeepSessions(owner, 30.0, False, life))
+def live(rig: Rig, owner: str, epoch: str) -> SessionDuties:
+    answer = rig.ask(KeepSessions(owner, 30.0, False, epoch))
     assert isinstance(answer, SessionDuties)
     return answer
 
 
-def publish(rig: Rig, life: str) -> Any:
-    """What a gateway is answered that appends a message in this life."""
+def publish(rig: Rig, epoch: str) -> Any:
+    """What a gateway is answered that appends a message in this epoch."""
     tail = record_tail(b"t", encode_properties({MQTT_TOPIC: "t"}))
-    return rig.ask(GivenRuns(1, [Run(tail, 1, 0, [life.encode()])], life))
+    return rig.ask(GivenRuns(1, [Run(tail, 1, 0, [epoch.encode()])], epoch))
 
 
 def stored(rig: Rig) -> list[bytes]:
@@ -911,7 +911,7 @@ def rig_with_a_topic(**settings: Any) -> Rig:
     return rig
 
 
-def test_whoever_loses_a_session_that_it_has_not_let_go_of_stores_nothing_more_in_that_life() -> None:
+def test_whoever_loses_a_session_that_it_has_not_let_go_of_stores_nothing_more_in_that_epoch() -> None:
     rig = rig_with_a_topic()
     live(rig, "g", "a")
     live(rig, "h", "b")
@@ -920,16 +920,16 @@ def test_whoever_loses_a_session_that_it_has_not_let_go_of_stores_nothing_more_i
     assert open_session(rig, "h", force=True).over == ("a",)
     assert isinstance(publish(rig, "a"), Fenced)
     assert isinstance(publish(rig, "b"), Appended)
-    assert isinstance(publish(rig, ""), Appended), "an older gateway knows of no lives"
+    assert isinstance(publish(rig, ""), Appended), "an older gateway knows of no epochs"
     assert live(rig, "g", "a").is_over
     assert not live(rig, "g", "c").is_over
     assert isinstance(publish(rig, "c"), Appended)
     assert stored(rig) == [b"a", b"b", b"", b"c"]
 
 
-def test_encoded_runs_of_a_life_that_is_over_are_refused_too() -> None:
+def test_encoded_runs_of_an_epoch_that_is_over_are_refused_too() -> None:
     rig = rig_with_a_topic()
-    rig.ask(EndLives(("a",)))
+    rig.ask(EndGatewayEpochs(("a",)))
     tail = record_tail(b"t", encode_properties({MQTT_TOPIC: "t"}))
     assert isinstance(rig.ask(GivenRuns(1, [Run(tail, 1, 0, [b"x"])], "a").for_wire()), Fenced)
     assert isinstance(rig.ask(GivenRuns(1, [Run(tail, 1, 0, [b"y"])], "b").for_wire()), Appended)
@@ -948,7 +948,7 @@ def test_whoever_lets_go_of_a_session_lives_on() -> None:
     assert open_session(rig, "h", force=True).over == ("a",), "its will may not be stored yet"
 
 
-def test_a_session_that_stays_where_it_is_ends_no_life() -> None:
+def test_a_session_that_stays_where_it_is_ends_no_epoch() -> None:
     rig = rig_with_a_topic()
     live(rig, "g", "a")
     open_session(rig, "g")
@@ -969,7 +969,7 @@ def test_who_falls_silent_has_lived_also_without_a_session() -> None:
     assert live(rig, "g", "a").is_over
 
 
-def test_a_life_that_is_over_is_so_after_a_restart_and_who_falls_silent_over_one_as_well() -> None:
+def test_an_epoch_that_is_over_is_so_after_a_restart_and_who_falls_silent_over_one_as_well() -> None:
     rig = rig_with_a_topic(owner_lease_s=10.0)
     live(rig, "g", "a")
     live(rig, "h", "b")
@@ -1017,7 +1017,7 @@ def test_an_owner_whose_life_cannot_begin_for_want_of_room_is_not_taken_for_dead
     rig = Rig()
     live(rig, "g", "a")
     held = open_session(rig, "g")
-    rig.ask(EndLives(("a",)))
+    rig.ask(EndGatewayEpochs(("a",)))
     for _ in range(4):
         pass_time(rig, 20)
         rig.disk.fail("pwrite", ENOSPC)
@@ -1029,11 +1029,11 @@ def test_an_owner_whose_life_cannot_begin_for_want_of_room_is_not_taken_for_dead
 def test_whoever_opens_a_session_is_told_which_lives_have_ended_since() -> None:
     rig = Rig()
     for number, owner in enumerate("gh"):
-        live(rig, owner, f"life {number}")
+        live(rig, owner, f"epoch {number}")
     open_session(rig, "g")
-    assert open_session(rig, "h", force=True, heard="of nothing").over == ("life 0",)
-    assert open_session(rig, "x", force=True, heard="life 0").over == ("life 1",)
-    assert open_session(rig, "y", "d", heard="life 1").over == ()
+    assert open_session(rig, "h", force=True, heard="of nothing").over == ("epoch 0",)
+    assert open_session(rig, "x", force=True, heard="epoch 0").over == ("epoch 1",)
+    assert open_session(rig, "y", "d", heard="epoch 1").over == ()
 
 
 def test_what_is_told_of_lives_is_durable_whatever_is_opened() -> None:
@@ -1051,26 +1051,32 @@ def test_what_is_told_of_lives_is_durable_whatever_is_opened() -> None:
 
 def test_another_broker_is_told_which_lives_are_over_and_never_forgets() -> None:
     rig = rig_with_a_topic()
-    told = rig.submit(EndLives(("a", "b")))
+    told = rig.submit(EndGatewayEpochs(("a", "b")))
     assert told == []
     rig.sync()
     assert told == [Done()]
     written = rig.store.written
-    assert rig.ask(EndLives(("b", "a"))) == Done()
+    assert rig.ask(EndGatewayEpochs(("b", "a"))) == Done()
     assert rig.store.written == written
     rig = rig.restarted()
-    assert [type(publish(rig, life)) for life in "abc"] == [Fenced, Fenced, Appended]
+    assert [type(publish(rig, epoch)) for epoch in "abc"] == [Fenced, Fenced, Appended]
 
 
 @pytest.mark.parametrize(
-    "request_", [EndLives(("",)), EndLives(("x" * 65,)), EndLives(("x",) * 1001), KeepSessions("g", 1.0, life="x" * 65)]
+    "request_",
+    [
+        EndGatewayEpochs(("",)),
+        EndGatewayEpochs(("x" * 65,)),
+        EndGatewayEpochs(("x",) * 1001),
+        KeepSessions("g", 1.0, gateway_epoch="x" * 65),
+    ],
 )
 def test_names_of_lives_have_limits(request_: Request) -> None:
     assert isinstance(Rig().ask(request_), InvalidRequest)
 
 
 @pytest.mark.parametrize("claim", [False, True])
-def test_what_an_earlier_process_of_a_name_has_left_ends_no_life_of_the_next(claim: bool) -> None:
+def test_what_an_earlier_process_of_a_name_has_left_ends_no_epoch_of_the_next(claim: bool) -> None:
     rig = rig_with_a_topic()
     rig.ask(KeepSessions("g", 30.0, True, "a"))
     open_session(rig, "g", will=b"will")
@@ -1091,7 +1097,7 @@ def test_what_an_earlier_process_has_left_is_nobodys_also_after_the_home_has_sta
     rig.ask(KeepSessions("g", 30.0, True, "b"))
     own = open_session(rig, "g", "d", will=b"will")
     if is_over:
-        rig.ask(EndLives(("b",)))
+        rig.ask(EndGatewayEpochs(("b",)))
         live(rig, "g", "b2")
     rig = rig.restarted()
     rig.dispatch.tick()
@@ -1112,7 +1118,7 @@ def test_an_earlier_process_of_a_name_has_nothing_of_what_it_had(state: int) -> 
 
 
 def frozen(rig: Rig, state: int) -> OpenedSession:
-    """A gateway "g" has a session with a will in this state, was taken for dead, and has begun another life, "c"."""
+    """A gateway "g" has a session with a will in this state, was taken for dead, and has begun another epoch, "c"."""
     live(rig, "g", "a")
     held = open_session(rig, "g", will=b"will")
     save(rig, held.epoch, state)
@@ -1125,7 +1131,7 @@ def frozen(rig: Rig, state: int) -> OpenedSession:
 
 
 @pytest.mark.parametrize("state", [CONNECTED, GONE])
-def test_what_is_taken_from_whoever_has_not_asked_for_it_in_its_new_life_does_not_end_that(state: int) -> None:
+def test_what_is_taken_from_whoever_has_not_asked_for_it_in_its_new_epoch_does_not_end_that(state: int) -> None:
     rig = rig_with_a_topic()
     held = frozen(rig, state)
     open_session(rig, "h", claim=True)

@@ -358,7 +358,7 @@ def test_a_share_ends_with_its_last_owner_and_begins_anew() -> None:
 def test_a_share_is_held_by_a_session_that_is_away() -> None:
     rig = Rig()
     session = rig.ask(OpenSession("gw", "c", False, 100, b""))
-    opened(rig, owner=holder(session.incarnation))
+    opened(rig, owner=holder(session.generation))
     opened(rig)
     rig.ask(CloseFilters("gw", (SHARE,)))
     published(rig, 1)

@@ -18,7 +18,7 @@ from penstock.protocol.requests.routes import QueryRoute
 from penstock.protocol.requests.sessions import (
     ANY_EPOCH,
     GONE,
-    EndLives,
+    EndGatewayEpochs,
     EndSession,
     KeepSessions,
     OpenSession,
@@ -213,7 +213,7 @@ def test_what_the_home_says_of_an_earlier_life_begins_none() -> None:
     assert not one.upstream.is_held
 
 
-def test_a_life_of_which_the_home_has_not_heard_is_told_again_at_once() -> None:
+def test_an_epoch_of_which_the_home_has_not_heard_is_told_again_at_once() -> None:
     one, other = two()
     one.connect("c", **BRIEF)
     staying = one.connect("d", **BRIEF)
@@ -226,7 +226,7 @@ def test_a_life_of_which_the_home_has_not_heard_is_told_again_at_once() -> None:
     assert published(one) == [b"x"]
 
 
-def test_a_life_that_ends_as_it_begins_is_followed_by_another() -> None:
+def test_an_epoch_that_ends_as_it_begins_is_followed_by_another() -> None:
     one, other = two()
     first, second, staying = [one.connect(name, **BRIEF) for name in "cde"]
     take_over(other, "c", **BRIEF)
@@ -239,7 +239,7 @@ def test_a_life_that_ends_as_it_begins_is_followed_by_another() -> None:
     assert (first.is_closed, second.is_closed, staying.got()) == (True, True, [Puback(1)])
 
 
-def test_a_session_that_is_lost_after_the_new_life_has_begun_ends_that_one() -> None:
+def test_a_session_that_is_lost_after_the_new_epoch_has_begun_ends_that_one() -> None:
     one, other = two()
     first, second, staying = [one.connect(name, **BRIEF) for name in "cde"]
     take_over(other, "c", **BRIEF)
@@ -253,7 +253,7 @@ def test_a_session_that_is_lost_after_the_new_life_has_begun_ends_that_one() -> 
     assert (first.is_closed, second.is_closed, staying.got()) == (True, True, [Puback(1)])
 
 
-def test_a_batch_of_an_earlier_life_that_is_refused_late_still_goes_before_what_came_after_it() -> None:
+def test_a_batch_of_an_earlier_epoch_that_is_refused_late_still_goes_before_what_came_after_it() -> None:
     one, other = two()
     one.connect("c", **BRIEF)
     slow, quick = one.connect("d", **BRIEF), one.connect("e", **BRIEF)
@@ -416,7 +416,7 @@ def test_a_will_that_is_being_stored_as_its_gateway_is_taken_for_dead_is_stored_
     for gateway in (one, other):
         gateway.pass_time(gateway.settings.session_lease_s / 3 + 1)
     assert published(one) == [b"offline"]
-    assert one.lease.life not in one.broker.state.lives.over
+    assert one.lease.epoch not in one.broker.state.gateway_epochs.over
 
 
 def test_a_will_that_is_stored_after_all_is_counted_once() -> None:
@@ -483,7 +483,7 @@ def test_a_call_that_is_heard_in_time_brings_the_will() -> None:
         gateway.round()
     again.got_one(Connack)
     assert published(one) == [b"offline"]
-    assert not one.broker.state.lives.over
+    assert not one.broker.state.gateway_epochs.over
 
 
 def test_whoever_is_on_its_way_to_a_session_meanwhile_is_turned_away() -> None:
@@ -522,44 +522,44 @@ def test_whoever_comes_after_that_is_not_turned_away_for_one_that_came_before() 
 
 def test_brokers_are_told_which_lives_are_over_before_anything_is_published_there() -> None:
     one, other = two()
-    life = one.lease.life
+    epoch = one.lease.epoch
     one.connect("c", **BRIEF)
     again = take_over(other, **BRIEF)
     again.send(Publish("t", b"1", 1, packet_id=1), Publish("t", b"2", 1, packet_id=2))
     again.publish("t", b"3", 1, packet_id=3)
-    told = [request for request in one.broker.requests if isinstance(request, EndLives | AppendRuns)]
+    told = [request for request in one.broker.requests if isinstance(request, EndGatewayEpochs | AppendRuns)]
     other.connect("d", **BRIEF)
-    assert one.broker.made(OpenSession)[-1].heard == life
-    assert told[0] == EndLives((life,))
+    assert one.broker.made(OpenSession)[-1].heard == epoch
+    assert told[0] == EndGatewayEpochs((epoch,))
     assert [type(request) for request in told[1:]] == [AppendRuns, AppendRuns]
 
 
 def test_a_broker_that_may_not_have_heard_which_lives_are_over_is_told_again() -> None:
     one, other = two()
-    life = one.lease.life
+    epoch = one.lease.epoch
     one.connect("c", **BRIEF)
     again = take_over(other, **BRIEF)
-    one.broker.refuses = {EndLives: Unavailable("away"), AppendRuns: Unavailable("away")}
+    one.broker.refuses = {EndGatewayEpochs: Unavailable("away"), AppendRuns: Unavailable("away")}
     again.publish("t", b"1", 1, packet_id=1)
     one.broker.refuses = {}
     other.pass_time(1)
-    told = [request for request in one.broker.requests if isinstance(request, EndLives | AppendRuns)]
-    assert [type(request) for request in told] == [EndLives, AppendRuns, EndLives, AppendRuns]
-    assert one.broker.made(EndLives) == [EndLives((life,)), EndLives((life,))]
+    told = [request for request in one.broker.requests if isinstance(request, EndGatewayEpochs | AppendRuns)]
+    assert [type(request) for request in told] == [EndGatewayEpochs, AppendRuns, EndGatewayEpochs, AppendRuns]
+    assert one.broker.made(EndGatewayEpochs) == [EndGatewayEpochs((epoch,)), EndGatewayEpochs((epoch,))]
 
 
 def test_an_older_broker_that_knows_of_no_lives_is_told_once() -> None:
     one, other = two()
     one.connect("c", **BRIEF)
     again = take_over(other, **BRIEF)
-    one.broker.refuses = {EndLives: UnknownRequest("of a newer version")}
+    one.broker.refuses = {EndGatewayEpochs: UnknownRequest("of a newer version")}
     for number in range(1, 4):
         again.publish("t", b"x", 1, packet_id=number)
     assert again.got() == [Puback(1), Puback(2), Puback(3)]
-    assert len(one.broker.made(EndLives)) == 1
+    assert len(one.broker.made(EndGatewayEpochs)) == 1
 
 
-def test_a_client_that_is_back_before_another_gateway_has_got_its_session_ends_no_life() -> None:
+def test_a_client_that_is_back_before_another_gateway_has_got_its_session_ends_no_epoch() -> None:
     one, other = two_gateways()
     first = one.connect("c", **LASTING)
     again = other.open(5)
@@ -572,4 +572,4 @@ def test_a_client_that_is_back_before_another_gateway_has_got_its_session_ends_n
         gateway.round()
     again.got_one(Connack)
     assert [type(packet) for packet in back.got()] == [Connack, Disconnect]
-    assert not one.broker.state.lives.over
+    assert not one.broker.state.gateway_epochs.over

@@ -245,7 +245,7 @@ def test_a_subscription_that_cannot_be_replaced_stands_as_it_was_with_what_waits
     assert [(one.payload, one.qos) for one in came if isinstance(one, Publish)] == [
         (body, 1) for body in (b"1", b"2", b"3", b"4")
     ]
-    assert gateway.broker.state.filters.held_by(f"~session/{incarnation_of(client)}") == ["a"]
+    assert gateway.broker.state.filters.held_by(f"~session/{generation_of(client)}") == ["a"]
 
 
 def test_of_two_that_replace_a_subscription_the_last_that_was_granted_stands() -> None:
@@ -276,10 +276,10 @@ def test_a_share_that_cannot_be_replaced_has_its_member_still() -> None:
     assert [(one.payload, one.qos) for one in client.got() if isinstance(one, Publish)] == [(b"x", 1)]
 
 
-def incarnation_of(client: Client) -> str:
+def generation_of(client: Client) -> str:
     assert client.device.session is not None
     assert client.device.session.lasting is not None
-    return client.device.session.lasting.incarnation
+    return client.device.session.lasting.generation
 
 
 def test_what_was_unsubscribed_on_its_way_does_not_come_back_when_the_next_one_is_refused() -> None:

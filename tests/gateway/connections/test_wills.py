@@ -40,7 +40,7 @@ def test_the_will_of_a_client_whose_gateway_dies_is_published_by_another_one(ask
     assert published(other) == [b"gone"]
 
 
-def test_a_gateway_that_begins_anew_sees_to_the_wills_of_its_earlier_life() -> None:
+def test_a_gateway_that_begins_anew_sees_to_the_wills_of_its_earlier_epoch() -> None:
     one = Gateway(name="one")
     one.pass_time(1)
     one.connect("c", will=Will("w", b"gone", 1), **LASTING)

@@ -84,7 +84,7 @@ def test_what_a_closed_connection_has_left_behind_a_message_that_is_given_up_is_
     assert nothing_waits(gateway)
 
 
-def test_a_life_that_ends_takes_with_it_what_waits_of_connections_that_are_over() -> None:
+def test_an_epoch_that_ends_takes_with_it_what_waits_of_connections_that_are_over() -> None:
     gateway = Gateway()
     stays, leaves = gateway.connect("stays"), gateway.connect("leaves")
     stays.publish("known/x", b"warm")

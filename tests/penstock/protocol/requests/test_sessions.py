@@ -37,7 +37,7 @@ def test_codes_never_change() -> None:
         107: "ListSessionFilters",
         108: "FindEndedSessions",
         109: "ListSessions",
-        110: "EndLives",
+        110: "EndGatewayEpochs",
         111: "CloseSession",
         118: "AskSubscriptions",
         119: "TellSubscriptions",

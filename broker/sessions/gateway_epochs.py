@@ -1,9 +1,9 @@
-"""Fold of gateways' lives: which are over, so that nothing is stored for them any more.
+"""Fold of gateways' epochs, which fence gateways that stood still.
 
-A gateway names its life with all that it appends. The home of sessions ends a life when it gives away a session that
-the gateway has not let go of, or takes the gateway for dead; other brokers are told of it. Whoever goes on after that,
-because it was frozen or its network was, is refused, however late what it sent arrives, and has to begin another life.
-A life that is over never comes back. Of very many lives the latest ``LIVES_MAX`` are known, and as many owners.
+A gateway names its epoch with all that it appends. The home of sessions ends an epoch when it gives away a session that
+the gateway has not let go of, or takes the gateway for dead; other brokers learn it with ``EndGatewayEpochs``. Appends
+of an epoch that is over are refused, however late they arrive, and the gateway has to begin another. An epoch that is
+over never comes back. The latest ``GATEWAY_EPOCHS_MAX`` epochs are known, and as many owners.
 
 A process that has just begun has nothing of what an earlier one of its name has left, also where the home starts anew
 before that has found another owner: so it is remembered at which log position each owner's process began.
@@ -19,13 +19,13 @@ from broker.kernel.fold import fact_of, packed
 from broker.store.records import NO_CHANGE, Change, Stored
 
 TOPIC: Final = "%sys%lives"
-LIVES_MAX: Final = 1000
+GATEWAY_EPOCHS_MAX: Final = 1000
 _BEGIN: Final = "begin"
 _END: Final = "end"
 
 
-class Lives:
-    """The lives that one broker knows of.
+class GatewayEpochs:
+    """The epochs that one broker knows of.
 
     Attributes:
         over: those that are over, in the order in which this broker was told of it.
@@ -39,43 +39,43 @@ class Lives:
     def __init__(self) -> None:
         self.over: dict[str, None] = {}
         self.began: dict[str, int] = {}
-        self._of: dict[str, str] = {}  # owner -> the life that it leads
+        self._of: dict[str, str] = {}  # owner -> its epoch
 
     def of(self, owner: str) -> str:
-        """The life that an owner leads, empty if none is known."""
+        """An owner's epoch, empty if none is known."""
         return self._of.get(owner, "")
 
     @property
     def owners(self) -> list[str]:
-        """All who lead one."""
+        """All that have one."""
         return list(self._of)
 
     def over_after(self, heard: str) -> tuple[str, ...]:
-        """The lives that are over, those behind ``heard`` if it is among them, else all."""
+        """The epochs that are over, those behind ``heard`` if it is among them, else all."""
         if heard not in self.over:
             return tuple(self.over)
-        return tuple(takewhile(lambda life: life != heard, reversed(self.over)))[::-1]
+        return tuple(takewhile(lambda epoch: epoch != heard, reversed(self.over)))[::-1]
 
     @staticmethod
-    def beginning(owner: str, life: str, fresh: bool) -> list[Any]:
-        """Body of the record that an owner leads a life; the one that it led before is over. ``fresh``: its process has
-        just begun."""
-        return [_BEGIN, owner, life, fresh]
+    def beginning(owner: str, epoch: str, fresh: bool) -> list[Any]:
+        """Body of the record that an owner begins an epoch; the one that it had before is over. ``fresh``: its process
+        has just begun."""
+        return [_BEGIN, owner, epoch, fresh]
 
     @staticmethod
-    def ending(lives: Iterable[str]) -> list[Any]:
-        """Body of the record that ends lives."""
-        return [_END, list(lives)]
+    def ending(epochs: Iterable[str]) -> list[Any]:
+        """Body of the record that ends epochs."""
+        return [_END, list(epochs)]
 
     def apply(self, record: Stored) -> Change:
         """Takes in a record. Older brokers have stored none that is known to be fresh."""
         body = fact_of(record)
         if body[0] == _BEGIN:
-            owner, life = body[1:3]
-            earlier = self._of.pop(owner, life)
-            if earlier != life:
+            owner, epoch = body[1:3]
+            earlier = self._of.pop(owner, epoch)
+            if earlier != epoch:
                 self._end([earlier])
-            self._of[owner] = life
+            self._of[owner] = epoch
             _forget_first(self._of)
             if len(body) > 3 and body[3]:
                 self.began.pop(owner, None)
@@ -85,9 +85,9 @@ class Lives:
             self._end(body[1])
         return NO_CHANGE
 
-    def _end(self, lives: Sequence[str]) -> None:
-        self.over |= dict.fromkeys(lives)
-        for owner in [owner for owner, life in self._of.items() if life in lives]:
+    def _end(self, epochs: Sequence[str]) -> None:
+        self.over |= dict.fromkeys(epochs)
+        for owner in [owner for owner, epoch in self._of.items() if epoch in epochs]:
             del self._of[owner]
         _forget_first(self.over)
 
@@ -100,10 +100,10 @@ class Lives:
 
     def restore(self, snapshot: list[Any] | None) -> None:
         snapshot = snapshot or [(), ()]
-        self.over, self._of = dict.fromkeys(snapshot[0]), {owner: life for owner, life in snapshot[1]}
+        self.over, self._of = dict.fromkeys(snapshot[0]), {owner: epoch for owner, epoch in snapshot[1]}
         self.began = {owner: position for owner, position in snapshot[2]} if len(snapshot) > 2 else {}
 
 
 def _forget_first(known: dict[str, Any]) -> None:
-    while len(known) > LIVES_MAX:
+    while len(known) > GATEWAY_EPOCHS_MAX:
         del known[next(iter(known))]
