@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.groups.fold import Offsets
-from broker.sessions.gateway_epochs import Lives
+from broker.sessions.gateway_epochs import GatewayEpochs
 from broker.state import BrokerState
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import LIGHT
@@ -106,7 +106,7 @@ def look_at_the_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_a_part_of_the_state_in_checkpoints(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Lives, "restore", lambda self, snapshot: Lives.__init__(self))
+    patch.setattr(GatewayEpochs, "restore", lambda self, snapshot: GatewayEpochs.__init__(self))
 
 
 @pytest.mark.parametrize("plant", [look_at_the_clock, forget_a_part_of_the_state_in_checkpoints])

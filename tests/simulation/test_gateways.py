@@ -102,7 +102,7 @@ def let_late_messages_of_earlier_owners_in(patch: pytest.MonkeyPatch) -> None:
 
 
 def store_what_an_epoch_that_is_over_has_left(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MessageRequests, "_check_epoch", lambda self, epoch: None)
+    patch.setattr(MessageRequests, "_check_gateway_epoch", lambda self, gateway_epoch: None)
 
 
 def never_release_an_exchange(patch: pytest.MonkeyPatch) -> None:

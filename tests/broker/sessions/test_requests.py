@@ -983,7 +983,7 @@ def test_an_epoch_that_is_over_is_so_after_a_restart_and_who_falls_silent_over_o
     assert isinstance(publish(rig, "b"), Fenced)
 
 
-def test_an_owner_that_begins_another_life_has_ended_the_one_before() -> None:
+def test_an_owner_that_begins_another_epoch_has_ended_the_one_before() -> None:
     rig = rig_with_a_topic()
     live(rig, "g", "a")
     live(rig, "g", "b")
@@ -992,7 +992,7 @@ def test_an_owner_that_begins_another_life_has_ended_the_one_before() -> None:
     assert isinstance(publish(rig, "b"), Appended)
 
 
-def test_also_an_owner_of_an_older_version_that_begins_anew_has_ended_the_life_before() -> None:
+def test_also_an_owner_of_an_older_version_that_begins_anew_has_ended_the_epoch_before() -> None:
     rig = rig_with_a_topic()
     live(rig, "g", "a")
     rig.ask(KeepSessions("g", 30.0, False))
@@ -1001,7 +1001,7 @@ def test_also_an_owner_of_an_older_version_that_begins_anew_has_ended_the_life_b
     assert isinstance(publish(rig, "a"), Fenced)
 
 
-def test_a_life_has_begun_when_that_is_durable_and_goes_on_without_a_record() -> None:
+def test_an_epoch_has_begun_when_that_is_durable_and_goes_on_without_a_record() -> None:
     rig = Rig()
     told = rig.submit(KeepSessions("g", 30.0, True, "a"))
     again = rig.submit(KeepSessions("g", 30.0, True, "a"))
@@ -1013,7 +1013,7 @@ def test_a_life_has_begun_when_that_is_durable_and_goes_on_without_a_record() ->
     assert rig.store.written == written
 
 
-def test_an_owner_whose_life_cannot_begin_for_want_of_room_is_not_taken_for_dead() -> None:
+def test_an_owner_whose_epoch_cannot_begin_for_want_of_room_is_not_taken_for_dead() -> None:
     rig = Rig()
     live(rig, "g", "a")
     held = open_session(rig, "g")

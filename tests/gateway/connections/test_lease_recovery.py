@@ -198,7 +198,7 @@ def test_answers_to_an_earlier_doubt_count_no_more() -> None:
     assert not one.upstream.is_held
 
 
-def test_what_the_home_says_of_an_earlier_life_begins_none() -> None:
+def test_what_the_home_says_of_an_earlier_epoch_begins_none() -> None:
     one, _ = two()
     one.connect("d", **BRIEF)
     one.broker.holds = (KeepSessions,)
