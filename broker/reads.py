@@ -52,7 +52,7 @@ class FollowerReads:
         trace = Trace(state, self._topics, store, settings, now)
         acceptance = Acceptance(self._topics, state, settings, Repeats(state.producers, store))
         self._messages = MessageRequests(
-            store, self._topics, acceptance, settings, figures, state.lives, state.identity, trace
+            store, self._topics, acceptance, settings, figures, state.gateway_epochs, state.identity, trace
         )
         all_handlers = handlers_of((self._topics, self._messages, FilterRequests(state, store, settings, now, trace)))
         self._table: dict[type[Request], Handler] = {
