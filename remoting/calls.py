@@ -66,13 +66,17 @@ class Front:
     push: Callable[[int, Command], None]
     topics: set[str]
 
+    def new_id(self) -> str:
+        """A unique id for a message that has none."""
+        return f"{self.rng.getrandbits(128):032X}"
+
     @property
     def place(self) -> str:
         """``host:port``."""
         return join_address(self.host, self.port)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """A command that is to be carried out. ``connection``: number of the connection that it came by; ``peer``: the
     other end's address, ``host:port``; ``permissions``: of the user whose command it is, None where all is allowed."""

@@ -3,18 +3,23 @@
 A flow yields a ``Request`` for the broker, ``AtNames`` for the name server, either of them as the front's ``Own``, or
 ``Sleep``; it is resumed with the reply,
 or with the ``PenstockError`` that stands for it. It waits for nothing itself, so the same flows run over trio and in
-tests. Each runs to its end by callbacks: no task per command.
+tests. Each runs to its end by callbacks: no task per command. What several flows append in one round is one request.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from penstock.errors import InternalError, NotAuthorized, PenstockError
-from penstock.protocol.link import Link
+from penstock.protocol.link import Link, OnResult
+from penstock.protocol.requests.messages import Append, Appended
 from penstock.protocol.requests.request import Request, Result
+
+APPEND_BYTES_MAX: Final = 1 << 20
+"""Appends of one round go as one request as long as they have so few bytes together."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +46,7 @@ Wanted = Request | AtNames | Own | Sleep
 Flow = Generator[Wanted, Any, Any]
 Wake = Callable[[float, Callable[[], None]], None]
 """Calls a function after a number of seconds."""
+Resume = Callable[[Result | None], None]
 Check = Callable[[Request], None]
 """Raises ``NotAuthorized`` for a request that is not allowed."""
 
@@ -54,9 +60,13 @@ class Flows:
         self._names = names
         self._wake = wake
         self._want_flush = want_flush
+        self._appends: list[Append] = []
+        self._resumes: list[OnResult] = []
+        self._bytes = 0
 
     def flush(self) -> None:
         """Sends what was submitted."""
+        self._hand_over()
         self._broker.flush()
         self._names.flush()
 
@@ -88,7 +98,7 @@ class Flows:
             except NotAuthorized as error:
                 result = error.as_result()
 
-    def _begin(self, wanted: Wanted, check: Check | None, resume: Callable[[Result | None], None]) -> None:
+    def _begin(self, wanted: Wanted, check: Check | None, resume: Resume) -> None:
         """Asks for what a flow wants. Raises ``NotAuthorized``."""
         if isinstance(wanted, Sleep):
             self._wake(wanted.seconds, lambda: resume(None))
@@ -100,5 +110,44 @@ class Flows:
             link, wanted = self._names, wanted.request
         if check is not None:
             check(wanted)
-        link.submit(wanted, resume)
+        if type(wanted) is Append and link is self._broker:
+            self._gather(wanted, resume)
+        else:
+            self._hand_over()
+            link.submit(wanted, resume)
         self._want_flush()
+
+    # ------------------------------------------------------------ appends of one round
+
+    def _gather(self, request: Append, resume: OnResult) -> None:
+        """Keeps an append until the next flush, or until as much is there as goes into one request."""
+        if self._bytes + len(request.body) > APPEND_BYTES_MAX:
+            self._hand_over()
+        self._appends.append(request)
+        self._resumes.append(resume)
+        self._bytes += len(request.body)
+
+    def _hand_over(self) -> None:
+        """Submits the appends that wait as one."""
+        if not self._appends:
+            return
+        appends, resumes = self._appends, self._resumes
+        self._appends, self._resumes, self._bytes = [], [], 0
+        if len(appends) == 1:
+            self._broker.submit(appends[0], resumes[0])
+            return
+        whole = Append(sum([one.count for one in appends]), True, b"".join([one.body for one in appends]))
+        self._broker.submit(whole, partial(_share, appends, resumes))
+
+
+def _share(appends: Sequence[Append], resumes: Sequence[OnResult], result: Result) -> None:
+    """Gives each of several appends its part of their common result."""
+    first = 0
+    for append, resume in zip(appends, resumes, strict=True):
+        end = first + append.count
+        if isinstance(result, Appended):
+            refused = [one._replace(at=one.at - first) for one in result.refused if first <= one.at < end]
+            resume(Appended(result.level, result.placed[first:end], tuple(refused)))
+        else:
+            resume(result.as_result() if isinstance(result, PenstockError) else result)
+        first = end

@@ -27,6 +27,7 @@ _LANGUAGES: Final = (
     "NODE_JS",
 )
 _INT_MAX: Final = 0x7FFF_FFFF
+_as_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(slots=True)
@@ -96,10 +97,11 @@ class FrameReader:
     def __init__(self) -> None:
         self._data = bytearray()
 
-    def feed(self, data: bytes) -> list[Command]:
+    def feed(self, data: bytes | bytearray) -> list[Command]:
         """The commands that are whole now. Raises ``ProtocolError``."""
         self._data += data
-        commands, at, held = [], 0, self._data
+        commands: list[Command] = []
+        at, held = 0, self._data
         while len(held) - at >= _LENGTHS.size:
             length, word = _LENGTHS.unpack_from(held, at)
             if not 4 <= length <= FRAME_BYTES_MAX:
@@ -128,16 +130,25 @@ def _decode(serialization: int, head: bytes, body: bytes) -> Command:
 def _from_json(head: bytes, body: bytes) -> Command:
     try:
         row: Any = json.loads(head)
-        found = row.get("extFields") or {}
-        fields = {_text(name): _text(value) for name, value in found.items() if value is not None}
-        numbers = [int(row.get(name) or 0) for name in ("code", "opaque", "flag", "version")]
-        remark, language = _text(row.get("remark") or ""), _text(row.get("language") or "")
+        get = row.get
+        fields = _fields_of(get("extFields"), b"\\ud" in head or b"\\uD" in head)
+        numbers = [int(get("code") or 0), int(get("opaque") or 0), int(get("flag") or 0), int(get("version") or 0)]
+        remark, language = _text(get("remark") or ""), _text(get("language") or "")
     except (ValueError, AttributeError, TypeError, RecursionError, OverflowError):
         raise ProtocolError("a header that is no JSON object of a command") from None
-    if any(abs(number) > _INT_MAX + 1 for number in numbers):
+    if max(numbers) > _INT_MAX or min(numbers) < -_INT_MAX - 1:
         raise ProtocolError("a header with a number of more than 32 bits")
     code, opaque, flag, version = numbers
     return Command(code, opaque, fields, body, flag, remark, language, version)
+
+
+def _fields_of(found: Any, may_have_surrogates: bool) -> dict[str, str]:
+    """The fields of a header as text; a surrogate can only have come as an escape."""
+    if not found:
+        return {}
+    if may_have_surrogates:
+        return {_text(name): _text(value) for name, value in found.items() if value is not None}
+    return {name: value if type(value) is str else _text(value) for name, value in found.items() if value is not None}
 
 
 def _text(value: Any) -> str:
@@ -196,7 +207,7 @@ def _to_json(command: Command) -> bytes:
         row["remark"] = command.remark
     if command.fields:
         row["extFields"] = command.fields
-    return json.dumps(row, separators=(",", ":")).encode()
+    return _as_json(row).encode()
 
 
 def _to_binary(command: Command) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from penstock.errors import InvalidMessage
@@ -35,6 +35,9 @@ FLAG: Final = "RMQ_FLAG"
 GROUP: Final = "PGROUP"
 RETRY_TOPIC: Final = "RETRY_TOPIC"
 TRANSACTIONAL: Final = "TRAN_MSG"
+CORRELATION: Final = "CORRELATION_ID"
+CLUSTER_PROPERTY: Final = "CLUSTER"
+CLUSTER: Final = "DefaultCluster"
 RESERVED: Final = "MQTT_"
 """Properties whose names begin so are Penstock's."""
 _MAGIC_V1: Final = 0xDAA320A7
@@ -42,18 +45,70 @@ _V1_TOPIC_BYTES_MAX: Final = 127
 _COMPRESSED: Final = 0x701
 """The bits of a record's system flag that say whether and how its body is compressed."""
 _FLAG_AT: Final = 16
-_SIZE_MAGIC: Final = struct.Struct(">II")
+_LEAD_V1: Final = struct.Struct(">II")
+_FLAG: Final = FLAG.encode()
+_ORIGIN: Final = ORIGIN_TOPIC.encode()
 _STORE_HOST_AT: Final = 64
 _BATCH_ITEM: Final = struct.Struct(">IIIII")
+_U16: Final = struct.Struct(">H")
+_UNIQUE: Final = f"{UNIQUE_KEY}\x01"
+_FURTHER_UNIQUE: Final = f"\x02{UNIQUE_KEY}\x01"
 _PLACE: Final = struct.Struct(">IIQQ")  # queue id, flag, queue offset, position: at byte 12 of a record
 
 
 class Sent(NamedTuple):
-    """A message as a client sends it: body and property text as they came."""
+    """A message as a client sends it.
+
+    Attributes:
+        body: as it came.
+        packed: the properties as the record has them.
+        unique_id: the client's, or the one that the front has made.
+        special: the properties by name, of a message that is more than stored: delayed, a half, a question.
+    """
 
     body: bytes
-    properties: dict[str, str]
-    flag: int
+    packed: bytes
+    unique_id: str
+    special: dict[str, str]
+
+
+_NOTHING: Final[dict[str, str]] = {}
+_NAMES_OF_SPECIAL: Final = ("DELAY", "TIMER_", TRANSACTIONAL, CORRELATION, RESERVED)
+"""One of these is in the text of a special message's properties; it may be in others too."""
+
+
+def sent_of(body: bytes, text: str, flag: int, new_id: Callable[[], str]) -> Sent:
+    """The message with these properties, whose text some clients end with a separator too many.
+
+    Args:
+        new_id: makes a unique id for a message that has none.
+
+    Raises:
+        InvalidMessage: the name of a property is Penstock's, or the text is none.
+    """
+    text = text.rstrip("\x02")
+    unique_id, special = _unique_id_of(text), _NOTHING
+    if not unique_id or any([name in text for name in _NAMES_OF_SPECIAL]):
+        special = properties_of(text)
+        if not special.get(UNIQUE_KEY):
+            special[UNIQUE_KEY] = new_id()
+        if CORRELATION in special:
+            special.setdefault(CLUSTER_PROPERTY, CLUSTER)
+        unique_id = special[UNIQUE_KEY]
+        text = "\x02".join([f"{name}\x01{value}" for name, value in special.items()])
+    if flag:
+        text = f"{text}\x02{FLAG}\x01{flag}"
+    return Sent(body, text.encode(), unique_id, special)
+
+
+def _unique_id_of(text: str) -> str:
+    """The unique id in the text of properties, empty for none."""
+    at = 0 if text.startswith(_UNIQUE) else text.find(_FURTHER_UNIQUE) + 1
+    if not at and not text.startswith(_UNIQUE):
+        return ""
+    at += len(_UNIQUE)
+    end = text.find("\x02", at)
+    return text[at:] if end < 0 else text[at:end]
 
 
 def properties_of(text: str) -> dict[str, str]:
@@ -70,17 +125,13 @@ def properties_of(text: str) -> dict[str, str]:
 
 
 def encode_record(
-    topic: str, sent: Sent, queue_id: int, born_ms: int, system_flag: int, born_host: bytes, attempts: int = 0
+    topic: bytes, sent: Sent, queue_id: int, born_ms: int, system_flag: int, born_host: bytes, attempts: int = 0
 ) -> bytes:
     """The record of a message, which the broker completes. ``queue_id``: negative for any."""
-    properties = dict(sent.properties)
-    if sent.flag:
-        properties[FLAG] = str(sent.flag)
-    packed = "\x02".join([f"{name}\x01{value}" for name, value in properties.items()]).encode()
-    name, body = topic.encode(), sent.body
+    packed, body = sent.packed, sent.body
     length = min(len(packed), LENGTH_IS_REST)
     head = RECORD_HEAD.pack(
-        RECORD_BYTES_MIN + len(body) + len(name) + len(packed),
+        RECORD_BYTES_MIN + len(body) + len(topic) + len(packed),
         RECORD_MAGIC,
         zlib.crc32(body) & 0x7FFF_FFFF,
         ANY_QUEUE if queue_id < 0 else queue_id,
@@ -96,11 +147,11 @@ def encode_record(
         0,
         len(body),
     )
-    return b"".join((head, body, len(name).to_bytes(2, "big"), name, length.to_bytes(2, "big"), packed))
+    return b"".join((head, body, len(topic).to_bytes(2, "big"), topic, length.to_bytes(2, "big"), packed))
 
 
-def batch_of(data: bytes) -> list[Sent]:
-    """The messages in the body of a batch.
+def batch_of(data: bytes, new_id: Callable[[], str]) -> list[Sent]:
+    """The messages in the body of a batch. ``new_id``: as ``sent_of`` has it.
 
     Raises:
         InvalidMessage: the body is not whole.
@@ -110,12 +161,12 @@ def batch_of(data: bytes) -> list[Sent]:
         while at < len(data):
             total, _magic, _crc, flag, size = _BATCH_ITEM.unpack_from(data, at)
             start = at + _BATCH_ITEM.size
-            (properties_size,) = struct.unpack_from(">H", data, start + size)
+            (properties_size,) = _U16.unpack_from(data, start + size)
             end = start + size + 2 + properties_size
             if end > len(data) or end - at != total:
                 raise InvalidMessage("a batch whose messages are not whole")
             text = data[start + size + 2 : end].decode()
-            found.append(Sent(data[start : start + size], properties_of(text), flag))
+            found.append(sent_of(data[start : start + size], text, flag, new_id))
             at = end
     except (struct.error, UnicodeDecodeError):
         raise InvalidMessage("a batch whose messages are not whole") from None
@@ -124,14 +175,9 @@ def batch_of(data: bytes) -> list[Sent]:
     return found
 
 
-def unique_id_of(properties: dict[str, str]) -> str:
-    """The id that the client gave the message."""
-    return properties.get(UNIQUE_KEY, "")
-
-
 def offset_id(host: bytes, position: int) -> str:
     """RocketMQ's id of a stored message: where it is. ``host``: address and port, eight bytes."""
-    return (host + position.to_bytes(8, "big")).hex().upper()
+    return f"{host.hex().upper()}{position:016X}"
 
 
 def frames_of(pulled: Pulled) -> Iterator[memoryview]:
@@ -151,24 +197,26 @@ def for_client(frames: Iterator[memoryview], version: int, host: bytes) -> bytes
 
 
 def as_client_reads(record: bytes, version: int, host: bytes) -> bytes | None:
-    """One record in version 1, which clients of all versions read. Where the topic is too long for that: as it is for
-    clients from 5.0.0 on, ``None`` for others."""
-    record = _plain(record, host)
-    return to_v1(record) or (record if version >= V5 else None)
-
-
-def _plain(record: bytes, host: bytes) -> bytes:
-    """The record with the program's flag in place of Penstock's, stored at the front's address; of a retry, with its
-    first topic in the property in which RocketMQ's clients look for it."""
+    """One record in version 1, which clients of all versions read, with the program's flag in place of Penstock's and
+    stored at the front's address; of a retry, with its first topic in the property in which RocketMQ's clients look for
+    it. Where the topic is too long for version 1: as it is for clients from 5.0.0 on, ``None`` for others."""
     flag = 0
-    if FLAG.encode() in record:
+    if _FLAG in record:
         text = property_of(record, FLAG)
         flag = int(text) & 0xFFFF_FFFF if text.lstrip("-").isdigit() else 0
-    if ORIGIN_TOPIC.encode() in record and topic_of(record).startswith(RETRY_PREFIX):
+    topic_at = _topic_at(record)
+    topic_bytes = int.from_bytes(record[topic_at : topic_at + 2], "big")
+    if _ORIGIN in record and topic_of(record).startswith(RETRY_PREFIX):
         record = _with_property(record, RETRY_TOPIC, property_of(record, ORIGIN_TOPIC))
-    return b"".join(
-        (record[:_FLAG_AT], flag.to_bytes(4, "big"), record[20:_STORE_HOST_AT], host, record[_STORE_HOST_AT + 8 :])
-    )
+    if topic_bytes > _V1_TOPIC_BYTES_MAX:
+        if version < V5:
+            return None
+        lead, rest = record[:_FLAG_AT], record[topic_at:]
+    else:
+        lead = _LEAD_V1.pack(len(record) - 1, _MAGIC_V1) + record[8:_FLAG_AT]
+        rest = record[topic_at + 1 :]  # of two bytes of the length the lower one, as the other is 0
+    after_host = _STORE_HOST_AT + 8
+    return b"".join((lead, flag.to_bytes(4, "big"), record[20:_STORE_HOST_AT], host, record[after_host:topic_at], rest))
 
 
 def _with_property(record: bytes, name: str, value: str) -> bytes:
@@ -192,17 +240,6 @@ def topic_of(record: bytes | memoryview) -> str:
     """The topic of a record."""
     at = _topic_at(record)
     return bytes(record[at + 2 : at + 2 + int.from_bytes(record[at : at + 2], "big")]).decode()
-
-
-def to_v1(record: bytes) -> bytes | None:
-    """A record with a topic length of one byte; ``None`` where the topic is too long for it."""
-    topic_at = _topic_at(record)
-    size = int.from_bytes(record[topic_at : topic_at + 2], "big")
-    if size > _V1_TOPIC_BYTES_MAX:
-        return None
-    return b"".join(
-        (_SIZE_MAGIC.pack(len(record) - 1, _MAGIC_V1), record[8:topic_at], bytes((size,)), record[topic_at + 2 :])
-    )
 
 
 def property_of(record: bytes, name: str) -> str:

@@ -29,7 +29,8 @@ from remoting.calls import Call, Front
 from remoting.flows import AtNames, Flow, Own
 from remoting.frames import ONE_WAY, Command
 from remoting.pulling import stored_topic
-from remoting.sending import CLUSTER, QUEUES_MAX, TEMPLATE_TOPIC
+from remoting.records import CLUSTER
+from remoting.sending import QUEUES_MAX, TEMPLATE_TOPIC
 from topicmap.queues import RETRY_PREFIX, parse_topic_queue
 
 FRONTS: Final = "ROCKETMQ_FRONTS"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.access.acl import PRODUCE
 from penstock.access.needs import of_topic
@@ -17,7 +18,7 @@ from remoting import codes
 from remoting.calls import Call
 from remoting.flows import Flow, Own
 from remoting.frames import Command
-from remoting.records import TRANSACTIONAL, Sent, batch_of, encode_record, offset_id, properties_of, unique_id_of
+from remoting.records import TRANSACTIONAL, Sent, batch_of, encode_record, offset_id, properties_of, sent_of
 
 TEMPLATE_TOPIC: Final = "TBW102"
 """The topic whose route tells clients that others are made by the first message."""
@@ -39,9 +40,6 @@ _SHORT: Final = dict(
 STALE_MS: Final = 900_000
 """How far from now a signed message may have been made. No other command has a time in its signature."""
 _REPLY_TO: Final = "REPLY_TO_CLIENT"
-_CORRELATION: Final = "CORRELATION_ID"
-_CLUSTER: Final = "CLUSTER"
-CLUSTER: Final = "DefaultCluster"
 
 
 def long_names(command: Command) -> Command:
@@ -49,70 +47,79 @@ def long_names(command: Command) -> Command:
     return replace(command, fields={_SHORT.get(name, name): value for name, value in command.fields.items()})
 
 
+class _Names(NamedTuple):
+    """What the fields of a send are called."""
+
+    group: str
+    topic: str
+    default_topic: str
+    default_queues: str
+    queue: str
+    system_flag: str
+    born: str
+    flag: str
+    properties: str
+    attempts: str
+    batch: str
+
+
+_OF_LONG: Final = _Names(
+    *("producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp"),
+    *("flag", "properties", "reconsumeTimes", "batch"),
+)
+_OF_SHORT: Final = _Names("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "m")
+
+
 def send(call: Call) -> Flow:
-    """Stores a message, now or later, or as a half. Answers as the level of the topic is reached."""
-    command = long_names(call.command)
-    topic = command.text("topic")
-    _refuse_stale(call, command)
-    if command.flagged("batch") or command.code == codes.SEND_BATCH:
-        return (yield from _send_batch(call, command, topic))
-    sent = _with_id(call, Sent(command.body, properties_of(command.text("properties")), command.number("flag", 0)))
-    record = _record(call, command, topic, sent)
-    delay = _delay_ms(sent.properties, call.front.clock.wall_ms())
-    request: Append | SetTimers | BeginHalves
-    if sent.properties.get(TRANSACTIONAL, "").lower() == "true":
+    """Stores a message, now or later, or as a half; or a batch. Answers as the level of the topic is reached."""
+    command, front = call.command, call.front
+    names = _OF_LONG if "topic" in command.fields else _OF_SHORT
+    topic = command.text(names.topic)
+    born_ms = command.number(names.born, 0)
+    _refuse_stale(call, born_ms)
+    is_batch = command.code == codes.SEND_BATCH or command.flagged(names.batch)
+    if is_batch:
+        batch = batch_of(command.body, front.new_id)
+    else:
+        text, flag = command.text(names.properties), command.number(names.flag, 0)
+        batch = [sent_of(command.body, text, flag, front.new_id)]
+    name, queue, flags = topic.encode(), command.number(names.queue, -1), command.number(names.system_flag, 0)
+    attempts, host = command.number(names.attempts, 0), call.peer_bytes
+    records = [encode_record(name, one, queue, born_ms, flags, host, attempts) for one in batch]
+    if not is_batch and batch[0].special:
+        request = _special(command.text(names.group), batch[0], records[0], front.clock.wall_ms())
+    else:
+        if any([_delay_ms(one.special, 0) is not None for one in batch if one.special]):
+            raise InvalidMessage("messages of a batch cannot be delayed")
+        request = Append(len(records), True, records[0] if len(records) == 1 else b"".join(records))
+    if topic not in front.topics:
+        wanted = command.text(names.default_topic), command.number(names.default_queues, 4)
+        yield from _find_topic(call, topic, *wanted)
+        front.topics.add(topic)
+    done: Appended | TimersSet | HalvesBegun = yield request
+    return _answer(call, batch, _placed(done))
+
+
+def _special(group: str, sent: Sent, record: bytes, now_ms: int) -> Append | SetTimers | BeginHalves:
+    """The request for a message that may be a half, or delayed."""
+    delay = _delay_ms(sent.special, now_ms)
+    if sent.special.get(TRANSACTIONAL, "").lower() == "true":
         if delay is not None:
             raise InvalidMessage("a transactional message cannot be delayed")
-        request = BeginHalves(command.text("producerGroup"), 1, record)
-    elif delay is not None:
-        request = SetTimers((delay,), True, record)
-    else:
-        request = Append(1, True, record)
-    placed = yield from _stored(call, command, topic, request)
-    return _answer(call, [sent], placed)
+        return BeginHalves(group, 1, record)
+    return Append(1, True, record) if delay is None else SetTimers((delay,), True, record)
 
 
-def _refuse_stale(call: Call, command: Command) -> None:
+def _refuse_stale(call: Call, born_ms: int) -> None:
     """Raises ``NotAuthorized`` for a signed message that was made long ago: somebody may have kept it, to send it once
     more."""
     if call.permissions is not None:
-        late_ms = abs(call.front.clock.wall_ms() - command.number("bornTimestamp", 0))
+        late_ms = abs(call.front.clock.wall_ms() - born_ms)
         if late_ms > STALE_MS:
             raise NotAuthorized(
                 f"the message was made {late_ms // 1000} s from now, and its signature counts for {STALE_MS // 1000}",
                 hint="set the clock of the client's machine",
             )
-
-
-def _send_batch(call: Call, command: Command, topic: str) -> Flow:
-    batch = [_with_id(call, one) for one in batch_of(command.body)]
-    if any(_delay_ms(one.properties, 0) is not None for one in batch):
-        raise InvalidMessage("messages of a batch cannot be delayed")
-    records = [_record(call, command, topic, one) for one in batch]
-    placed = yield from _stored(call, command, topic, Append(len(records), True, b"".join(records)))
-    return _answer(call, batch, placed)
-
-
-def _with_id(call: Call, sent: Sent) -> Sent:
-    """Gives a message that has none a unique id, and one that asks for an answer the name that its answer needs."""
-    properties = sent.properties
-    if not unique_id_of(properties):
-        properties[UNIQUE_KEY] = f"{call.front.rng.getrandbits(128):032X}"
-    if _CORRELATION in properties:
-        properties.setdefault(_CLUSTER, CLUSTER)
-    return sent
-
-
-def _record(call: Call, command: Command, topic: str, sent: Sent) -> bytes:
-    return encode_record(
-        topic,
-        sent,
-        command.number("queueId", -1),
-        command.number("bornTimestamp", 0),
-        command.number("sysFlag", 0),
-        call.peer_bytes,
-        command.number("reconsumeTimes", 0),
-    )
 
 
 def _delay_ms(properties: dict[str, str], now_ms: int) -> int | None:
@@ -132,47 +139,37 @@ def _delay_ms(properties: dict[str, str], now_ms: int) -> int | None:
     return None
 
 
-def _stored(call: Call, command: Command, topic: str, request: Append | SetTimers | BeginHalves) -> Flow:
-    """Stores messages and says where."""
-    if topic not in call.front.topics:
-        yield from _find_topic(call, command, topic)
-        call.front.topics.add(topic)
-    return (yield from _once(request))
-
-
-def _find_topic(call: Call, command: Command, topic: str) -> Flow:
+def _find_topic(call: Call, topic: str, default_topic: str, queues: int) -> Flow:
     """Makes a topic that is missing with as many queues as the client goes by, where it asks for that: RocketMQ's
     clients send to the queues of the template until there is a route."""
     try:
         yield DescribeTopic(topic)
     except TopicNotFound:
-        if command.text("defaultTopic") != TEMPLATE_TOPIC:
+        if default_topic != TEMPLATE_TOPIC:
             raise TopicNotFound(f"there is no topic {topic}", hint="create it first") from None
         call.require(of_topic((PRODUCE,), topic))
-        yield Own(CreateTopic(topic, min(max(command.number("defaultTopicQueueNums", 4), 1), QUEUES_MAX)))
+        yield Own(CreateTopic(topic, min(max(queues, 1), QUEUES_MAX)))
 
 
-def _once(request: Append | SetTimers | BeginHalves) -> Flow:
+def _placed(done: Appended | TimersSet | HalvesBegun) -> Sequence[Placed]:
     """Where each message is; of one that sleeps or is a half, its id in place of offset and position."""
-    done: Appended | TimersSet | HalvesBegun = yield request
     for refused in done.refused:
         raise from_wire(refused.code, refused.message)
     if isinstance(done, Appended):
-        return list(done.placed)
+        return done.placed
     ids = [one.id for one in done.timers] if isinstance(done, TimersSet) else done.ids
     return [Placed(0, one, one) for one in ids]
 
 
-def _answer(call: Call, sent: list[Sent], placed: list[Placed]) -> Command:
-    ids = [offset_id(call.front.address, one.position) for one in placed]
-    unique = ",".join([unique_id_of(one.properties) for one in sent])
+def _answer(call: Call, sent: list[Sent], placed: Sequence[Placed]) -> Command:
+    host, first = call.front.address, placed[0]
     return call.command.answer(
         codes.SUCCESS,
         {
-            "msgId": ",".join(ids),
-            "queueId": str(placed[0].queue_id),
-            "queueOffset": str(placed[0].offset),
-            "transactionId": unique,
+            "msgId": ",".join([offset_id(host, one.position) for one in placed]),
+            "queueId": str(first.queue_id),
+            "queueOffset": str(first.offset),
+            "transactionId": ",".join([one.unique_id for one in sent]),
             "MSG_REGION": "DefaultRegion",
             "TRACE_ON": "true",
         },
@@ -182,7 +179,7 @@ def _answer(call: Call, sent: list[Sent], placed: list[Placed]) -> Command:
 def send_reply(call: Call) -> Command:
     """Passes an answer on to the client that asked. It is not stored."""
     command = long_names(call.command)
-    _refuse_stale(call, command)
+    _refuse_stale(call, command.number("bornTimestamp", 0))
     call.require(of_topic((PRODUCE,), command.text("topic")))
     properties = properties_of(command.text("properties"))
     client = call.front.members.client(properties.get(_REPLY_TO, ""))
@@ -202,5 +199,5 @@ def send_reply(call: Call) -> Command:
     call.front.push(client.connection, Command(codes.PUSH_REPLY, 0, fields, command.body))
     return call.command.answer(
         codes.SUCCESS,
-        {"msgId": unique_id_of(properties), "queueId": "0", "queueOffset": "0", "transactionId": ""},
+        {"msgId": properties.get(UNIQUE_KEY, ""), "queueId": "0", "queueOffset": "0", "transactionId": ""},
     )

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import trio
 
 from penstock.client.wire_link import ask
-from penstock.errors import InvalidConfig, NotAuthorized, PenstockError, ProtocolError
+from penstock.errors import InternalError, InvalidConfig, NotAuthorized, PenstockError, ProtocolError
 from penstock.protocol.link import Link, Links
 from penstock.protocol.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
 from penstock.service.access_files import AccessFiles
@@ -26,86 +26,19 @@ from penstock.world import World
 from remoting import codes
 from remoting.calls import Call, Front, refusal
 from remoting.clients import leave_empty
+from remoting.connection import Connection
 from remoting.flows import Flow, Flows
-from remoting.frames import Command, FrameReader, encode
+from remoting.frames import Command, FrameReader
 from remoting.groups import Groups
-from remoting.handlers import Handler, handlers
+from remoting.handlers import handlers
 from remoting.logins import SignedLogins
 from remoting.members import Members
 from remoting.routes import announce
 from remoting.settings import RemotingSettings
 
-READ_BYTES: Final = 256 << 10
-UNSENT_BYTES_MAX: Final = 64 << 20
-"""Maximum number of bytes that wait for one client; beyond it the client is disconnected."""
-RUNNING_MAX: Final = 4096
-"""Maximum number of commands of one connection under way; more wait in the socket."""
 ANNOUNCE_S: Final = 10.0
 
 _log = logging.getLogger(__name__)
-
-
-class Connection:
-    """One client connection: what waits to be written, and how many commands are under way.
-
-    Attributes:
-        peer: who is at the other end. peer_bytes: the same as eight bytes.
-        logins: as whom.
-    """
-
-    def __init__(self, stream: trio.abc.Stream, peer: Peer, peer_bytes: bytes, logins: SignedLogins) -> None:
-        self.number = peer.id
-        self.peer = peer
-        self.peer_bytes = peer_bytes
-        self.logins = logins
-        self.stream = stream
-        self.running = 0
-        self.scope = trio.CancelScope()
-        """Ends with the connection."""
-        self._outbox: list[bytes] = []
-        self._unsent = 0
-        self._news = trio.Event()
-        self._room = trio.Event()
-
-    def put(self, command: Command) -> None:
-        """Has a command written; a client for which too much waits already is disconnected."""
-        if self._unsent > UNSENT_BYTES_MAX:
-            _log.info("a remoting client was disconnected: it does not read its answers")
-            self.scope.cancel()
-            return
-        data = encode(command)
-        self._outbox.append(data)
-        self._unsent += len(data)
-        self._news.set()
-
-    def end_in(self, seconds: float) -> None:
-        """Has the connection end so many seconds from now, instead of when it was said before."""
-        self.scope.deadline = trio.current_time() + seconds
-
-    def begin(self) -> None:
-        """A command is under way."""
-        self.running += 1
-
-    def end(self) -> None:
-        """One is not any more."""
-        self.running -= 1
-        self._room.set()
-
-    async def has_room(self) -> None:
-        """Waits until another command may begin."""
-        while self.running >= RUNNING_MAX:
-            self._room = trio.Event()
-            await self._room.wait()
-
-    async def write(self) -> None:
-        """Writes what is put, until the connection ends."""
-        while True:
-            await self._news.wait()
-            self._news = trio.Event()
-            while self._outbox:
-                data, self._outbox = b"".join(self._outbox), []
-                await self.stream.send_all(data)
-                self._unsent -= len(data)
 
 
 class RunningFront(NamedTuple):
@@ -151,7 +84,9 @@ class Server:
         self._commands = 0
         self._handlers = handlers()
         token = trio.lowlevel.current_trio_token()
-        self._flows = Flows(broker, names, self._wake, lambda: token.run_sync_soon(self._flows.flush, idempotent=True))
+        self._is_in_round = False  # at its end what flows want is sent
+        self._run_soon = token.run_sync_soon
+        self._flows = Flows(broker, names, self._wake, self._flush_soon)
         host, _, told = settings.advertise.rpartition(":")
         host, port = (host, int(told)) if told else (settings.host, port)
         groups = Groups(f"remoting@{name}", self.start)
@@ -159,6 +94,10 @@ class Server:
         self.front = Front(
             name, host, port, _eight(host, port), *of_world, Members(), groups, self.start, self.push, set()
         )
+
+    def _flush_soon(self) -> None:
+        if not self._is_in_round:
+            self._run_soon(self._flows.flush, idempotent=True)
 
     def _wake(self, seconds: float, resume: Callable[[], None]) -> None:
         async def later() -> None:
@@ -219,8 +158,7 @@ class Server:
             now = trio.current_time()
             self._journal.disconnected(peer, logins.user, now - began, now)
             self.start(leave_empty(self.front, self.front.members.disconnect(connection.number)))
-            with trio.CancelScope(shield=True):
-                await trio.aclose_forcefully(within)
+            await connection.close()
 
     async def _write(self, connection: Connection) -> None:
         try:
@@ -230,16 +168,20 @@ class Server:
 
     async def _read(self, connection: Connection) -> None:
         reader = FrameReader()
-        while data := await connection.stream.receive_some(READ_BYTES):
+        while data := await connection.receive():
             try:
-                commands = reader.feed(bytes(data))
+                commands = reader.feed(data)
             except ProtocolError as error:
                 _log.info("a remoting client at %s was disconnected: %s", connection.peer.address, error.message)
                 return
+            connection.begin_round()
+            self._is_in_round = True
             for command in commands:
                 if not command.is_response:
                     self._take(connection, command)
-            await connection.has_room()
+            self._is_in_round = False
+            self._flows.flush()
+            connection.end_round()
 
     def _take(self, connection: Connection, command: Command) -> None:
         """Carries out a command if it is signed as it must be. A failed login of a connection ends it, if it is the
@@ -273,14 +215,20 @@ class Server:
         if handler is None:
             end(call.command.answer(codes.NOT_SUPPORTED, remark=f"request code {call.command.code} is not supported"))
             return
+        try:
+            result = handler(call)
+        except PenstockError as error:
+            end(error)
+            return
+        except Exception as error:  # a fault of ours harms one command, and no connection
+            _log.exception("a handler of the remoting front failed")
+            end(InternalError(f"the front failed: {type(error).__name__}"))
+            return
+        if isinstance(result, Command):
+            end(result)
+            return
         check = call.permissions.check_request if call.permissions is not None else None
-        self._flows.run(_flow_of(handler, call), end, check)
-
-
-def _flow_of(handler: Handler, call: Call) -> Flow:
-    """A handler's flow, also where it answers at once."""
-    result = handler(call)
-    return result if isinstance(result, Command) else (yield from result)
+        self._flows.run(result, end, check)
 
 
 def _note(result: object) -> None:

@@ -30,7 +30,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  */
 public final class RocketDriver {
     private static final int NUMBER_BYTES = 8;
-    private static final long PATIENCE_MS = 20_000;
+    private static final long PATIENCE_MS = 45_000;
 
     private final String servers;
     private final DefaultMQProducer producer = new DefaultMQProducer("loadtest");

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.errors import Busy
+from penstock.errors import Busy, NotAuthorized, StorageFull
 from penstock.protocol.link import OnResult
+from penstock.protocol.requests.messages import Append, Appended, Placed, Refused
 from penstock.protocol.requests.request import Done, Request
 from penstock.protocol.requests.servers import Ping
-from remoting.flows import AtNames, Flow, Flows, Sleep
+from remoting.flows import APPEND_BYTES_MAX, AtNames, Flow, Flows, Own, Sleep
 
 
 class Held:
     """A link that answers when the test says so."""
 
     def __init__(self) -> None:
+        self.asked: list[Request] = []
         self.waiting: list[OnResult] = []
         self.flushed = 0
 
     def submit(self, request: Request, on_result: OnResult) -> None:
+        self.asked.append(request)
         self.waiting.append(on_result)
 
     def flush(self) -> None:
@@ -32,6 +35,72 @@ def made() -> tuple[Flows, Held, Held, list[tuple[float, Callable[[], None]]], l
     wanted: list[None] = []
     flows = Flows(broker, names, lambda seconds, then: timers.append((seconds, then)), lambda: wanted.append(None))
     return flows, broker, names, timers, wanted
+
+
+def test_what_flows_append_in_one_round_is_one_request_and_each_gets_its_part() -> None:
+    flows, broker, *_ = made()
+    ended: list[Any] = []
+
+    def flow(count: int, body: bytes) -> Flow:
+        return (yield Append(count, True, body))
+
+    for count, body in ((1, b"a"), (2, b"bc"), (1, b"d")):
+        flows.run(flow(count, body), ended.append)
+    assert broker.asked == []
+    flows.flush()
+    assert broker.asked == [Append(4, True, b"abcd")]
+    placed = tuple([Placed(0, offset, offset) for offset in range(4)])
+    broker.waiting.pop()(Appended("disk", placed, (Refused(2, 7, "no"),)))
+    assert ended == [
+        Appended("disk", placed[:1], ()),
+        Appended("disk", placed[1:3], (Refused(1, 7, "no"),)),
+        Appended("disk", placed[3:], ()),
+    ]
+
+
+def test_what_is_asked_behind_an_append_is_carried_out_behind_it() -> None:
+    flows, broker, *_ = made()
+
+    def flow(request: Request) -> Flow:
+        yield request
+
+    flows.run(flow(Append(1, True, b"a")), lambda _: None)
+    flows.run(flow(Ping()), lambda _: None)
+    assert broker.asked == [Append(1, True, b"a"), Ping()]
+
+
+def test_all_flows_whose_appends_were_one_request_get_its_error_and_more_than_a_megabyte_is_another() -> None:
+    flows, broker, *_ = made()
+    ended: list[Any] = []
+
+    def flow(body: bytes) -> Flow:
+        return (yield Append(1, True, body))
+
+    for _ in range(3):
+        flows.run(flow(bytes(APPEND_BYTES_MAX // 2)), ended.append)
+    flows.flush()
+    assert [one.count for one in broker.asked if isinstance(one, Append)] == [2, 1]
+    broker.waiting[0](StorageFull("full"))
+    assert [type(one) for one in ended] == [StorageFull, StorageFull]
+
+
+def test_a_request_that_is_not_allowed_is_not_asked_and_the_flow_hears_of_it() -> None:
+    flows, broker, *_ = made()
+    ended: list[Any] = []
+
+    def refuse(request: Request) -> None:
+        raise NotAuthorized(f"not {type(request).__name__}")
+
+    def flow() -> Flow:
+        yield Own(Ping())
+        try:
+            yield Ping()
+        except NotAuthorized as error:
+            return error.message
+
+    flows.run(flow(), ended.append, refuse)
+    broker.waiting.pop()(Done())
+    assert (ended, broker.asked) == (["not Ping"], [Ping()])
 
 
 def test_a_flow_goes_on_with_each_answer_and_returns_at_its_end() -> None:

@@ -18,7 +18,7 @@ from remoting.records import (
     offset_id,
     properties_of,
     property_of,
-    to_v1,
+    sent_of,
     topic_of,
 )
 from tests.remoting.remoting_rig import Seen, seen
@@ -27,7 +27,8 @@ HOST = bytes((10, 0, 0, 7, 0, 0, 0x2A, 0x9F))
 
 
 def record(topic: str = "t", body: bytes = b"b", flag: int = 0, **properties: str) -> bytes:
-    return encode_record(topic, Sent(body, properties, flag), 3, 17, 0x701, HOST, 2)
+    text = "\x02".join([f"{name}\x01{value}" for name, value in properties.items()])
+    return encode_record(topic.encode(), sent_of(body, text, flag, lambda: "made"), 3, 17, 0x701, HOST, 2)
 
 
 @given(st.binary(max_size=300), st.integers(0, (1 << 31) - 1), st.text("ab", max_size=127).filter(bool))
@@ -49,9 +50,27 @@ def test_a_retry_names_its_first_topic_where_clients_look_for_it() -> None:
     assert "RETRY_TOPIC" not in Seen(plain).properties
 
 
-@pytest.mark.parametrize(("length", "fits"), [(127, True), (128, False)])
-def test_version_1_has_topics_of_127_bytes(length: int, fits: bool) -> None:
-    assert (to_v1(record("x" * length)) is not None) is fits
+@pytest.mark.parametrize(("length", "magic"), [(127, "daa320a7"), (128, "daa320ab")])
+def test_version_1_has_topics_of_127_bytes_and_only_5_0_reads_longer_ones(length: int, magic: str) -> None:
+    of_5, of_4 = (as_client_reads(record("x" * length), version, HOST) for version in (398, 394))
+    assert of_5 is not None
+    assert (Seen(of_5).topic, Seen(of_5).magic.hex()) == ("x" * length, magic)
+    assert (of_4 is not None) is (length == 127)
+
+
+@given(st.dictionaries(st.text("abUNIQ_KEY", min_size=1), st.text("abUNIQ_KEY"), max_size=4), st.booleans())
+def test_properties_are_stored_as_they_came_with_a_unique_id(properties: dict[str, str], ends: bool) -> None:
+    text = "\x02".join([f"{name}\x01{value}" for name, value in properties.items()])
+    made = sent_of(b"", text + "\x02" if ends and text else text, 0, lambda: "made")
+    stored = Seen(record_of(made)).properties
+    assert stored == properties | {"UNIQ_KEY": properties.get("UNIQ_KEY") or "made"}
+    assert made.unique_id == stored["UNIQ_KEY"]
+
+
+def record_of(sent: Sent) -> bytes:
+    made = as_client_reads(encode_record(b"t", sent, 0, 1, 0, HOST), 464, HOST)
+    assert made is not None
+    return made
 
 
 def test_topic_and_properties_are_found_behind_any_body() -> None:
@@ -74,7 +93,7 @@ def test_properties_may_end_with_a_separator_but_not_be_penstocks() -> None:
 @given(st.binary(max_size=120))
 def test_any_batch_is_messages_or_a_refusal(data: bytes) -> None:
     with contextlib.suppress(InvalidMessage):
-        assert batch_of(data)
+        assert batch_of(data, lambda: "made")
 
 
 def test_records_end_to_end_are_told_apart() -> None:
