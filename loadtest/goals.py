@@ -14,6 +14,10 @@ DISK: Final = ("penstock", "compiled")
 """Servers that acknowledge what is on the disk: most goals are meant for them."""
 CACHE: Final = ("penstock cache", "compiled cache")
 """Servers that acknowledge what is in the log: the goals that name the level ``cache``."""
+LOGIN: Final = ("penstock login", "compiled login")
+"""Servers with users and rules, for each of ``DISK``."""
+SAME_OPEN: Final = "the same without a login"
+"""The reference of a ratio: for each of ``LOGIN`` its own server of ``DISK``."""
 BARE: Final = "bare"
 BARE_CACHE: Final = "bare cache"
 """What does the least that a server must (``bare_server``): what it does not reach is hardly to be had here."""

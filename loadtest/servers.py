@@ -38,6 +38,13 @@ COMPILED: Final = ROOT / ".compiled"
 """Made by ``make compile``: the packages with the compiled modules beside their sources."""
 _PACKAGES: Final = ("broker", "gateway", "loadtest", "namesrv", "node", "penstock", "topicmap")
 
+USER: Final = (
+    "user:$scrypt$ln=14,r=8,p=1$AAECAwQFBgcICQoLDA0ODw$41hRQCULKCSmNSQUP16QHPd1FwUxnAwu+hJRJRyml98"
+    "$scram-sha-256$i=4096$W22ZaJ0SNY7soEsUEjb6gQ$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY"
+    "$wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU\n"
+)
+"""RFC 7677's example as a line of a password file (docs/formats/access.md); the password is ``pencil``."""
+
 
 class Missing(Exception):
     """This server is not here; the message says what to do."""
@@ -178,7 +185,7 @@ class Penstock(Server):
 
     def command(self) -> list[str]:
         config = self.folder / "penstock.toml"
-        config.write_text(f'[broker]\ndefault_level = "{self.topic_level}"\n')
+        config.write_text(f'{self.at_top()}[broker]\ndefault_level = "{self.topic_level}"\n')
         command = [sys.executable, "-m", "node", "up", "--data", str(self.folder / "data"), "--config", str(config)]
         for part in ("mqtt", "broker", "namesrv", "http"):
             command += [f"--{part}-port", "0"]
@@ -187,6 +194,10 @@ class Penstock(Server):
         if certificate is not None:
             command += ["--listen", f"tls {HOST}:0 name=tls certificate={certificate}"]
         return command
+
+    def at_top(self) -> str:
+        """Settings at the top of its configuration."""
+        return ""
 
     def wait_until_ready(self) -> None:
         line = self.first_line()
@@ -224,6 +235,32 @@ class CompiledCache(Compiled):
     name = "compiled cache"
     level = PenstockCache.level
     topic_level = PenstockCache.topic_level
+
+
+class Guarded(Penstock):
+    """The same as ``penstock``, with users and rules: clients log in, and each request is checked."""
+
+    name = "penstock login"
+
+    def at_top(self) -> str:
+        passwords, rules = self.folder / "users", self.folder / "rules"
+        passwords.write_text(USER)
+        rules.write_text("allow user user admin *\nallow all all #\n")
+        return f'password_file = "{passwords}"\nacl_file = "{rules}"\n'
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | {"PENSTOCK_USER": "user", "PENSTOCK_PASSWORD": "pencil"}
+
+
+class CompiledGuarded(Guarded):
+    """The same, compiled."""
+
+    name = "compiled login"
+    tree = COMPILED
+
+    def command(self) -> list[str]:
+        check_compiled(COMPILED)
+        return super().command()
 
 
 class Mosquitto(Server):

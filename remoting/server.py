@@ -270,6 +270,7 @@ async def run(
             nursery.start_soon(partial(trio.serve_listeners, server.serve, opened))
         nursery.start_soon(server.announce)
         nursery.start_soon(access.run)
+        nursery.start_soon(access.keep_audit, f"remoting front of {about.name}", links, (settings.namesrv,))
         task_status.started(RunningFront(host, port, listening_address(names_listeners)[1], server.figures))
 
 

@@ -23,11 +23,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from loadtest.cores import Cores, choose
-from loadtest.goals import Goal
+from loadtest.goals import SAME_OPEN, Goal
 from loadtest.native.orders import Order, Outcome
 from loadtest.native.rocketmq import CompiledFront, Front, RocketMQ
 from loadtest.native.scenarios import CONSUME, PIPE, POP, REBALANCE, RETRY, SCENARIOS, TIMERS, Scenario
-from loadtest.servers import HOST, NAMES, Compiled, CompiledCache, Missing, Penstock, PenstockCache, Server
+from loadtest.servers import (
+    HOST,
+    NAMES,
+    Compiled,
+    CompiledCache,
+    CompiledGuarded,
+    Guarded,
+    Missing,
+    Penstock,
+    PenstockCache,
+    Server,
+)
 
 LIMIT_S: Final = 150.0
 """A run is given up after this."""
@@ -37,6 +48,8 @@ SERVERS: Final[tuple[type[Server], ...]] = (
     PenstockCache,
     Compiled,
     CompiledCache,
+    Guarded,
+    CompiledGuarded,
     Front,
     CompiledFront,
     RocketMQ,
@@ -274,8 +287,9 @@ def _judged(scenario: Scenario, server: str, outcomes: Mapping[str, Sequence[Out
         if not goal.is_ratio:
             yield goal, statistics.median(own)
             continue
-        others = outcomes.get(goal.reference, [])
-        if server != goal.reference and len(others) == len(runs) and not any(other.error for other in others):
+        reference = server.removesuffix(" login") if goal.reference == SAME_OPEN else goal.reference
+        others = outcomes.get(reference, [])
+        if server != reference and len(others) == len(runs) and not any(other.error for other in others):
             pairs = zip(own, others, strict=True)
             yield goal, statistics.median(one / _figure(other, goal.figure) for one, other in pairs)
 

@@ -38,7 +38,7 @@ def _table(scenario: Scenario, made: Sequence[Row]) -> Table:
     titles.append("clients' share\nof processor")
     has_parts, has_ratio = scenario.kind == PIPE, any(row.ratio for row in made)
     titles += ["producer, consumer\nus/msg"] if has_parts else []
-    titles += ["rate, to\nrocketmq"] if has_ratio else []
+    titles += ["rate, to\nreference"] if has_ratio else []
     titles += ["late, 99 of\n100, s"] if scenario.kind == TIMERS else []
     for title in titles:
         table.add_column(title, justify="right")

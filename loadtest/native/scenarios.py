@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from loadtest.goals import CACHE, DISK, Goal, bound
+from loadtest.goals import CACHE, DISK, LOGIN, SAME_OPEN, Goal, bound
 
 SEND: Final = "send"
 """A producer sends for a while: what a message costs."""
@@ -88,6 +88,13 @@ def _peer(name: str, title: str, batch: int, tasks: int, aim: float) -> Scenario
     )
 
 
+def _login(load: Scenario, name: str) -> Scenario:
+    """A row with a login and without: users and rules may cost a twentieth of the rate."""
+    goal = Goal("rate", "rate", 0.95, reference=SAME_OPEN)
+    title = f"with a login and without: {load.title}"
+    return replace(load, name=name, title=title, goals=(goal,), judged=LOGIN, servers=(*DISK, *LOGIN))
+
+
 def _front(name: str, title: str, batch: int, tasks: int, least: float) -> Scenario:
     """A row of RocketMQ's own client, at Penstock's front and at RocketMQ's broker."""
     return Scenario(
@@ -102,17 +109,20 @@ def _front(name: str, title: str, batch: int, tasks: int, least: float) -> Scena
     )
 
 
+_SEND_MANY: Final = Scenario("send-many", "send_many, batches of 128, one at a time", goals=_costs((3, 1.5), (2, 1)))
+_SEND: Final = Scenario("send", "send one by one over 64 tasks", batch=1, tasks=64, goals=_costs((20, 10), (5, 3)))
+_CONSUME: Final = Scenario(
+    "consume",
+    "consume a stored backlog of one queue",
+    CONSUME,
+    queues=1,
+    messages=150_000,
+    goals=_costs((2, 1), (0.8, 0.4)),
+)
 SCENARIOS: Final = (
-    Scenario("send-many", "send_many, batches of 128, one at a time", goals=_costs((3, 1.5), (2, 1))),
-    Scenario("send", "send one by one over 64 tasks", batch=1, tasks=64, goals=_costs((20, 10), (5, 3))),
-    Scenario(
-        "consume",
-        "consume a stored backlog of one queue",
-        CONSUME,
-        queues=1,
-        messages=150_000,
-        goals=_costs((2, 1), (0.8, 0.4)),
-    ),
+    _SEND_MANY,
+    _SEND,
+    _CONSUME,
     Scenario(
         "consume-four",
         "consume a stored backlog of four queues that were filled side by side",
@@ -187,6 +197,9 @@ SCENARIOS: Final = (
     _peer("peer-batches-32", "beside RocketMQ: batches of 32, one at a time", 32, 1, 4),
     _peer("peer-batches-128", "beside RocketMQ: batches of 128, one at a time", 128, 1, 4),
     _peer("peer-singles", "beside RocketMQ: single sends, 64 in flight", 1, 64, 3),
+    _login(_SEND_MANY, "login-many"),
+    _login(_SEND, "login-single"),
+    _login(_CONSUME, "login-consume"),
     _front("front-singles", "RocketMQ's client at the front: single sends, 64 in flight", 1, 64, 1),
     _front("front-batches-32", "RocketMQ's client at the front: batches of 32, one at a time", 32, 1, 0.7),
 )

@@ -18,7 +18,7 @@ import trustme
 from penstock.access.authority import Authority
 from penstock.access.passwords import Users, format_passwords
 from penstock.errors import NotAuthorized
-from penstock.service.audit import Audit, Entry
+from penstock.service.audit import Audit, Trail
 from penstock.service.frame_connection import Peer
 from penstock.service.guard import Guard
 from remoting import codes
@@ -298,20 +298,18 @@ def test_with_a_certificate_the_front_speaks_tls_alone(tmp_path: Path) -> None:
 # ------------------------------------------------------------ without a network
 
 
-def logins_of(failures_per_min_max: int = 3) -> tuple[SignedLogins, list[Entry]]:
-    entries: list[Entry] = []
+def logins_of(failures_per_min_max: int = 3) -> tuple[SignedLogins, Trail]:
+    audit = Audit(lambda: 0, lambda: 0.0)
     authority = Authority(lambda: bytes(32), lambda: 0)
     authority.set_users(users())
-    guard = Guard(
-        authority, Audit(lambda: 0, lambda: 0.0, entries.append), lambda: 0.0, lambda: 0.0, failures_per_min_max
-    )
-    return SignedLogins(guard, Peer(1, "192.0.2.1:5")), entries
+    guard = Guard(authority, audit, lambda: 0.0, lambda: 0.0, failures_per_min_max)
+    return SignedLogins(guard, Peer(1, "192.0.2.1:5")), audit.trail
 
 
 def test_an_address_that_fails_often_is_not_heard_and_only_operators_see_why() -> None:
-    logins, entries = logins_of()
+    logins, trail = logins_of()
     wrong = Command(codes.ROUTE, fields={ACCESS_KEY: "ada", SIGNATURE: "x"})
     for _ in range(4):
         with pytest.raises(NotAuthorized):
             logins.permissions(wrong)
-    assert [one.why for one in entries] == ["wrong_signature 'ada'"] * 3 + ["too_many"]
+    assert [(one.why, one.times) for one in trail.take()] == [("wrong_signature 'ada'", 3), ("too_many", 1)]

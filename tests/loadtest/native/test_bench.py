@@ -89,3 +89,12 @@ def test_costs_are_judged_by_themselves() -> None:
         ("client_us", 6.0, "no"),
         ("broker_us", 2.0, "yes"),
     ]
+
+
+def test_a_login_is_compared_with_the_same_server_without_one() -> None:
+    scenario = BY_NAME["login-many"]
+    outcomes = {"penstock": runs(100, 200), "penstock login": runs(98, 150), "compiled": runs(1, 1)}
+    measured = Measured(Plan(), outcomes={scenario.name: outcomes})
+    judged = {row.server: row.judged for row in rows(measured, scenario)}
+    assert [round(value, 3) for _, value in judged["penstock login"]] == [0.865]
+    assert judged["penstock"] == judged["compiled"] == ()

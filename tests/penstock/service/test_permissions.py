@@ -12,48 +12,47 @@ from penstock.errors import NotAuthorized
 from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.servers import Ping
 from penstock.protocol.requests.topics import DeleteTopic
-from penstock.service.audit import Audit, Entry
+from penstock.service.audit import Audit, Trail
 from penstock.service.permissions import Permissions
 
 PULL = Pull("orders:0", 0)
 
 
-def made(rules: str) -> tuple[Permissions, Authority, list[Entry]]:
-    entries: list[Entry] = []
+def made(rules: str) -> tuple[Permissions, Authority, Trail]:
     authority = Authority(lambda: bytes(32), lambda: 0)
     authority.set_acl(parse_acl(rules))
-    audit = Audit(lambda: 0, lambda: 0.0, entries.append)
-    return Permissions(authority, audit, "192.0.2.1:5", Identity("ada", SCRAM)), authority, entries
+    audit = Audit(lambda: 0, lambda: 0.0)
+    return Permissions(authority, audit, "192.0.2.1:5", Identity("ada", SCRAM)), authority, audit.trail
 
 
 def test_a_refusal_says_what_would_allow_it_and_is_noted() -> None:
-    permissions, _, entries = made("allow user bob consume orders")
+    permissions, _, trail = made("allow user bob consume orders")
     with pytest.raises(NotAuthorized) as caught:
         permissions.check_request(PULL)
     assert "allow user ada consume orders" in caught.value.hint
-    assert [(one.act, one.name, one.allowed) for one in entries] == [("Pull", "orders", False)]
+    assert [(one.act, one.name, one.allowed) for one in trail.take()] == [("Pull", "orders", False)]
 
 
 def test_rules_count_as_soon_as_they_change() -> None:
-    permissions, authority, entries = made("allow user ada consume orders")
+    permissions, authority, trail = made("allow user ada consume orders")
     permissions.check_request(PULL)
     authority.set_acl(parse_acl("deny user ada consume orders"))
     with pytest.raises(NotAuthorized):
         permissions.check_request(PULL)
-    assert len(entries) == 1
+    assert len(trail.take()) == 1
 
 
 def test_each_act_of_administration_is_noted() -> None:
-    permissions, _, entries = made("allow user ada admin *")
+    permissions, _, trail = made("allow user ada admin *")
     for _ in range(2):
         permissions.check_request(DeleteTopic("orders"))
-    assert [(one.act, one.allowed) for one in entries] == [("DeleteTopic", True)] * 2
+    assert [(one.act, one.allowed, one.times) for one in trail.take()] == [("DeleteTopic", True, 2)]
 
 
 def test_who_becomes_nobody_may_only_what_is_open() -> None:
-    permissions, _, entries = made("allow user ada consume orders")
+    permissions, _, trail = made("allow user ada consume orders")
     permissions.check_request(PULL)
     permissions.become(NOBODY)
     permissions.check_request(Ping())
     assert not permissions.meets(Need(("consume",), "orders"))
-    assert entries == [], "to ask is no act"
+    assert trail.take() == (), "to ask is no act"
