@@ -77,10 +77,10 @@ class Reading:
     def read(self, key: str, offset: int, count_max: int, bytes_max: int, tags: frozenset[int]) -> Pulled:
         """See ``MessageStore.read``."""
         queue = self._index.get(key)
-        if not queue.min <= offset <= queue.readable:
+        if not queue.min <= offset <= queue.next:
             raise OffsetOutOfRange(f"{key} has offsets {queue.min} to {queue.readable}, not {offset}")
-        if offset == queue.readable:
-            return Pulled(0, offset, queue.min, offset, b"")
+        if offset >= queue.readable:  # a leader that is new does not know yet all that was readable at the last one
+            return Pulled(0, offset, queue.min, queue.readable, b"")
         offset = queue.behind_gap(offset)
         ahead = queue.readable - offset
         if (ahead if tags else min(ahead, count_max)) >= bulk.BULK_FROM:
@@ -99,7 +99,7 @@ class Reading:
     def read_given(self, key: str, offset: int, count_max: int, bytes_max: int) -> Pulled | GivenPulled | None:
         """See ``MessageStore.read_given``."""
         queue = self._index.get(key)
-        if offset == queue.readable:
+        if queue.readable <= offset <= queue.next:
             return None
         if queue.tail_base <= offset < queue.readable:
             count, runs = self._log.fresh.runs(queue, offset, count_max, bytes_max)

@@ -370,7 +370,7 @@ class World:
         self._starts = 1
         self._disk = SimDisk()
         self._disk.rng = random.Random(seed + 1)
-        self.broker = Rig(self._disk, segment_bytes=1 << 16)
+        self.broker = self.first_broker(seed)
         self._epochs = 0
         self._epoch_names = 0
         self._acknowledged: dict[bytes, int] = {}  # where the log ended when the client heard of it
@@ -385,6 +385,10 @@ class World:
         for number in range(3):
             filters = {one: self.rng.choice((1, 2)) for one in self.rng.sample(FILTERS, self.rng.choice((1, 1, 2)))}
             self.devices.append(self.kind(self, f"s{number}", filters, 3 if self.rng.random() < 0.3 else 0))
+
+    def first_broker(self, seed: int) -> Rig:
+        """The broker that the world begins with."""
+        return Rig(self._disk, segment_bytes=1 << 16)
 
     def note(self, what: str) -> None:
         self.log.append(f"{self.clock.now_s:9.2f}  {what}")

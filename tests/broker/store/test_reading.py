@@ -11,6 +11,7 @@ from broker.store import reading
 from broker.store.frames import is_good
 from broker.store.message_store import MessageStore
 from broker.store.settings import StoreSettings
+from penstock.errors import OffsetOutOfRange
 from penstock.protocol.message import ENTRY, STORED_AT, decode_batch, tag_hash
 from tests.broker.store.store_rig import bodies, fill, incoming, messages, opened, stored, tick
 from tests.simulation.disk import SimDisk
@@ -288,3 +289,24 @@ def test_frames_are_read_with_their_neighbours_and_one_that_is_not_good_is_empty
     assert [bool(frame) for frame in store.frames(wanted[:6])] == [True, True, True, True, False, True]
     disk.fail("pread", errno.EIO)  # the first, of all together
     assert store.frames(wanted[5:8]) == [frame for _, frame in places[5:8]]
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_offsets_up_to_the_end_of_the_log_wait_until_they_are_committed(given: bool) -> None:
+    """A leader that is new has messages that were read at the last one, and does not know yet that they may be."""
+    store = opened(SimDisk())
+    stored(store, incoming("a"))
+    store.append([incoming("b"), incoming("c")], 1000)
+
+    def count_at(offset: int) -> int | None:
+        found = store.read_given("t:0", offset, 10, 10_000) if given else store.read("t:0", offset, 10, 10_000)
+        return found.count if found is not None else 0
+
+    assert [count_at(offset) for offset in (0, 1, 2, 3)] == [1, 0, 0, 0]
+    with pytest.raises(OffsetOutOfRange, match="0 to 1"):
+        count_at(4)
+    point = store.sync_point()
+    store.sync()
+    store.mark_durable(point)
+    store.mark_committed(point)
+    assert [count_at(offset) for offset in (1, 2, 3)] == [2, 1, 0]
