@@ -22,6 +22,7 @@ from penstock.world import World
 
 WRITE_S: Final = 20.0
 AGAIN_S: Final = 1.0
+SOON_S: Final = 0.1
 _log = logging.getLogger(__name__)
 
 
@@ -59,8 +60,9 @@ class ConfigLog:
             except PenstockError as error:
                 if not error.retryable and not isinstance(error, NoRoute):
                     raise
-                _log.warning("the configuration cannot be read just now: %s", error)
-                await trio.sleep(AGAIN_S)
+                is_new = isinstance(error, NoRoute)  # name servers hear of a new topic in a moment
+                _log.log(logging.INFO if is_new else logging.WARNING, "the configuration cannot be read: %s", error)
+                await trio.sleep(SOON_S if is_new else AGAIN_S)
 
     async def _follow(self, reader: Reader, offset: int) -> None:
         """Folds the log from an offset on; returns where some of it is not there any more."""

@@ -23,6 +23,7 @@ from events.cloudevents import (
     loads,
     media_type,
 )
+from events.exact import Origin
 from events.fields import known
 from events.problems import Problem, invalid_config
 from events.transform import Template, Variables
@@ -81,11 +82,19 @@ class Source:
             return None
 
 
-def place_of(message: ReceivedMessage) -> str:
+def origin_of(message: ReceivedMessage) -> Origin:
     """Where the message was stored first: its name for ever, also in a retry."""
     properties = message.properties
-    queue = properties.get("ORIGIN_QUEUE") or message.queue.name
-    return f"{message.queue.broker}/{queue}/{properties.get('ORIGIN_OFFSET') or message.offset}"
+    queue, offset = properties.get("ORIGIN_QUEUE"), properties.get("ORIGIN_OFFSET", "")
+    if not queue or not offset.isdigit():
+        queue, offset = message.queue.name, str(message.offset)
+    return Origin(message.queue.broker, queue, int(offset))
+
+
+def place_of(message: ReceivedMessage) -> str:
+    """The same as text."""
+    origin = origin_of(message)
+    return f"{origin.broker}/{origin.queue}/{origin.offset}"
 
 
 def _time_of(born_ms: int) -> str:

@@ -17,6 +17,7 @@ import trio
 from events.cloudevents import BATCH, STRUCTURED, Event, to_document, to_headers, to_json, to_properties
 from events.connecting import CheckedBackend, TargetConnections
 from events.delivery import Failed, judge
+from events.exact import ExactSends, Origin, RuleSender
 from events.specs import Device, Http, Target, Topic
 from events.transform import Payload
 from penstock import Message, Producer
@@ -34,13 +35,17 @@ class Pusher:
 
     Args:
         backend: who connects.
-        producer: for topics and devices.
+        producer: for devices.
+        exact: for topics.
         secrets: the folder of files that targets name; None where there is none.
     """
 
-    def __init__(self, backend: CheckedBackend, producer: Producer, secrets: Path | None, clock: Clock) -> None:
+    def __init__(
+        self, backend: CheckedBackend, producer: Producer, exact: ExactSends, secrets: Path | None, clock: Clock
+    ) -> None:
         self._connections = TargetConnections(backend)
         self._producer = producer
+        self._exact = exact
         self._secrets = secrets
         self._clock = clock
 
@@ -50,13 +55,24 @@ class Pusher:
     async def __aexit__(self, *error: Any) -> None:
         await self._connections.close()
 
-    async def push(self, target: Target, rule: str, made: Sequence[tuple[Event, Payload]]) -> None:
-        """Delivers events, several only where the target takes batches. Raises ``Failed``."""
+    async def push(
+        self,
+        target: Target,
+        rule: str,
+        sender: RuleSender,
+        origins: Sequence[Origin],
+        made: Sequence[tuple[Event, Payload]],
+    ) -> None:
+        """Delivers events, several only where the target takes batches. ``origins``: of each. Raises ``Failed``."""
         to = target.to
         if isinstance(to, Http):
             await self._post(to, rule, made)
             return
-        messages = [_to_topic(to, *one) if isinstance(to, Topic) else _to_device(to, *one) for one in made]
+        if isinstance(to, Topic):
+            messages = [_to_topic(to, *one) for one in made]
+            await self._exact.send(sender, list(zip(origins, messages, strict=True)))
+            return
+        messages = [_to_device(to, *one) for one in made]
         try:
             for outcome in await self._producer.send_each(messages):
                 if outcome.error is not None:
@@ -158,8 +174,7 @@ def _to_topic(to: Topic, event: Event, payload: Payload) -> Message:
     return message_of(to.topic, made)
 
 
-def _to_device(to: Device | Http, event: Event, payload: Payload) -> Message:
-    assert isinstance(to, Device)
+def _to_device(to: Device, event: Event, payload: Payload) -> Message:
     name = to.template.fill(to.variables.values(event.document())).decode()
     body = to_json(event) if payload.is_event else payload.body
     return Message(mqtt_topic=name, body=body, qos=to.qos, retain=to.retain)

@@ -16,7 +16,8 @@ import trio
 from events.cloudevents import Event
 from events.counts import RuleCounts
 from events.delivery import Breaker, Failed, Rate
-from events.mapping import Reading
+from events.exact import RuleSender
+from events.mapping import Reading, origin_of
 from events.pushing import Pusher
 from events.specs import Http, Rule, Target
 from events.transform import Payload, TransformFailed
@@ -74,6 +75,7 @@ class Runner:
         self._counts = counts
         self._clock, self._rng = world.clock, world.rng
         self._names = {"bus": assignment.bus, "rule": assignment.name}
+        self._sender = RuleSender(group_of(assignment.bus, assignment.name), assignment.created_ms)
         self._breaker = Breaker()
         self._rate = Rate(self._target.rate_per_s)
         self._room = trio.CapacityLimiter(self._target.concurrency)
@@ -200,9 +202,9 @@ class Runner:
         self, made: Sequence[tuple[ReceivedMessage, Event, Payload]], failures: list[tuple[ReceivedMessage, Failed]]
     ) -> None:
         try:
-            await self._pusher.push(
-                self._target, self._assignment.name, [(event, payload) for _, event, payload in made]
-            )
+            origins = [origin_of(message) for message, _, _ in made]
+            payloads = [(event, payload) for _, event, payload in made]
+            await self._pusher.push(self._target, self._assignment.name, self._sender, origins, payloads)
         except Failed as failure:
             failures += [(message, failure) for message, _, _ in made]
             if failure.is_final:

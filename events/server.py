@@ -19,6 +19,7 @@ from events.config_log import ConfigLog
 from events.connecting import CheckedBackend
 from events.counts import RuleCounts, figures_of
 from events.desk import Desk
+from events.exact import ExactSends
 from events.face import DEFAULT_BUS, Face
 from events.facts import NONE
 from events.ingest import Ingest
@@ -71,7 +72,7 @@ class RunningEvents:
 async def run(
     settings: EventsSettings,
     world: World,
-    links: Links | None = None,
+    links: Links,
     *,
     task_status: trio.TaskStatus[RunningEvents] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -86,7 +87,7 @@ async def run(
     async with (
         producer,
         Admin(servers, links=links) as admin,
-        Pusher(backend, producer, secrets, world.clock) as pusher,
+        Pusher(backend, producer, ExactSends(servers, links, world.clock), secrets, world.clock) as pusher,
         trio.open_nursery() as nursery,
     ):
         config = ConfigLog(settings.namesrv, links, admin, world)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock.blocking import Reader
 from tests.endtoend.conftest import Service, System
 from tests.events.sink import Sink
 from tests.patience import PATIENCE_S
@@ -60,6 +61,9 @@ def test_every_event_reaches_its_target_whatever_is_killed(system: Callable[...,
         retry = {"kind": "decay", "first_s": 0.1, "cap_s": 0.1}
         assert call(second, "PUT", "/v1/buses/default/rules/r", {"target": "t", "retry": retry}) in (201, 409)
         assert call(first, "PUT", "/v1/buses/default/rules/r", {"target": "t", "retry": retry}) in (200, 201)
+        copies = {"kind": "topic", "topic": "copies"}
+        assert call(first, "PUT", "/v1/buses/default/targets/copies", copies) in (200, 201)
+        assert call(first, "PUT", "/v1/buses/default/rules/copy", {"target": "copies", "retry": retry}) in (200, 201)
         alive, taken = [first, second], set[str]()
         for number in range(0, EVENTS, BATCH):
             if number == EVENTS // 3:
@@ -75,6 +79,14 @@ def test_every_event_reaches_its_target_whatever_is_killed(system: Callable[...,
         keys = {f"{one}/r" for one in taken}
         assert len(keys) == EVENTS
         api.wait(lambda got: keys <= {one.headers["idempotency-key"] for one in got})
+        with Reader("default", servers=place.namesrv, until_end=True) as reader:
+            sent = sorted(str(one.properties["CE_id"]) for batch in reader for one in batch)
+        with Reader("copies", servers=place.namesrv) as reader:
+            found = list[str]()
+            while len(found) < len(sent):
+                found += [str(one.properties["CE_id"]) for one in reader.poll(PATIENCE_S)]
+            found += [str(one.properties["CE_id"]) for one in reader.poll(0.0)]
+        assert sorted(found) == sent, "a topic gets what is in its bus, each message once"
     finally:
         for one in bridges[1:]:
             one.kill()
