@@ -43,7 +43,7 @@ from gateway.net.poller import Poller
 from gateway.net.rounds import Rounds
 from gateway.net.shard import Shard
 from gateway.publishing.judging import Judge
-from gateway.publishing.upstream import Upstream
+from gateway.publishing.upstream import Spans, Upstream
 from gateway.sessions.exchange_ids import ExchangeIds
 from gateway.sessions.saver import SessionSaver
 from gateway.sessions.session import Session
@@ -124,15 +124,17 @@ def build(
     pollers: Sequence[Poller],
     quotas: Quotas,
     journal: Journal,
+    spans: Spans | None = None,
 ) -> Gateway:
     """Makes a gateway. ``call``: how a round is called for from outside of one. ``pollers``: one for each shard.
-    ``journal``: the log of connections."""
+    ``journal``: the log of connections. ``spans``: who records traces, if anybody does."""
     name = settings.name or f"gateway-{rng.getrandbits(48):012x}"
     rounds = Rounds(clock, call)
     shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]
     brokers = Brokers(links, settings.namesrv, rounds.wake_last)
     epoch = _new_epoch(rng)
-    upstream = Upstream(brokers, TopicMap(parse_rules(settings.topic_rules)), settings.append_bytes_max, rounds, epoch)
+    names = TopicMap(parse_rules(settings.topic_rules))
+    upstream = Upstream(brokers, names, settings.append_bytes_max, rounds, epoch, spans)
     limits, creations = Limits(settings, quotas), Creations(settings, quotas)
     judge = Judge(authenticator, upstream, limits)
     sessions: dict[str, Session] = {}

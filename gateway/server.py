@@ -25,6 +25,7 @@ from gateway.login.access import Access
 from gateway.login.attempts import Attempts
 from gateway.login.verifier import Bell, Verifier
 from gateway.net.poller import EpollPoller
+from gateway.publishing.spans import open_spans
 from gateway.publishing.sys_topics import SysTopics
 from gateway.settings import GatewaySettings, token_rules
 from gateway.transports.listening import anonymous_at
@@ -75,7 +76,9 @@ async def run(
     journal = Journal(settings.connection_log, audit)
     access = _access(settings, quotas, world, bell.ring, audit)
     pollers = [EpollPoller() for _ in range(settings.shards)]
-    gateway = build(settings, world.clock, links, world.rng, access, pollers[0].wake, pollers, quotas, journal)
+    spans = open_spans(settings.trace_export, settings.name, settings.trace_sample)
+    means = settings, world.clock, links, world.rng, access, pollers[0].wake, pollers, quotas
+    gateway = build(*means, journal, spans)
     files = (settings.password_file, settings.acl_file, settings.jwt_key_file)
     verifier = Verifier(
         access,
@@ -126,8 +129,7 @@ async def run(
             with trio.CancelScope(shield=True):
                 await _say_goodbye(gateway, sys_topics)
     finally:
-        for shard in gateway.shards:
-            shard.close()
+        _close(gateway)
 
 
 def _access(settings: GatewaySettings, quotas: Quotas, world: World, wake: Callable[[], None], audit: Audit) -> Access:
@@ -203,3 +205,10 @@ async def _say_goodbye(gateway: Gateway, sys_topics: SysTopics) -> None:
         while not left.is_set():
             rounds.finish()
             await trio.sleep(0.01)
+
+
+def _close(gateway: Gateway) -> None:
+    for shard in gateway.shards:
+        shard.close()
+    if gateway.upstream.spans is not None:
+        gateway.upstream.spans.close()

@@ -129,6 +129,10 @@ class GatewaySettings:
         status_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
             the address that the connection came to; ``*`` for any.
         insecure: allows ``status_host`` beyond loopback: the pages ask for no login.
+        trace_export: the collector to which spans of traces go, over OTLP and HTTP, for example
+            ``http://127.0.0.1:4318/v1/traces``; empty: none are made. It needs the extra ``otel``.
+        trace_sample: which part of the publications that come without ``traceparent`` begin a trace, 0 to 1. Of those
+            that come with one, the sender has decided.
         redirect_to: the server that clients are sent to when this gateway is drained or has moved.
         has_moved: the gateway lets nobody in and sends everybody to ``redirect_to``.
         drain_per_s: so many clients a second are sent away when the gateway is drained (SIGUSR1).
@@ -214,6 +218,8 @@ class GatewaySettings:
     status_port: int = -1
     status_hosts: tuple[str, ...] = ()
     insecure: bool = False
+    trace_export: str = ""
+    trace_sample: float = 0.0
     redirect_to: str = ""
     has_moved: bool = False
     drain_per_s: int = 500
@@ -270,6 +276,7 @@ _RANGES: Final = (
     ("filters_per_packet_max", 1, 1 << 20),
     ("stalled_s_max", 0, 1 << 30),
     ("shards", 1, 64),
+    ("trace_sample", 0, 1),
     ("jwt_leeway_s", 0, 300),
     ("receive_max", 1, 65_535),
     ("in_flight_max", 1, 32_767),

@@ -167,7 +167,8 @@ class Device(Incoming):
             self.tally.packets_in += len(ids)
             acknowledge(self, self._services, ids)
             return b""
-        if self._routes is None:
+        spans = self._services.upstream.spans
+        if self._routes is None or (spans is not None and spans.draw()):
             return chunk
         assert self.session is not None
         bytes_max = self._services.settings.packet_bytes_max

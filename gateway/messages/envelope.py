@@ -46,12 +46,21 @@ from penstock.protocol.message import (
     property_of,
 )
 from penstock.protocol.runs import Run, system_flag_of
+from penstock.protocol.trace_context import (
+    NO_TRACE,
+    TRACEPARENT,
+    TRACESTATE,
+    TraceContext,
+    as_user_properties,
+    trace_of,
+)
 from topicmap.names import is_share, plain_filter
 from topicmap.queues import topic_queue
 
 _CLIENT_ID: Final = CLIENT_ID.encode()
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
 _MQTT_USER: Final = MQTT_USER.encode()
+_TRACEPARENT: Final = TRACEPARENT.encode()
 FRAME: Final = struct.Struct(
     f">{FRAME_HEAD_BYTES + QUEUE_ID_AT}xIIQ{SYSTEM_FLAG_AT - OFFSETS_AT - 8}xIQ{STORED_AT - BORN_AT - 8}xQ"
     f"{BODY_AT - 4 - STORED_AT - 8}xI"
@@ -73,6 +82,7 @@ def record_properties(
     application: bytes = b"",
     exchange: str = "",
     user: str = "",
+    trace: TraceContext = NO_TRACE,
 ) -> bytes:
     """The property string of a publication. The caller has checked that no text holds U+0001 or U+0002."""
     parts = [f"{MQTT_TOPIC}\x01{name}"]
@@ -87,6 +97,8 @@ def record_properties(
         parts.append(f"{MQTT_ID}\x01{exchange}")
     if user:
         parts.append(f"{MQTT_USER}\x01{b64encode(user.encode()).decode()}")
+    if trace.trace_id:
+        parts += [f"{name}\x01{value}" for name, value in trace.properties().items()]
     return "\x02".join(parts).encode()
 
 
@@ -130,7 +142,16 @@ def _read(tail: bytes) -> Heading:
     mqtt_properties = property_of(properties, _MQTT_PROPERTIES)
     expiry_s, application = expiry_of(mqtt_properties), _application(mqtt_properties)
     sender, user = property_of(properties, _CLIENT_ID), _user(property_of(properties, _MQTT_USER))
+    if (
+        _TRACEPARENT in properties and _TRACEPARENT not in application
+    ):  # a program has sent it, or it began at a gateway
+        application += as_user_properties(trace_of(_trace_properties(properties)))
     return Heading(name, sender, expiry_s, application, topic, user)
+
+
+def _trace_properties(properties: bytes) -> dict[str, str]:
+    values = {name: property_of(properties, name.encode()) for name in (TRACEPARENT, TRACESTATE)}
+    return {name: value.decode("utf-8", "replace") for name, value in values.items()}
 
 
 def _application(mqtt_properties: bytes) -> bytes:

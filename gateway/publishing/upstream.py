@@ -28,6 +28,7 @@ from gateway.messages.envelope import record_properties
 from gateway.net.rounds import Rounds, Stage
 from gateway.publishing.broker_batch import NONE, Batch, BrokerBatch, NameRoute, Publisher, Unplaced
 from gateway.publishing.placing import Placing
+from gateway.publishing.spans import Spans as Spans
 from gateway.sessions.session_state import Will
 from penstock.errors import (
     AWAY,
@@ -45,6 +46,7 @@ from penstock.protocol.requests.messages import Appended
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.sessions import EndGatewayEpochs
 from penstock.protocol.runs import Run
+from penstock.protocol.trace_context import NO_TRACE, trace_in
 from penstock.service.histogram import Histogram
 from topicmap.names import SHORT_BYTES_MAX
 from topicmap.queues import TopicMap
@@ -61,9 +63,17 @@ class Upstream(Stage):
     """All publications of one gateway on their way to the brokers."""
 
     def __init__(
-        self, brokers: Brokers, topic_map: TopicMap, append_bytes_max: int, rounds: Rounds, epoch: str
+        self,
+        brokers: Brokers,
+        topic_map: TopicMap,
+        append_bytes_max: int,
+        rounds: Rounds,
+        epoch: str,
+        spans: Spans | None = None,
     ) -> None:
+        """``spans``: who records traces, if anybody does."""
         self._map = topic_map
+        self.spans = spans
         self._append_bytes_max = append_bytes_max
         self._lanes: list[BrokerBatch] = []  # one per broker, of which there are few
         self._placing = Placing(brokers, self._lane, self._add, self.flush, self.drop)
@@ -116,6 +126,8 @@ class Upstream(Stage):
         """Takes one publication. ``flag`` is its QoS and RETAIN, ``properties`` replace the route's own."""
         tail = record_tail(route.topic_bytes, properties) if properties else route.tail
         run = Run(tail, flag, self.rounds.now_ms, [bytes(payload)])
+        if self.spans is not None:
+            self.spans.carried_by(run)
         first = 0
         if device is not None:
             device.unstored += run.size
@@ -144,9 +156,13 @@ class Upstream(Stage):
     ) -> bytes:
         """The property string of a publication with MQTT 5 properties, of an exchange that is to be stored once, or of
         what a ``user`` has retained; empty for the route's own. Raises ``InvalidMessage`` if it is too long."""
-        if expiry_s == NEVER and not application and not exchange and not user:
+        trace = trace_in(application) if application else NO_TRACE
+        if self.spans is not None:
+            trace = self.spans.begin(route.name, client_id, trace)
+        if expiry_s == NEVER and not application and not exchange and not user and not trace.trace_id:
             return b""
-        return _fitting(record_properties(route.name, route.key, client_id, expiry_s, application, exchange, user))
+        name, key = route.name, route.key
+        return _fitting(record_properties(name, key, client_id, expiry_s, application, exchange, user, trace))
 
     def _add(self, lane: BrokerBatch, publication: Unplaced) -> None:
         lane.devices.append(publication.device)
@@ -207,8 +223,9 @@ class Upstream(Stage):
             self._submit_again(lane)
 
     def _take_answer(self, batch: Batch, result: Result) -> None:
+        trace_id = self.spans.answered(batch.runs, batch.lane.broker.address, result) if self.spans is not None else ""
         if isinstance(result, Appended):
-            self.stored_s.observe(self.rounds.read() - batch.began)
+            self.stored_s.observe(self.rounds.read() - batch.began, trace_id)
             self.level = result.level
             if result.refused or batch.lane.kept:
                 self._partly(batch, {refused.at: refused.code for refused in result.refused}, _full_from(batch, result))

@@ -51,6 +51,11 @@ def strings_in(mqtt_properties: str) -> list[tuple[int, tuple[bytes, ...]]]:
         data = b64decode(mqtt_properties.partition(":")[2], validate=True)
     except (ValueError, Base64Error):
         return []
+    return strings_of(data)
+
+
+def strings_of(data: bytes) -> list[tuple[int, tuple[bytes, ...]]]:
+    """The same of properties as they are in a packet."""
     found, at = list[tuple[int, tuple[bytes, ...]]](), 0
     while at < len(data):
         identifier = data[at]

@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from penstock.service.histogram import ExemplifiedCount
 from penstock.service.meanings import meaning_of
 
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -51,7 +52,10 @@ def expose_in_parts(figures: Mapping[str, float], *, openmetrics: bool = False) 
             rows.sort()
         for start in range(0, len(rows), PART_SERIES):
             some = rows[start : start + PART_SERIES]
-            yield "".join([f"{family}{labels} {_number(value)}\n" for labels, value in some])
+            if openmetrics and family.endswith(_BUCKET):
+                yield "".join([f"{family}{labels} {_number(value)}{_exemplar(value)}\n" for labels, value in some])
+            else:
+                yield "".join([f"{family}{labels} {_number(value)}\n" for labels, value in some])
     if openmetrics:
         yield "# EOF\n"
 
@@ -87,6 +91,13 @@ def label_of(name: str, family: str, label: str) -> str | None:
 def _legal(family: str) -> str:
     legal = _ODD.sub("_", family)
     return legal if legal and not legal[0].isdigit() else f"_{legal}"
+
+
+def _exemplar(value: float) -> str:
+    """What OpenMetrics has behind the count of a bucket that has an exemplar."""
+    if not isinstance(value, ExemplifiedCount):
+        return ""
+    return f' # {{trace_id="{value.exemplar.trace_id}"}} {_number(value.exemplar.seconds)}'
 
 
 def _number(value: float) -> str:

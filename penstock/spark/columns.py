@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from penstock.errors import InvalidMessage
 from penstock.protocol import message
 from penstock.protocol.compression import COMPRESSED, SYSTEM_FLAG_AT, decompress
+from penstock.protocol.trace_context import TRACEPARENT
 
 _Numbers = npt.NDArray[np.int64]
 
@@ -294,6 +295,7 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "retain": Column(pa.bool_(), _retain),
     "tags": Column(pa.string(), _text_property(message.TAGS)),
     "msg_id": Column(pa.string(), _text_property(message.UNIQUE_KEY)),
+    "traceparent": Column(pa.string(), _text_property(TRACEPARENT)),
     "properties": Column(pa.map_(pa.string(), pa.string()), _properties),
     "broker": Column(pa.string(), _broker),
     "position": Column(pa.int64(), _position),

@@ -22,6 +22,7 @@ from gateway.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subs
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.mqtt.reader import PacketReader
 from gateway.net.ends import Output
+from gateway.publishing.spans import Spans
 from gateway.settings import GatewaySettings
 from penstock.clock import Clock
 from penstock.protocol.message import Message, encode_message
@@ -135,6 +136,7 @@ class Gateway:
         has_brokers: bool = True,
         beside: Gateway | None = None,
         name: str = "gw",
+        spans: Spans | None = None,
         **settings: Any,
     ) -> None:
         """``beside``: another gateway of the same cluster, at the same broker and by the same clock."""
@@ -155,6 +157,7 @@ class Gateway:
             (),
             Quotas(),
             Journal(self.settings.connection_log, self.audit),
+            spans,
         )
         self.parts = parts
         self.quotas = parts.quotas

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
 from penstock.service.histogram import BOUNDS_S, Histogram
 from penstock.service.metrics import expose
 
@@ -25,3 +27,15 @@ def test_it_is_a_histogram_in_both_formats() -> None:
         assert lines[0] == "# TYPE x_seconds histogram"
         assert [line for line in lines if line.startswith("# TYPE")] == lines[:1]
         assert lines[1] == 'x_seconds_bucket{le="0.0005"} 0'
+
+
+def test_a_bucket_tells_the_last_trace_that_it_has_counted_in_openmetrics_alone() -> None:
+    histogram, trace = Histogram(), "4bf92f3577b34da6a3ce929d0e0e4736"
+    histogram.observe(0.02, "0" * 32)
+    histogram.observe(0.021, trace)
+    histogram.observe(0.022)
+    page = expose(histogram.figures("took_seconds"), openmetrics=True)
+    [family] = text_string_to_metric_families(page)
+    found = {one.labels.get("le"): one.exemplar for one in family.samples if one.exemplar is not None}
+    assert [(le, one.labels, one.value) for le, one in found.items()] == [("0.025", {"trace_id": trace}, 0.021)]
+    assert trace not in expose(histogram.figures("took_seconds"))

@@ -17,6 +17,9 @@ ALL = tuple(COLUMNS)
 FOR_EVER = 1 << 60
 
 
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
 def rows(*messages: Message, columns: tuple[str, ...] = ALL, end: int = FOR_EVER) -> list[dict]:
     frames = [frame_of(one, 3, at, 1000 * at, STORED_MS + at) for at, one in enumerate(messages)]
     borders = find_borders(len(frames), batch_of(frames), end)
@@ -29,7 +32,7 @@ def test_every_column_of_a_message_comes_out() -> None:
         b"21.5",
         key="dev-1",
         tag="indoor",
-        properties={"MQTT": "5", "site": "Kiel ü"},
+        properties={"MQTT": "5", "site": "Kiel ü", "traceparent": PARENT},
         mqtt_topic="telemetry/dev-1/temp",
         qos=2,
         retain=True,
@@ -60,7 +63,9 @@ def test_every_column_of_a_message_comes_out() -> None:
             "UNIQ_KEY": "u-1",
             "MQTT": "5",
             "site": "Kiel ü",
+            "traceparent": PARENT,
         },
+        "traceparent": PARENT,
         "broker": "broker-a",
         "position": 0,
     }

@@ -1,0 +1,52 @@
+"""What the gateway needs of whoever records traces (``penstock/service/otel_spans.py``).
+
+A publication that belongs to a trace has one span here, with one within for the broker's append; the message is stored
+with the context of the latter, so that the span of who consumes it is a child of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from penstock.errors import InvalidConfig
+from penstock.protocol.requests.request import Result
+from penstock.protocol.runs import Run
+from penstock.protocol.trace_context import TraceContext
+
+
+class Spans(Protocol):
+    """The open spans of one gateway."""
+
+    def draw(self) -> bool:
+        """Whether the next publication begins a trace if it is in none."""
+        ...
+
+    def begin(self, name: str, client_id: str, given: TraceContext) -> TraceContext:
+        """A publication came under this name; the context that it is stored with."""
+        ...
+
+    def carried_by(self, run: Run) -> None:
+        """The last one that began is on its way in this run."""
+        ...
+
+    def answered(self, runs: Sequence[Run], broker: str, result: Result) -> str:
+        """The broker has answered for these runs; the id of one of their traces, empty for none."""
+        ...
+
+    def close(self) -> None:
+        """Ends all that are open, and exports what there is."""
+        ...
+
+
+def open_spans(export: str, gateway: str, share: float) -> Spans | None:
+    """What records the traces of a gateway; ``None`` without a collector to ``export`` to. Raises ``InvalidConfig``
+    where OpenTelemetry is not installed."""
+    if not export:
+        return None
+    try:
+        from penstock.service.otel_spans import OtelSpans, otlp_exporter
+    except ModuleNotFoundError as error:
+        hint = "python -m pip install 'penstock[otel]'"
+        raise InvalidConfig(f"trace_export needs {error.name}, which is not installed", hint=hint) from None
+    return OtelSpans(otlp_exporter(export), gateway, share)

@@ -1,0 +1,78 @@
+"""The W3C trace context of a message: ``traceparent`` and ``tracestate``, as native properties and as user properties
+of MQTT 5.
+
+A context that is damaged is none: the message is good without. Pure and total.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from penstock.protocol.answers import USER_PROPERTY, strings_of
+
+TRACEPARENT: Final = "traceparent"
+TRACESTATE: Final = "tracestate"
+_PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_STATE: Final = re.compile(r"[ -~]{1,512}")
+_NOT_A_VERSION: Final = "ff"
+_SAMPLED: Final = 1
+
+
+class TraceContext(NamedTuple):
+    """Where a message belongs in a trace.
+
+    Attributes:
+        trace_id: 32 hexadecimal digits; empty for no trace.
+        span_id: 16 hexadecimal digits, of the span that the next one is a child of.
+        is_sampled: whether spans of this trace are recorded.
+        state: what vendors keep with it.
+    """
+
+    trace_id: str = ""
+    span_id: str = ""
+    is_sampled: bool = False
+    state: str = ""
+
+    @property
+    def parent(self) -> str:
+        """The value of ``traceparent``; empty for no trace."""
+        return f"00-{self.trace_id}-{self.span_id}-{int(self.is_sampled):02x}" if self.trace_id else ""
+
+    def properties(self) -> dict[str, str]:
+        """The properties of a message that say so."""
+        found = {TRACEPARENT: self.parent} if self.trace_id else {}
+        return found | ({TRACESTATE: self.state} if found and self.state else {})
+
+
+NO_TRACE: Final = TraceContext()
+
+
+def trace_of(properties: Mapping[str, str]) -> TraceContext:
+    """The context in a message's properties, ``NO_TRACE`` where there is none."""
+    found = _PARENT.fullmatch(properties.get(TRACEPARENT, ""))
+    if found is None or found[1] == _NOT_A_VERSION or not int(found[2], 16) or not int(found[3], 16):
+        return NO_TRACE
+    state = properties.get(TRACESTATE, "")
+    is_sampled = bool(int(found[4], 16) & _SAMPLED)
+    return TraceContext(found[2], found[3], is_sampled, state if _STATE.fullmatch(state) else "")
+
+
+def trace_in(application: bytes) -> TraceContext:
+    """The same in the properties of an MQTT 5 PUBLISH that belong to its application."""
+    if TRACEPARENT.encode() not in application:
+        return NO_TRACE
+    pairs = [strings for identifier, strings in strings_of(application) if identifier == USER_PROPERTY]
+    found = {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in reversed(pairs)}
+    return trace_of(found)
+
+
+def as_user_properties(context: TraceContext) -> bytes:
+    """The context as user properties of MQTT 5."""
+    return b"".join([_user_property(name, value) for name, value in context.properties().items()])
+
+
+def _user_property(name: str, value: str) -> bytes:
+    texts = [len(one.encode()).to_bytes(2, "big") + one.encode() for one in (name, value)]
+    return bytes((USER_PROPERTY,)) + b"".join(texts)
