@@ -1,17 +1,9 @@
 """A session while its client is connected: subscriptions, its place in each queue, and open exchanges.
 
-Every subscription reads the light queue of its filter; a message that matches several filters of a session is in
-several of these queues. It is delivered once, by the *primary*: the oldest subscription that matches it and that
-began before the message was stored. The others pass over it. Because age decides, a later subscription never
-changes who delivers a message, and all messages of one topic come through one queue, in order (MQTT-4.6.0-6). The
-copy carries the highest granted QoS and the identifiers of all matching subscriptions (MQTT-3.3.4-2, -3).
-
-A ``Cursor`` is a session's place in one such queue. Queues are read independently, so a cursor may pass over a
-message that its primary has not come to yet. It remembers the first and the last such message per primary
-(``skipped``): if the primary is unsubscribed before it gets there, the cursor goes back and delivers what was left to
-it, and nothing else (``Redo``). One that lags passes over what the primary had delivered (``Ended``). A session that
-comes back has its QoS 0 subscriptions behind the others: they begin anew, and the others may lag. So has one of which a
-broker has closed a filter. Hence who is younger begins later.
+Every subscription has a ``Cursor`` in the light queue of its filter; a message that several filters of a session match
+is delivered once, by the oldest of these subscriptions that began before it was stored. Invariants and transitions:
+docs/protocols/overlapping-subscriptions.md. The copy has the highest granted QoS and the identifiers of all matching
+subscriptions (MQTT-3.3.4-2, -3), and the messages of a topic come in order (MQTT-4.6.0-6).
 
 Offline messages are not here: they are in the log, and a session is only a cursor per queue. One that outlives its
 connection (``Lasting``) is saved at its home and goes from here with the connection. What a session does hold is

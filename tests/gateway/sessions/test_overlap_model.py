@@ -1,6 +1,7 @@
 """Overlapping subscriptions of one durable session beside a model: in whatever order it subscribes and unsubscribes,
-falls behind and comes back, a message comes once, and none is lost that a subscription was there for all the time. The
-model tries what is short; ``PENSTOCK_SEEDS=500`` runs more of the long random lives with more filters."""
+falls behind and comes back, a message comes once, none is lost that a subscription was there for all the time, and the
+invariants of docs/protocols/overlapping-subscriptions.md hold. The model tries what is short; ``PENSTOCK_SEEDS=500``
+runs more of the long random lives with more filters."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ from rig import Client, Gateway
 from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
 from gateway.sessions.endings import ENDED_MAX
+from gateway.sessions.session import Cursor
+from gateway.sessions.subscriptions import REDOS_MAX
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.filters import CloseFilters, OpenFilters
 from penstock.protocol.requests.messages import Pull
@@ -64,6 +67,22 @@ class Sessions(RuleBasedStateMachine):
         self.stalled: list[tuple[Pull, OnResult]] = []
         self.connect()
 
+    def check(self) -> None:
+        """The invariants of docs/protocols/overlapping-subscriptions.md that can be seen of a session."""
+        session = self.client.device.session
+        if session is None:
+            return
+        overlap, older = session.overlap, list[Cursor]()
+        for cursor in overlap.cursors:
+            assert cursor.next < 0 or all([one.start <= cursor.start for one in older if one.next >= 0]), "2: by age"
+            assert set(cursor.skipped or ()) <= set(older), "3: messages are left to older ones that stand"
+            assert (cursor.back if cursor.redos else -1) <= cursor.seen, "4: it goes over what it has come to"
+            assert len(cursor.redos or ()) <= REDOS_MAX, "5: bounded"
+            older.append(cursor)
+        assert len(overlap.ended) <= ENDED_MAX, "5: bounded"
+        assert overlap.ended_until == max([one.seen for one in overlap.ended], default=-1)
+        assert all([one.older <= len(older) for one in overlap.ended]), "6: as old as a place among those that stand"
+
     def connect(self) -> None:
         properties = Properties(receive_maximum=self.room, session_expiry_interval=10_000)
         self.client: Client = self.gateway.connect("s", level=5, clean_start=False, properties=properties)
@@ -84,6 +103,7 @@ class Sessions(RuleBasedStateMachine):
                     self.open[packet.packet_id] = packet.qos, number
             elif isinstance(packet, Pubrel):
                 self.open[packet.packet_id] = RELEASE, -1
+        self.check()
 
     @rule(names=st.lists(st.tuples(NAMES, QOS), min_size=1, max_size=6))
     def publish(self, names: list[tuple[str, int]]) -> None:
