@@ -181,6 +181,7 @@ class Consumer(OnlyAsync):
                 self._wires, clock=self._clock, rng=self._rng, credentials=self._credentials
             )
             discovery = Discovery(self._servers, links, clock=self._clock, fresh_s=REFRESH_S / 2)
+            self._tasks.start_soon(discovery.keep_following)
             self._opened = (discovery, Intake(self._tasks, self._limits, self._rng))
             await self._repeating.run(self._find)
             await self._wait_joined()

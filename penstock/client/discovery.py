@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+import anyio
 import anyio.to_thread
 
 from penstock.client.addressing import NameServers
@@ -37,6 +38,8 @@ from penstock.world import Clock, RealClock
 
 NAMESRV_S: Final = 3.0
 """How long one name server may take to answer before the next is asked."""
+FOLLOW_S: Final = 1.0
+"""How often a node that owes an answer is looked for among those that are there; only where logs have copies."""
 
 _R = TypeVar("_R", bound=Reply)
 
@@ -74,6 +77,31 @@ class Discovery:
             link = FollowingLink(address, self._links, self._copies.of, self.moved)
             self._following[address] = link
         return link
+
+    async def read(self, address: str, request: Request, kind: type[_R]) -> _R:
+        """What a broker answers that is only read; where it has copies, the first of them that is there."""
+        for _ in self._copies.of(address):
+            try:
+                return await ask(self.link(address), request, kind)
+            except Unavailable:
+                continue
+        return await ask(self.link(address), request, kind)
+
+    async def keep_following(self) -> None:
+        """To be run as long as links are used: gives up a node that does not answer and whose group goes on without it.
+        A host that is gone, or a process that is stopped, says nothing; its connection would wait on."""
+        while True:
+            await anyio.sleep(FOLLOW_S)
+            waits_at = {link.waits_at for link in self._following.values()}
+            silent = [address for address in waits_at if self._copies.of(address)]
+            try:
+                routes = await self.all_brokers() if silent else ()
+            except PenstockError:
+                continue
+            there = {address for route in routes for address in (route.address, *route.readers)}
+            for address in silent:
+                if address not in there and not there.isdisjoint(self._copies.of(address)):
+                    self._links.give_up(address)
 
     def moved(self, address: str) -> None:
         """A broker is led elsewhere than at this address: its topics are asked for anew the next time."""

@@ -68,8 +68,15 @@ class FollowingLink:
         self._on_moved = on_moved
         self._at = address
         self._link = links.link(address)
+        self._out = 0
+
+    @property
+    def waits_at(self) -> str:
+        """The node whose answer is waited for, empty if none is."""
+        return self._at if self._out else ""
 
     def submit(self, request: Request, on_result: OnResult) -> None:
+        self._out += 1
         self._link.submit(request, partial(self._heard, self._at, request, on_result))
 
     def flush(self) -> None:
@@ -77,11 +84,13 @@ class FollowingLink:
 
     def _heard(self, address: str, request: Request | None, on_result: OnResult, result: Result) -> None:
         """``request``: what may still go on to the leader."""
+        self._out -= 1
         if is_away(result):
             leader = leader_of(result, address)
             if leader:
                 self._on_moved(address)
             if leader and request is not None and self._turn(address, leader):
+                self._out += 1
                 self._links.link(leader).submit(request, partial(self._heard, leader, None, on_result))
                 self._links.link(leader).flush()
                 return

@@ -87,6 +87,7 @@ class Outbox:
         links = self._links or WireLinks(self._tasks, clock=self._clock, rng=self._rng, credentials=self._credentials)
         self._discovery = Discovery(self._servers, links, clock=self._clock)
         self._lanes = Lanes(self._discovery, self._faults, self._clock)
+        self._tasks.start_soon(self._discovery.keep_following)
         self._tasks.start_soon(self._lanes.watch)
         self._tasks.start_soon(self._lanes.keep_flushing)
         return self._tasks, self._discovery

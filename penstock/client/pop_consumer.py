@@ -124,6 +124,7 @@ class PopConsumer(OnlyAsync):
                 self._wires, clock=self._clock, rng=self._rng, credentials=self._credentials
             )
             self._discovery = Discovery(self._servers, links, clock=self._clock, fresh_s=REFRESH_S / 2)
+            self._tasks.start_soon(self._discovery.keep_following)
             await self._repeating.run(self._find)
             self._tasks.start_soon(self._keep_finding)
             self._tasks.start_soon(self._keep_leases)

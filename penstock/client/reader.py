@@ -35,7 +35,7 @@ from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offs
 from penstock.client.retry import TIMEOUT_S
 from penstock.client.task_scope import TaskScope
 from penstock.client.terms import check_filter
-from penstock.client.wire_link import WireLinks, ask
+from penstock.client.wire_link import WireLinks
 from penstock.errors import InvalidRequest, PenstockError, TimedOut
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.link import Link, Links
@@ -116,6 +116,7 @@ class Reader(OnlyAsync):
             )
             intake = Intake(self._tasks, self._limits, self._rng, ends=self._until_end)
             self._discovery = Discovery(self._servers, links, clock=self._clock, fresh_s=0.0)
+            self._tasks.start_soon(self._discovery.keep_following)
             self._opened_ms = self._clock.wall_ms()
             self._held.clear()
             for held in await self._in_time(self._find):
@@ -264,7 +265,7 @@ class Reader(OnlyAsync):
             if is_later:
                 names = {name: queue for name, queue in names.items() if queue.number < route.queues}
             if names:
-                reply = await ask(link, QueryBounds(tuple(names)), BoundsReply)
+                reply = await discovery.read(route.address, QueryBounds(tuple(names)), BoundsReply)
                 new += [await self._begin(names[one.queue], link, one, reply.log_id, start) for one in reply.bounds]
         if chosen is not self._chosen:
             return []  # assigned anew meanwhile

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import anyio
+
+from penstock.client.discovery import FOLLOW_S, Discovery
 from penstock.client.following import FollowingLink, KnownCopies
 from penstock.errors import InvalidConfig, NoQuorum, NotLeader, PenstockError, Unavailable
-from penstock.protocol.link import OnResult
+from penstock.protocol.link import Link, OnResult
 from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.request import Done, Request, Result
-from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.requests.routes import BrokerRoute, Route
 from penstock.protocol.requests.topics import DeleteTopic
 
 A, B, C = "a:1", "b:1", "c:1"
@@ -53,7 +56,7 @@ class Group:
         for address, node in self.nodes.items():
             node.says = None if address == leader else NotLeader("it follows", hint=leader)
 
-    def link(self, address: str) -> Node:
+    def link(self, address: str) -> Link:
         if address not in self.nodes:
             raise InvalidConfig(f"{address} is no address")
         return self.nodes[address]
@@ -139,3 +142,79 @@ def test_a_hint_that_is_no_address_and_a_broker_without_copies_change_nothing() 
         alone.flush()
     assert [type(result) for result in results] == [Unavailable, NotLeader, NotLeader]
     assert group.counts() == [0, 0, 3]
+
+
+class Town(Group):
+    """The group, and a name server that knows it; nobody answers at A."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.routes = (BrokerRoute("b", A, 4, epoch=3, readers=(B, C)),)
+        self.waiting: list[OnResult] = []
+        self.given_up = anyio.Event()
+
+    def link(self, address: str) -> Link:
+        return Told(self) if address == "ns:1" else Silent(self) if address == A else super().link(address)
+
+    def give_up(self, address: str) -> None:
+        assert address == A
+        for on_result in self.waiting:
+            on_result(Unavailable("given up").with_fate(True))
+        self.waiting.clear()
+        self.given_up.set()
+
+
+class Told:
+    """A name server."""
+
+    def __init__(self, town: Town) -> None:
+        self._town = town
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        on_result(Route(self._town.routes))
+
+    def flush(self) -> None:
+        """Nothing was held back."""
+
+
+class Silent(Told):
+    """A node that stands still."""
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        self._town.waiting.append(on_result)
+
+
+async def test_a_node_that_stands_still_is_given_up_when_its_group_goes_on_without_it() -> None:
+    town = Town()
+    discovery = Discovery("ns:1", town)
+    await discovery.all_brokers()
+    results: list[Result] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(discovery.keep_following)
+        discovery.link(A).submit(WRITE, results.append)
+        await anyio.sleep(5 * FOLLOW_S)
+        assert not results, "as far as anybody knows it leads"
+        town.routes = (BrokerRoute("b", B, 4, epoch=4, readers=(C,)),)
+        town.lead(B)
+        await town.given_up.wait()
+        discovery.link(A).submit(WRITE, results.append)
+        discovery.link(A).flush()
+        tasks.cancel_scope.cancel()
+    assert isinstance(results[0], Unavailable)
+    assert results[1] == Done()
+
+
+async def test_a_read_goes_to_the_first_copy_that_is_there() -> None:
+    group = Group()
+    group.lead("")
+    for gone in (A, B):
+        group.nodes[gone].says = Unavailable("gone")
+
+    class Links(Town):
+        def link(self, address: str) -> Link:
+            return Told(self) if address == "ns:1" else group.link(address)
+
+    discovery = Discovery("ns:1", Links())
+    await discovery.all_brokers()
+    assert await discovery.read(A, Pull("orders:0", 0), Done) == Done()
+    assert group.counts() == [1, 1, 1]
