@@ -7,7 +7,7 @@ import sys
 import trio
 
 from broker.net import server
-from broker.net.server import RunningBroker, Tell
+from broker.net.running import RunningBroker, Tell
 from broker.settings import BrokerSettings
 from penstock.service.service_main import main
 from penstock.world import World

@@ -13,7 +13,7 @@ from penstock.service.exposure import NATIVE, PAGES, refuse_exposed
 from penstock.service.native_room import HELD_BYTES_MAX
 from penstock.service.paced_lines import check_detail
 
-LEVELS: Final = ("cache", "disk")
+LEVELS: Final = ("cache", "disk", "quorum")
 QUEUES_MAX: Final = 1 << 16
 SEGMENT_BYTES_MIN: Final = 1 << 14
 """A message that does not fit a segment is refused as too large; below this nothing much would fit."""
@@ -38,9 +38,11 @@ _POSITIVE: Final = (
     "handover_wait_s",
     "reader_silence_s",
     "reserve_step_bytes",
+    "election_s",
     "chunk_bytes",
 )
 _NOT_NEGATIVE: Final = (
+    "resync_bytes_s",
     "trace_rows_per_s_max",
     "trace_kept_s",
     "audit_kept_s",
@@ -70,9 +72,18 @@ class BrokerSettings(AccessSettings):
         peers_tls_ca: the authority of the certificates of other brokers and name servers, where these speak TLS.
         advertise: ``host:port`` that clients are told to use; empty for where it listens.
         data: folder of all durable state.
+        node: name of this node in the group of copies of this broker's log; its folder keeps it for ever.
+        replica_port: where the other nodes of the group reach it, with the key in ``cluster_secret_file``; 0 takes any
+            free one, -1: this log has no copies.
+        replica_advertise: ``host:port`` that other nodes are told to use; empty for where it listens.
+        join: addresses for replicas of nodes of a group; a new node asks them to let it in. Without one it begins a
+            group of its own.
+        resync_bytes_s: bytes per second that a whole copy of a log may take; 0: no limit.
+        election_s: a node that has heard no leader for one to two times this asks for votes.
         namesrv: addresses of all name servers; it registers with each.
         default_queues: queues of a topic that is created without saying.
-        default_level: level of a topic that is created without saying: ``disk`` or ``cache``.
+        default_level: level of a topic that is created without saying: ``cache``, ``disk``, or in a group of copies
+            ``quorum``; empty for the strongest.
         auto_create_topics: whether a message to an unknown topic creates it. Gateways create the two that they need
             for themselves (sessions and ``$SYS``) all the same.
         queues_max: queues of a topic.
@@ -138,9 +149,15 @@ class BrokerSettings(AccessSettings):
     peers_tls_ca: str = ""
     advertise: str = ""
     data: Path = Path("penstock-data")
+    node: str = ""
+    replica_port: int = -1
+    replica_advertise: str = ""
+    join: tuple[str, ...] = ()
+    resync_bytes_s: float = 0.0
+    election_s: float = 1.0
     namesrv: tuple[str, ...] = ("127.0.0.1:9876",)
     default_queues: int = 4
-    default_level: str = "disk"
+    default_level: str = ""
     auto_create_topics: bool = True
     queues_max: int = 1024
     topics_max: int = 10_000
@@ -197,8 +214,9 @@ class BrokerSettings(AccessSettings):
         self.check_access(self.host, NATIVE)
         if self.status_port >= 0:
             refuse_exposed("status_host", self.status_host, self.insecure, PAGES)
-        if self.default_level not in LEVELS:
-            raise ValueError(f"default_level is one of {', '.join(LEVELS)}, not {self.default_level!r}")
+        if self.default_level not in ("", *self.levels):
+            raise ValueError(f"default_level is one of {', '.join(self.levels)}, not {self.default_level!r}")
+        self._check_copies()
         if not 1 <= self.default_queues <= self.queues_max <= QUEUES_MAX:
             raise ValueError(f"1 <= default_queues <= queues_max <= {QUEUES_MAX} must hold")
         if self.segment_bytes < SEGMENT_BYTES_MIN:
@@ -216,6 +234,31 @@ class BrokerSettings(AccessSettings):
         for setting in _POSITIVE:
             if getattr(self, setting) <= 0:
                 raise ValueError(f"{setting} is more than 0, not {getattr(self, setting)}")
+
+    def _check_copies(self) -> None:
+        if not -1 <= self.replica_port <= 65_535:
+            raise ValueError(f"replica_port is from 0 to 65535, or -1 for none, not {self.replica_port}")
+        if self.has_copies and not _NAME.fullmatch(self.node):
+            raise ValueError(
+                f"node has 1 to 255 characters of A-Z a-z 0-9 . _ - where there are copies, not {self.node!r}"
+            )
+        if self.join and not self.has_copies:
+            raise ValueError("join is set, and replica_port is not: other nodes could not reach this one")
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether this is a node of a group."""
+        return self.replica_port >= 0
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The levels that a topic may have here, the weakest first."""
+        return LEVELS if self.has_copies else LEVELS[:-1]
+
+    @property
+    def level_of_new(self) -> str:
+        """The level of a topic that is created without saying."""
+        return self.default_level or self.levels[-1]
 
     @property
     def carried_bytes_max(self) -> int:

@@ -60,7 +60,7 @@ async def run(
             readiness.add(names.figures, _prefixed("name server", names.reasons))
             names_at = join_address(names.host, names.port)
             async with trio.open_nursery() as middle:
-                settings = service_settings(configuration, "broker", data=node.data, namesrv=(names_at,))
+                settings = service_settings(configuration, "broker", data=node.data, namesrv=(names_at,), **node.copies)
                 tell = _begin_of(readiness)
                 store = await middle.start(partial(broker.net.server.run, settings, world, tell=tell, secret=secret))
                 readiness.add(store.figures, _prefixed("broker", store.reasons))

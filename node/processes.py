@@ -209,7 +209,8 @@ async def run(
             names_child = parts.child("namesrv", for_child(configuration, "namesrv", environ, given))
             names = await bottom.start(names_child.run)
             async with trio.open_nursery() as middle:
-                given = place(configuration, "broker", environ) | secret | {"data": node.data, "namesrv": (names,)}
+                given = place(configuration, "broker", environ) | secret | node.copies
+                given |= {"data": node.data, "namesrv": (names,)}
                 broker = parts.child("broker", for_child(configuration, "broker", environ, given))
                 store = await middle.start(broker.run)
                 async with trio.open_nursery() as top:

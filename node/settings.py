@@ -51,7 +51,10 @@ PORTS: Final[Mapping[str, str]] = {
 DECIDED: Final[Mapping[str, Sequence[str]]] = {
     "events": ("cluster_secret_file", "namesrv", "status_host", "status_port", "status_hosts"),
     "namesrv": ("cluster_secret_file", "status_host", "status_port", "status_hosts"),
-    "broker": ("cluster_secret_file", "data", "namesrv", "status_host", "status_port", "status_hosts"),
+    "broker": (
+        *("cluster_secret_file", "data", "namesrv", "node", "replica_port", "join"),
+        *("status_host", "status_port", "status_hosts"),
+    ),
     "gateway": ("cluster_secret_file", "namesrv", "share_port", "status_host", "status_port", "status_hosts"),
     "console": ("cluster_secret_file", "namesrv", "status_host", "status_port", "status_hosts"),
 }
@@ -95,6 +98,7 @@ OTHER_VARIABLES: Final = frozenset(
         "PENSTOCK_SEEDS",
         "PENSTOCK_SIMULATED_S",
         "PENSTOCK_SENDS",
+        "PENSTOCK_FAILOVERS",
         "PENSTOCK_FUZZ_",
         "PENSTOCK_HOSTILE_",
     }
@@ -102,6 +106,8 @@ OTHER_VARIABLES: Final = frozenset(
 """What somebody else reads: services, clients, the house's own tests. Any other variable is a slip of the pen."""
 
 
+REPLICA_PORT: Final = 10912
+"""Where a node that joins a group is reached, unless its settings say another port."""
 _ONLY_DEVICES: Final = (
     'make a user with `penstock user add NAME --file users` and set password_file = "users"; for devices alone, set'
     " host under [gateway]; in a network of trusted machines, set insecure = true (--insecure)"
@@ -128,6 +134,10 @@ class NodeSettings(AccessSettings):
             the address that the connection came to; ``*`` for any.
         rocketmq_port: where RocketMQ's clients reach the broker; -1 for nowhere.
         rocketmq_namesrv_port: where RocketMQ's clients ask for routes; -1 for nowhere.
+        node: name of this node, where the broker's log has copies on other nodes.
+        replica_port: where other nodes reach this one; -1: the log has no copies, unless ``join`` says otherwise, which
+            takes 10912 then.
+        join: addresses for replicas of nodes whose group this one joins.
         listen: further listeners of the gateway, after those in its own section.
         processes: run the services as child processes instead of in one.
         gateways: how many gateway processes share the MQTT port; more than one means ``processes``.
@@ -147,6 +157,9 @@ class NodeSettings(AccessSettings):
     http_hosts: tuple[str, ...] = ()
     rocketmq_port: int = -1
     rocketmq_namesrv_port: int = -1
+    node: str = ""
+    replica_port: int = -1
+    join: tuple[str, ...] = ()
     listen: tuple[str, ...] = ()
     processes: bool = False
     gateways: int = 1
@@ -171,6 +184,24 @@ class NodeSettings(AccessSettings):
         if not -1 <= self.events_port <= 65_535:
             raise InvalidConfig(f"events_port is {self.events_port}", hint="it is from -1 (no events) to 65535")
         self._check_rocketmq()
+        self._check_copies()
+
+    def _check_copies(self) -> None:
+        if self.copies and not self.cluster_secret_file:
+            raise InvalidConfig(
+                "the broker's log has copies, and there is no key",
+                hint="make one with `penstock replica key > cluster.key`, and give it to all nodes: --key cluster.key",
+            )
+        if self.copies and not self.node:
+            raise InvalidConfig("the broker's log has copies, and this node has no name", hint="give it one: --node b")
+
+    @property
+    def copies(self) -> dict[str, Any]:
+        """The broker's settings for copies of its log; none where it has none."""
+        if self.replica_port < 0 and not self.join:
+            return {}
+        port = self.replica_port if self.replica_port >= 0 else REPLICA_PORT
+        return {"node": self.node, "replica_port": port, "join": self.join}
 
     def _check_rocketmq(self) -> None:
         ports = self.rocketmq_port, self.rocketmq_namesrv_port

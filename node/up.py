@@ -34,6 +34,12 @@ _PORT = click.IntRange(0, 65535)
 @click.option("--console-port", type=click.IntRange(-1, 65535), help="Web console (8090); -1 for none.")
 @click.option("--rocketmq-port", type=_PORT, help="Where RocketMQ's clients reach the broker (none).")
 @click.option("--rocketmq-namesrv-port", type=_PORT, help="Where RocketMQ's clients ask for routes (none).")
+@click.option("--node", help="Name of this node, where the log has copies on others.")
+@click.option("--join", multiple=True, metavar="HOST:PORT", help="Join the group of the node there. Repeatable.")
+@click.option("--replica-port", type=_PORT, help="Where other nodes reach this one (none; with --join 10912).")
+@click.option(
+    "--key", "cluster_secret_file", metavar="FILE", help="Key of the cluster: `penstock replica key` makes it."
+)
 @click.option("--insecure", is_flag=True, default=None, help="Allow ports without a login beyond loopback.")
 @click.option("--processes", is_flag=True, default=None, help="Each service in a process of its own.")
 @click.option("--gateways", type=click.IntRange(1, 64), help="Gateway processes that share the MQTT port (1).")
@@ -50,6 +56,8 @@ def up(file: Path | None, as_demo: bool, as_json: bool, **flags: Any) -> None:
       penstock up --data /var/lib/penstock --config penstock.toml
       penstock up --mqtt-port 0 --http-port 0 ...  any free ports
       penstock up --listen 'tls 0.0.0.0:8883 certificate=server.pem' --listen 'ws 0.0.0.0:8083'
+      penstock up --node a --replica-port 10912 --key cluster.key            a log that others may copy
+      penstock up --node b --join host-a:10912 --key cluster.key --data B    a copy of it, which becomes level by itself
       penstock up --demo                           see it work
     """
     given = {name: value for name, value in flags.items() if value not in (None, ())}

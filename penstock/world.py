@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
@@ -107,6 +107,11 @@ def new_secret() -> bytes:
 def new_rng() -> random.Random:
     """A generator that nobody can foresee, for client ids and jitter outside services."""
     return random.Random(secrets.randbits(64))
+
+
+def mutex() -> AbstractContextManager[Any]:
+    """What one thread at a time holds; the others stand still meanwhile."""
+    return threading.Lock()
 
 
 def worker_threads(count: int) -> Executor:

@@ -8,9 +8,11 @@ flusher alone. Pure: it calls back, it never waits.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from broker.figures import Figures
+from broker.kernel.handler import Handler
 from broker.kernel.outcomes import AfterQuorum, AfterSync, Now
 from broker.net.parked import ParkedRequests
 from broker.service import BrokerService
@@ -19,6 +21,7 @@ from penstock.errors import PenstockError, Unavailable
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.request import Request, Result
 
+NOT_HERE: Final = "this broker does not lead its log now"
 _Answer = tuple[int, int, Result, OnResult, float]
 """Log position that it waits for, number among all answers, what it says, to whom, and when it was asked."""
 
@@ -29,15 +32,18 @@ class Dispatch:
 
     def __init__(
         self,
-        service: BrokerService,
+        service: BrokerService | None,
         clock: StoreClock,
         on_unsynced: Callable[[bool, bool], None],
         parked: ParkedRequests | None = None,
         figures: Figures | None = None,
+        asides: Mapping[type[Request], Handler] | None = None,
     ) -> None:
-        """``parked``: where requests are parked; the service looks at it. ``figures``: those of the process."""
+        """``service``: None where another node leads. ``parked``: where requests are parked; the service looks at it.
+        ``figures``: those of the process. ``asides``: what is answered without a service."""
+        self._asides = asides or {}
         self._figures = Figures() if figures is None else figures
-        self._service: BrokerService | None = service
+        self._service = service
         self._clock = clock
         self._on_unsynced = on_unsynced
         self._after_sync: deque[_Answer] = deque()
@@ -65,7 +71,7 @@ class Dispatch:
         """Carries a request out; ``on_result`` is called exactly once, unless the session is dropped first."""
         service = self._service
         if self._closed is not None or service is None:
-            on_result(self._closed or Unavailable("this broker does not lead its log now"))
+            on_result(self._aside(request))
             return
         if not self._is_timed:
             self._is_timed = True
@@ -92,6 +98,23 @@ class Dispatch:
                 self._after_quorum.append((outcome.point, self._answers, outcome.result, on_result, self._now))
         else:
             self._parked.park(outcome, on_result, session)
+
+    def _aside(self, request: Request) -> Result:
+        """The answer of a broker that does not lead."""
+        handler = self._asides.get(type(request)) if self._service is None else None
+        if handler is None:
+            return self._closed or Unavailable(NOT_HERE)
+        try:
+            outcome = handler(request, self._clock.monotonic(), self._clock.wall_ms())
+        except PenstockError as error:
+            return error.as_result()
+        assert isinstance(outcome, Now), "nothing is appended"
+        return outcome.result
+
+    def refuse(self, error: PenstockError) -> None:
+        """What is asked from now on of a broker that does not lead is answered so."""
+        if self._service is None:
+            self._closed = error
 
     def end_batch(self, is_whole: bool = False) -> None:
         """A session has handed over what it had: the flusher may begin, and who waited for these messages is told.

@@ -11,13 +11,12 @@ this process, else when all sessions that had something have had their turn. The
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
 from broker.kernel.commit import ONE_COPY, CommitRule
 from broker.net.lead import Lead
-from broker.store.message_store import MessageStore
 from penstock.errors import StorageFailed
 from penstock.world import Clock, Offload
 
@@ -27,12 +26,43 @@ _LONG: Final = 8
 """A sync counts as at most so many times what is quick: a single long one among quick ones says nothing of the next."""
 
 
+class Medium(Protocol):
+    """A log, as far as it is to be made durable: a ``MessageStore``, or that of a node of a group."""
+
+    @property
+    def written(self) -> int: ...
+    @property
+    def durable(self) -> int: ...
+    @property
+    def committed(self) -> int: ...
+
+    def sync_point(self) -> int:
+        """What the next sync covers."""
+        ...
+
+    def sync(self) -> None:
+        """Blocks. Raises ``StorageFailed``."""
+        ...
+
+    def mark_durable(self, point: int) -> None:
+        """The disk has what lies before."""
+        ...
+
+    def mark_committed(self, point: int) -> None:
+        """As many disks as it takes have what lies before."""
+        ...
+
+    def tidy(self) -> None:
+        """What appends leave to do."""
+        ...
+
+
 class Flusher:
     """Makes the log durable: at once what a request waits for, the rest a little later, so that many share a sync."""
 
     def __init__(
         self,
-        store: MessageStore,
+        store: Medium,
         clock: Clock,
         later_s: float = 0.0,
         later_bytes: int = 0,

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from broker.figures import Figures
-from broker.net.dispatch import Dispatch
+from broker.kernel.handler import handlers_of
+from broker.net.dispatch import NOT_HERE, Dispatch
 from broker.net.parked import ParkedRequests
 from broker.replica.requests import Alone, Group, ReplicaRequests
 from broker.service import BrokerService
@@ -31,7 +32,7 @@ ALONE_AFTER: Final = 8
 
 
 class Lead:
-    """A broker's leadership of its log. It leads from the beginning.
+    """A broker's leadership of its log.
 
     Args:
         on_unsynced: as for ``Dispatch``.
@@ -39,6 +40,7 @@ class Lead:
         read_clock: the figures of the clock.
         epoch: in which it leads first; 0: the next one, for there is no other copy.
         group: of the copies of its log; None: there is no other.
+        leads: whether it leads from the beginning.
 
     Attributes:
         dispatch: carries requests out; refuses all of them while this broker does not lead.
@@ -56,6 +58,7 @@ class Lead:
         read_clock: Callable[[], Mapping[str, float]] = dict,
         epoch: int = 0,
         group: Group | None = None,
+        leads: bool = True,
     ) -> None:
         self._group = group or Alone(settings.name, lambda: state.epoch, store)
         self._settings = settings
@@ -68,31 +71,53 @@ class Lead:
         self._read_clock = read_clock
         self._figures = Figures(clock.wall_ms)
         self._held: set[int] = set()
+        self._is_held_back = False
         self._writer, self._alone = -1, 0  # the session that has changed something last, and how often in a row
+        self._asides = handlers_of((ReplicaRequests(self._group),))
         self.service: BrokerService | None = None
-        self.dispatch = self._begun(epoch)
+        self.dispatch = self._begun(epoch) if leads else self._deposed()
 
     @property
     def leads(self) -> bool:
         """Whether requests are carried out."""
         return self.service is not None
 
-    def lead(self, epoch: int = 0) -> None:
-        """This broker leads its log, in a new epoch. Nothing where it does already."""
+    def lead(self, epoch: int = 0, store: MessageStore | None = None) -> None:
+        """This broker leads its log, in a new epoch. Nothing where it does already. ``store``: of the log, where that
+        was opened again."""
         if self.service is None:
+            self._store = store or self._store
             self.dispatch = self._begun(epoch)
+
+    def follow(self, store: MessageStore) -> None:
+        """The log that another node leads was opened again."""
+        self._store = store
+
+    def refuse(self, error: PenstockError) -> None:
+        """While it does not lead, requests are answered so."""
+        if self.service is None:
+            self.dispatch.refuse(error)
+
+    def hold_back(self, error: PenstockError | None) -> None:
+        """While it leads, nothing is appended but this is the answer; None: everything is."""
+        self._is_held_back = error is not None
+        self._store.log.hold_back(error)
 
     def step_down(self, error: PenstockError | None = None) -> None:
         """It does not lead any more: all that is parked is answered with this error, and what waits for a disk with one
         that says that its outcome is unknown. So is whatever comes until it leads again."""
         if self.service is not None:
             self.service = None
+            self.hold_back(None)
             self._store.disown()
-            self.dispatch.step_down(error or Unavailable("this broker does not lead its log now"))
+            self.dispatch.step_down(error or Unavailable(NOT_HERE))
 
     def close(self, error: PenstockError) -> None:
         """The process ends: see ``Dispatch.close``."""
         self.dispatch.close(error)
+
+    def _deposed(self) -> Dispatch:
+        return Dispatch(None, self._clock, self._on_unsynced, figures=self._figures, asides=self._asides)
 
     def _begun(self, epoch: int) -> Dispatch:
         clock, parked = self._clock, ParkedRequests()
@@ -113,7 +138,7 @@ class Lead:
         )
         for session in sorted(self._held):
             parked.hold(session)
-        return Dispatch(self.service, clock, self._on_unsynced, parked, self._figures)
+        return Dispatch(self.service, clock, self._on_unsynced, parked, self._figures, self._asides)
 
     # ------------------------------------------------------------ what the flusher and time bring
 
@@ -123,7 +148,8 @@ class Lead:
 
     def tick(self) -> None:
         """Time has passed. Raises as ``Dispatch.tick``."""
-        self.dispatch.tick()
+        if not self._is_held_back:  # what time brings is appended
+            self.dispatch.tick()
         if self.service is None:
             self._store.tick(self._clock.wall_ms(), self._clock.age_ms())
 
@@ -162,7 +188,7 @@ class Lead:
 
     def reasons(self) -> list[str]:
         """Why no traffic should come here."""
-        return [] if self.service is not None else ["this broker does not lead its log"]
+        return [] if self.service is not None else self._group.reasons()
 
 
 class BrokerSession:

@@ -124,6 +124,11 @@ class Core:
         """Seconds since a leader was heard; -1 if none was since this node began."""
         return now - self._heard if self._heard > -math.inf else -1.0
 
+    def joined(self, cluster: str) -> None:
+        """The id of this node's group has become known: it is kept with what is saved next."""
+        self.state = self.state._replace(cluster=cluster)
+        self._must_save = True
+
     @property
     def is_fit(self) -> bool:
         """Whether this node may be elected."""

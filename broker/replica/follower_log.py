@@ -189,6 +189,7 @@ class FollowerLog:
         """Takes back what stands from a frame's begin on, durably. Not while a sync runs. Raises ``BadPlace`` for what
         is committed, and ``StorageFailed``."""
         if position < max(self.committed, self.applied):
+            self._log.note_bad_place(position)
             raise BadPlace(position)
         self._store.following.cut(position)
         self._tail = [one for one in self._tail if one.position < position]

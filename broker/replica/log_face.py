@@ -93,6 +93,14 @@ class ReplicaLog(Protocol):
         """The group has everything before ``point``: it is taken in, and may be read."""
         ...
 
+    def epoch_at(self, position: int) -> int:
+        """The epoch of the frame that ends at a position; 0 at the log's very beginning."""
+        ...
+
+    def repaired(self) -> None:
+        """A stretch that was damaged is good again: what waited for it goes on."""
+        ...
+
     def take_over(self) -> None:
         """This node is to lead: all of its log is taken in, and not more of it readable than before."""
         ...

@@ -31,11 +31,12 @@ class Repair:
     """The bad places of one copy.
 
     Attributes:
+        store: of the copy.
         repaired: how many parts of stretches were written again.
     """
 
     def __init__(self, store: MessageStore) -> None:
-        self._store = store
+        self.store = self._store = store
         self._log = store.log
         self._ranges: list[tuple[int, int]] = sorted(store.damage)
         self._scrubbed = store.log.start

@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from broker.replica.core import Core
-from broker.replica.events import Ask, Durable, Ended, Event, Force, Missing, Read, Ready, RoleKind, ToPeer
-from broker.replica.log_face import STRETCH_BYTES, ReplicaLog, StateFile, Stretch
+from broker.replica.events import Ask, Durable, Ended, Event, Force, Missing, Read, Ready, Role, RoleKind, ToPeer
+from broker.replica.follower_log import Mismatch
+from broker.replica.log_face import STRETCH_BYTES, HardState, ReplicaLog, StateFile, Stretch
+from broker.replica.own_log import OwnLog
 from broker.store.raw import BadPlace, parts_of
 from penstock.errors import Damaged, ProtocolError, StorageFull
 from penstock.protocol.requests.replicas import Members, TakeEntries
@@ -60,6 +62,25 @@ class Replica:
     def leads(self) -> int:
         """The epoch that this node leads, or 0."""
         return self._leads
+
+    @property
+    def role(self) -> Role:
+        """What this node is, and who leads."""
+        return self._core.role
+
+    @property
+    def known(self) -> OwnLog:
+        """The log as the core knows it."""
+        return self._core.log
+
+    @property
+    def state(self) -> HardState:
+        """What the node must not forget."""
+        return self._core.state
+
+    def joined(self, cluster: str) -> None:
+        """The group's id has become known."""
+        self._core.joined(cluster)
 
     def refusal(self, now: float) -> str:
         """Why nothing may be appended now; nothing where it may."""
@@ -123,15 +144,16 @@ class Replica:
             events.append(Durable(self.log.durable))
         if ready.cut_at is not None and ready.cut_at < self.log.end:
             self.log.cut(ready.cut_at)
-        if not all([self._write(entries) for entries in ready.take]):
-            events.append(Ended(self.log.end))
+        try:
+            if not all([self._write(entries) for entries in ready.take]):
+                events.append(Ended(self.log.end))
+        except BadPlace:  # rot in what is committed: the rest waits for its repair
+            events += [Ended(self.log.end), *self._miss()]
         sent += ready.after_save
         try:
             self._commit(ready.committed)
         except BadPlace:
-            if not self._is_missing:
-                self._is_missing = True
-                events.append(Missing(True))
+            events += self._miss()
         if epoch and not self._leads:
             self._leads = epoch
             self.log.take_over()
@@ -140,6 +162,12 @@ class Replica:
         events += [found for ask in ready.asks if (found := self._read(ask))]
         return events
 
+    def _miss(self) -> list[Event]:
+        if self._is_missing:
+            return []
+        self._is_missing = True
+        return [Missing(True)]
+
     def _commit(self, point: int) -> None:
         if self._leads:
             self._office.committed(point)
@@ -147,11 +175,12 @@ class Replica:
             self.log.commit(point)
 
     def _write(self, entries: TakeEntries) -> bool:
-        """Whether the log goes on with these entries: not where there is no room, or where they are damaged."""
+        """Whether the log goes on with these entries: not where there is no room, where they are damaged, or where the
+        log ends earlier than the core thinks. Raises ``BadPlace``."""
         stretch = Stretch(entries.position, entries.before, bytes(entries.body))
         try:
             return self.log.receive(stretch, entries.epoch) == entries.end
-        except (StorageFull, ProtocolError):
+        except (StorageFull, ProtocolError, Mismatch):
             return False
 
     def _read(self, ask: Ask) -> Read | None:

@@ -39,7 +39,7 @@ class Group(Protocol):
 
     def change(self, change: Change, now: float, now_ms: int) -> int:
         """Changes the members; returns the log position at whose commit they are changed. Raises ``NotLeader``,
-        ``NoQuorum``, and ``InvalidRequest`` for what may not be."""
+        ``Busy`` for what has to wait, and ``InvalidRequest`` for what may not be."""
         ...
 
     def move_lead(self, node: str, now: float) -> None:
@@ -48,6 +48,10 @@ class Group(Protocol):
 
     def force_lead(self, lost: tuple[str, ...], now: float) -> None:
         """Leads without a majority. Raises ``InvalidRequest``."""
+        ...
+
+    def reasons(self) -> list[str]:
+        """Why no traffic should come to this node, though it does not lead."""
         ...
 
 
@@ -78,6 +82,9 @@ class Alone:
 
     def force_lead(self, lost: tuple[str, ...], now: float) -> None:
         raise self._refusal()
+
+    def reasons(self) -> list[str]:
+        return ["this broker does not lead its log"]
 
     def _refusal(self) -> InvalidRequest:
         return InvalidRequest(

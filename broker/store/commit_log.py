@@ -63,6 +63,7 @@ class CommitLog:
         self.last_ms = 0
         """Store time of the last record; store times never go back, whatever the wall clock does."""
         self.failed: PenstockError | None = None
+        self.held_back: PenstockError | None = None  # why no request may append just now
         self.is_full = False
         self.stretches = Stretches()
         self.fresh = Fresh(settings.fresh_bytes)
@@ -71,6 +72,10 @@ class CommitLog:
         self._prepares = True
         self._unsynced: list[Segment] = [segments[-1]]
         self._syncing: list[Segment] = []
+
+    def hold_back(self, error: PenstockError | None) -> None:
+        """Requests append nothing until further notice: this is raised; None: all is as before."""
+        self.held_back = error
 
     def begin_at(self, end: int, durable: int) -> None:
         """Recovery has found where the log ends; what lies behind ``durable`` counts as unsynced."""

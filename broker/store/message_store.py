@@ -156,10 +156,9 @@ class MessageStore:
     def append(self, batch: Sequence[Incoming], now_ms: int) -> list[Placed]:
         """Stores facts, or other runs of single messages, in order, all or none; returns where. Raises as
         ``append_runs``."""
-        self._quiet_since_ms = now_ms
         runs = [one.run for one in batch]
         if runs:
-            self._writing.append(runs, [one.destination for one in batch], now_ms)
+            self.append_runs(runs, [one.destination for one in batch], now_ms)
         return [Placed(run.queue_id, run.offset, run.position) for run in runs]
 
     def append_runs(self, runs: list[Run], destinations: list[Destination], now_ms: int) -> None:
@@ -169,6 +168,8 @@ class MessageStore:
         Raises ``StorageFull`` (nothing was stored, try again later), ``TooLarge`` (more than a segment holds) or
         ``StorageFailed`` (the store takes no more; whether this batch will be found again is unknown).
         """
+        if self._log.held_back is not None:
+            raise self._log.held_back
         self._quiet_since_ms = now_ms
         self._writing.append(runs, destinations, now_ms)
 

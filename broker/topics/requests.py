@@ -60,8 +60,11 @@ def check_configuration(topic: TopicInfo, settings: BrokerSettings) -> None:
     """Raises ``InvalidRequest`` where a topic may not be so."""
     if not 1 <= topic.writing <= topic.queues <= settings.queues_max:
         raise InvalidRequest(f"a topic has 1 to {settings.queues_max} queues, not {topic.writing}")
-    if topic.level not in LEVELS:
-        raise InvalidRequest(f"a topic's level is one of {', '.join(LEVELS)}, not {topic.level!r}")
+    if topic.level not in settings.levels:
+        raise InvalidRequest(
+            f"a topic's level is one of {', '.join(settings.levels)}, not {topic.level!r}",
+            hint="this broker's log has no copies: take level disk" if topic.level in LEVELS else "",
+        )
     if topic.access not in ACCESSES:
         raise InvalidRequest(f"a topic's access is one of {', '.join(ACCESSES)}, not {topic.access!r}")
     if not 0 <= topic.trace <= TRACE_MAX:
@@ -97,7 +100,7 @@ class TopicRequests:
         wanted = TopicInfo(
             request.topic,
             request.queues or self._settings.default_queues,
-            request.level or self._settings.default_level,
+            request.level or self._settings.level_of_new,
             max(0, request.retention_s),
             request.access or "rw",
             trace=max(0, request.trace),
@@ -243,7 +246,7 @@ class TopicRequests:
             raise TopicNotFound(f"there is no topic {topic}", hint="this broker does not create topics by itself")
         if topic == HOME_TOPIC:
             self._check_home()
-        made = TopicInfo(topic, self._settings.default_queues, self._settings.default_level)
+        made = TopicInfo(topic, self._settings.default_queues, self._settings.level_of_new)
         self._create(made, now_ms, is_anonymous=is_anonymous, by_message=topic not in GATEWAYS_TOPICS)
 
     def ensure_own(self, topic: str, now_ms: int, level: str = "", kept_s: int = 0) -> None:
@@ -252,7 +255,7 @@ class TopicRequests:
         if self._topics.get(topic) is None:
             longest_s = self._settings.retention_s
             kept_s = 0 if 0 < longest_s <= kept_s else kept_s
-            self._make(TopicInfo(topic, 1, level or self._settings.default_level, kept_s), now_ms)
+            self._make(TopicInfo(topic, 1, level or self._settings.level_of_new, kept_s), now_ms)
 
     def level_of(self, topic: str) -> Level:
         """The level of a topic. Raises ``TopicNotFound``."""

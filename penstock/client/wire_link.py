@@ -304,6 +304,7 @@ class WireLinks:
         clock: Clock | None = None,
         rng: Rng | None = None,
         credentials: Credentials | None = None,
+        on_lost: Callable[[str], None] | None = None,
     ) -> None:
         """``credentials``: for the logins of connections; left out: those of the environment. Raises
         ``InvalidConfig`` for bad ones there."""
@@ -312,7 +313,7 @@ class WireLinks:
         self._clock = clock
         self._rng = rng
         self._links: dict[str, WireLink] = {}
-        self.on_lost: Callable[[str], None] = _nobody
+        self.on_lost: Callable[[str], None] = on_lost or _nobody
         """Is told the address when a connection there has ended."""
 
     def link(self, address: str) -> Link:

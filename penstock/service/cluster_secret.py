@@ -22,6 +22,7 @@ SECRET_BYTES_MIN: Final = 32
 """A shorter secret could be guessed from one overheard proof."""
 _FILE_BYTES_MAX: Final = 64 * 1024
 _PURPOSE: Final = b"penstock broker 1"
+_REPLICA: Final = b"penstock replica 1"
 _NONCE: Final = b"penstock nonce 1"
 _HOW: Final = "make one with: (umask 077; openssl rand -hex 32 > FILE)"
 
@@ -36,6 +37,18 @@ def broker_proof(secret: bytes, nonce: bytes, broker: str, address: str) -> byte
 def is_proof(proof: bytes, secret: bytes, nonce: bytes, broker: str, address: str) -> bool:
     """Whether this is that broker's proof. Takes the same time for every wrong one."""
     return hmac.compare_digest(proof, broker_proof(secret, nonce, broker, address))
+
+
+def replica_proof(secret: bytes, is_caller: bool, nonces: tuple[bytes, bytes], *names: str) -> bytes:
+    """The proof of a node of a group of copies that it knows the secret: of the one that calls, or of the one that is
+    called. ``nonces``: the caller's and the other one's. ``names``: what the prover says of itself."""
+    side = b"caller" if is_caller else b"called"
+    return _mac(secret, _REPLICA, side, *nonces, *[name.encode() for name in names])
+
+
+def is_replica_proof(proof: bytes, secret: bytes, is_caller: bool, nonces: tuple[bytes, bytes], *names: str) -> bool:
+    """Whether this is that node's proof. Takes the same time for every wrong one."""
+    return hmac.compare_digest(proof, replica_proof(secret, is_caller, nonces, *names))
 
 
 def nonce_of(secret: bytes, chance: bytes) -> bytes:

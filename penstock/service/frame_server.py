@@ -16,10 +16,11 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import trio
 
+from penstock.access.policy import Identity
 from penstock.errors import Busy
 from penstock.protocol import wire
 from penstock.protocol.addresses import SOME_SERVER, cannot_listen
@@ -30,12 +31,30 @@ from penstock.service.frame_connection import FrameConnection
 from penstock.service.frame_connection import FrameLimits as FrameLimits
 from penstock.service.frame_connection import Peer as Peer
 from penstock.service.frame_connection import Session as Session
-from penstock.service.guard import Guard
+from penstock.service.guard import Limit
 from penstock.service.native_journal import NativeJournal
 from penstock.service.native_room import NativeRoom
 
 _LIMITS: Final = FrameLimits()
 HANDSHAKE_S: Final = 10.0
+
+
+class WatchedSession(Session, Protocol):
+    """A session that knows who its peer is."""
+
+    @property
+    def identity(self) -> Identity:
+        """Who it is."""
+        ...
+
+
+class ConnectionWatch(Protocol):
+    """What stands between a connection and its session (``guard.py``)."""
+
+    def watch(self, session: Any, peer: Peer, frames: wire.FrameReader, limit: Limit) -> WatchedSession:
+        """The session of one connection, watched. ``frames`` cuts its bytes into frames, ``limit`` ends it in so many
+        seconds."""
+        ...
 
 
 async def open_listeners(host: str, port: int, who: str = SOME_SERVER) -> list[trio.SocketListener]:
@@ -63,7 +82,7 @@ async def serve_frames(
     limits: FrameLimits = _LIMITS,
     door: Doorkeeper | None = None,
     room: NativeRoom | None = None,
-    guard: Guard | None = None,
+    guard: ConnectionWatch | None = None,
     certificates: Certificates | None = None,
     connection_log: str = "off",
 ) -> None:

@@ -39,7 +39,7 @@ class Servers:
 
     broker: str
     namesrv: str
-    running: broker.net.server.RunningBroker
+    running: broker.net.running.RunningBroker
 
 
 def write_users(path: Path, passwords: dict[str, str]) -> None:

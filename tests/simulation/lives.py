@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 import broker.net.server
-from broker.net.server import RunningBroker
+from broker.net.running import RunningBroker
 from broker.settings import BrokerSettings
 from penstock.errors import StorageFailed
 from tests.simulation.disk import SimDisk

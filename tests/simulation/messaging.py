@@ -423,14 +423,14 @@ async def scenario(
 ) -> Messaging:
     """The run of a seed. ``kinds``: of its faults, if they are chosen."""
     logging.disable(logging.CRITICAL)  # brokers tell of every fault; the simulation's log has them
-    usual_s = broker.net.server.TICK_S
+    usual_s = broker.net.running.TICK_S
     try:
         options = Options.drawn(simulation.rng("options"), kinds)
         simulation.say(f"seed {simulation.seed}: {options}")
-        broker.net.server.TICK_S = options.tick_s  # type: ignore[misc]
+        broker.net.running.TICK_S = options.tick_s  # type: ignore[misc]
         world = Messaging(simulation, options, workloads)
         await world.run()
         return world
     finally:
         logging.disable(logging.NOTSET)
-        broker.net.server.TICK_S = usual_s  # type: ignore[misc]
+        broker.net.running.TICK_S = usual_s  # type: ignore[misc]

@@ -71,6 +71,9 @@ class MortalDisk:
     def remove(self, path: str) -> None:
         self.alive().remove(path)
 
+    def move(self, path: str, other: str) -> None:
+        self.alive().move(path, other)
+
     def discard(self, path: str) -> None:
         self.alive().discard(path)
 

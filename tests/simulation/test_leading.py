@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import broker.net.server
-from broker.net.server import RunningBroker
+from broker.net.running import RunningBroker
 from penstock.errors import Unavailable
 from tests.simulation.cluster import Cluster, History, Options, check
 from tests.simulation.running import Simulation, simulate

@@ -24,10 +24,11 @@ def calls(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("mark", ["mark_durable", "mark_committed"])
-def test_only_the_flusher_moves_the_marks_of_a_running_broker(mark: str) -> None:
+def test_only_the_flusher_and_the_office_of_a_group_move_the_marks_of_a_running_broker(mark: str) -> None:
+    """The office passes on to the log what the flusher tells it, and what its group has committed."""
     of_a_log = {path for path in calls(mark) if path.startswith(("store/", "replica/"))}
-    assert calls(mark) - of_a_log == {"net/flusher.py"}
-    assert calls("reached") == {"net/flusher.py"}
+    assert calls(mark) - of_a_log == {"net/flusher.py", "net/office.py"}
+    assert calls("reached") == {"net/flusher.py", "net/office.py"}
 
 
 @pytest.mark.parametrize(("level", "kind"), [(Level.CACHE, Now), (Level.DISK, AfterSync), (Level.QUORUM, AfterQuorum)])

@@ -15,7 +15,7 @@ import broker.net.server
 import broker.topics.fold
 import namesrv.server
 from broker.net.registration import Rank, Registration
-from broker.net.server import RunningBroker
+from broker.net.running import RunningBroker
 from broker.settings import BrokerSettings
 from namesrv.settings import NamesrvSettings
 from penstock.client.wire_link import WireLinks, ask

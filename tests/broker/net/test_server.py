@@ -18,7 +18,7 @@ import pytest
 import trio
 
 import broker.net.server
-from broker.net.server import GIVE_BACK_S, HEARING_S, TICK_S, RunningBroker
+from broker.net.running import GIVE_BACK_S, HEARING_S, TICK_S, RunningBroker
 from broker.settings import BrokerSettings
 from broker.store.disk import LARGE_BYTES, RealDisk
 from penstock.client.wire_link import WireLinks, ask
@@ -352,7 +352,7 @@ class Ticks:
 async def test_who_is_silent_while_the_broker_stands_still_is_heard_before_it_is_judged() -> None:
     clock, ticks = StallingClock(), Ticks()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(broker.net.server._tick, ticks, clock)
+        nursery.start_soon(broker.net.running.keep_ticking, ticks, clock)
         await trio.sleep(10.5 * TICK_S)
         assert len(ticks.at) == 10
         clock.stood_s = 20
@@ -371,7 +371,7 @@ async def test_what_was_removed_is_given_back_to_the_disk_beside_the_loop(tmp_pa
         work()
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(broker.net.server._give_back, disk, offload)
+        nursery.start_soon(broker.net.running.give_back, disk, offload)
         await trio.sleep(1.5 * GIVE_BACK_S)
         file = disk.open("one", create=True)
         file.truncate(LARGE_BYTES + 1)

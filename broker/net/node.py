@@ -1,0 +1,430 @@
+"""One node of a group at work: what other nodes and its broker bring goes into its replica, what comes out is sent.
+
+Everything that happens to the replica goes through ``_do``, one thing after the other: an answer that it brings about
+may append again at once. Pure: it is called back, it never waits; ``group.py`` drives it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+from broker.kernel.fold import fact_record
+from broker.net.office import NodeOffice, OpenLog
+from broker.net.peer_sessions import PeerSession
+from broker.net.peers import Introduction, PeerLink
+from broker.net.registration import Rank
+from broker.replica import members
+from broker.replica.core import Core
+from broker.replica.describing import described, figures_of
+from broker.replica.events import Event, Lost, MoveLead, Received, Tick, ToPeer
+from broker.replica.follower_log import FollowerLog
+from broker.replica.members import MembersFold
+from broker.replica.membership import forced, with_node
+from broker.replica.repair import Repair
+from broker.replica.replica import Replica
+from broker.replica.requests import Change
+from broker.store.raw import BadPlace
+from penstock.clock import Clock
+from penstock.errors import (
+    Busy,
+    Damaged,
+    InvalidRequest,
+    NoQuorum,
+    NotAuthorized,
+    NotLeader,
+    PenstockError,
+    Unavailable,
+)
+from penstock.protocol.link import OnResult
+from penstock.protocol.requests.replicas import (
+    AddReplica,
+    FetchLog,
+    LogStretch,
+    Members,
+    ReplicaHello,
+    Replicas,
+    ReplicaWelcome,
+    TakeEntries,
+    TakeLead,
+    Taken,
+    Vote,
+)
+from penstock.protocol.requests.request import Done, Request, Result
+
+FETCH_BYTES_MAX: Final = 4 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class Ways(Protocol):
+    """The connections to other nodes (``peers.Peers``)."""
+
+    @property
+    def there(self) -> list[PeerLink]:
+        """Those that are connected."""
+        ...
+
+    def to(self, node: str) -> PeerLink | None:
+        """The one to a node."""
+        ...
+
+    def know(self, address: str) -> None:
+        """There may be a node."""
+        ...
+
+
+class RunningCopy(NamedTuple):
+    """A node's copy of the log while its replica runs. ``on_received``: called when something was written to the log
+    that another node leads: it is to be synced."""
+
+    opened: OpenLog
+    core: Core
+    replica: Replica
+    office: NodeOffice
+    on_received: Callable[[], None]
+
+
+class Node:
+    """One node of a group, for as long as its process lives.
+
+    Args:
+        introduction: what it says of itself.
+        clock: seconds that never go back, and the wall clock.
+        log_id: gives the id of the log.
+
+    Attributes:
+        introduction: what it says of itself.
+        repaired: how often something of its log was written again.
+    """
+
+    def __init__(self, introduction: Introduction, clock: Clock, log_id: Callable[[], str]) -> None:
+        self.introduction = introduction
+        self._clock = clock
+        self._log_id = log_id
+        self._copy: RunningCopy | None = None
+        self._shown: tuple[OpenLog, FollowerLog] | None = None
+        self._has_received = False
+        self._ways: Ways | None = None
+        self._sessions: dict[str, PeerSession] = {}
+        self._todo: deque[Callable[[], list[ToPeer]]] = deque()
+        self._is_busy = False
+        self._namesrv: dict[str, None] = {}  # of the nodes that it has met
+        self._committed = 0  # as leaders have said
+        self.repaired = 0
+
+    # ------------------------------------------------------------ its life
+
+    def connect(self, ways: Ways) -> None:
+        """From now on it can reach other nodes by these."""
+        self._ways = ways
+
+    def show(self, opened: OpenLog, log: FollowerLog) -> None:
+        """Other nodes may read this log before its replica runs."""
+        self._shown = opened, log
+
+    def begin(self, copy: RunningCopy) -> None:
+        """Its replica runs."""
+        self._copy = copy
+
+    def end(self) -> None:
+        """Its replica does not run any more."""
+        self._copy = self._shown = None
+        self._todo.clear()
+
+    @property
+    def replica(self) -> Replica | None:
+        """What runs."""
+        return self._copy.replica if self._copy else None
+
+    def leads(self) -> bool:
+        """Whether this node leads."""
+        return self._copy is not None and self._copy.replica.leads > 0
+
+    @property
+    def leader(self) -> str:
+        """The name of the node that leads, empty where that is not known."""
+        if self._copy is None:
+            return ""
+        return self._copy.replica.role.leader
+
+    @property
+    def members(self) -> Members:
+        """Who belongs to the group, as this node knows."""
+        return self._copy.replica.members if self._copy else Members()
+
+    @property
+    def lag(self) -> int:
+        """How much of what is committed this copy lacks."""
+        return max(0, self._committed - self._copy.replica.log.end) if self._copy else 0
+
+    @property
+    def committed(self) -> int:
+        """What leaders have said to be committed."""
+        return self._committed
+
+    # ------------------------------------------------------------ one thing after the other
+
+    def _do(self, work: Callable[[Replica, float], list[ToPeer]]) -> None:
+        copy = self._copy
+        if copy is None:
+            return
+        self._todo.append(lambda: work(copy.replica, self._clock.monotonic()))
+        if self._is_busy:
+            return
+        self._is_busy = True
+        try:
+            while self._todo:
+                self._post(self._todo.popleft()())
+                copy.office.answer()
+        finally:
+            self._is_busy = False
+
+    def _step(self, event: Event) -> None:
+        self._do(lambda replica, now: replica.step(event, now))
+
+    def _post(self, messages: list[ToPeer]) -> None:
+        for node, message in messages:
+            if isinstance(message, Vote | Taken):
+                session = self._sessions.get(node)
+                if session is not None:
+                    session.answer(message)
+                continue
+            link = self._ways.to(node) if self._ways else None
+            if link is not None and link.welcome is not None:  # else it was told that the connection is lost
+                link.ask(message, partial(self._answered, node, link.welcome.uuid))
+
+    def _answered(self, node: str, uuid: str, result: Result) -> None:
+        if isinstance(result, Vote | Taken):
+            self._step(Received(node, uuid, result))
+
+    # ------------------------------------------------------------ what its broker brings
+
+    def appended(self) -> None:
+        """Requests have written to the log that this node leads."""
+        if self.leads():
+            self._do(lambda replica, now: replica.appended(now) if replica.leads else [])
+
+    def synced(self, point: int) -> None:
+        """This disk has the log up to there."""
+        self._do(lambda replica, now: replica.synced(point, now))
+
+    def tick(self) -> None:
+        """Time has passed; several in the time between two signs of life."""
+        if self._ways is not None:
+            for one in self.members.nodes:
+                self._ways.know(one.address)
+        self._step(Tick())
+
+    def refusal(self) -> PenstockError | None:
+        """Why nothing may be appended now, where this node leads."""
+        copy = self._copy
+        if copy is None or not copy.replica.leads:
+            return None
+        why = copy.replica.refusal(self._clock.monotonic())
+        return NoQuorum(f"broker {self.introduction.group} takes nothing now: {why}") if why else None
+
+    def not_leader(self) -> NotLeader:
+        """What is answered while another node leads."""
+        leader = self.leader
+        if not leader or leader == self.introduction.node:
+            return NotLeader(f"broker {self.introduction.group} has no leader just now")
+        return NotLeader(f"node {leader} leads broker {self.introduction.group}", hint=self._clients_of(leader))
+
+    def _clients_of(self, node: str) -> str:
+        link = self._ways.to(node) if self._ways else None
+        if link is not None and link.welcome is not None:
+            return link.welcome.clients
+        session = self._sessions.get(node)
+        return session.hello.clients if session and session.hello else ""
+
+    # ------------------------------------------------------------ repair
+
+    def wanted(self, repair: Repair) -> FetchLog | None:
+        """What of this copy is damaged, to be asked of another node."""
+        wanted = repair.wanted()
+        return None if wanted is None else FetchLog(wanted.position, FETCH_BYTES_MAX)
+
+    def count_repair(self) -> None:
+        """Something of its log was written again."""
+        self.repaired += 1
+
+    def repair(self) -> None:
+        """What was damaged is sound again."""
+        self._do(lambda replica, now: replica.repaired(now))
+
+    # ------------------------------------------------------------ other nodes
+
+    def met(self, link: PeerLink) -> None:
+        """A connection to another node stands: what was sent before it is lost."""
+        if link.welcome is not None:
+            self._namesrv.update(dict.fromkeys(link.welcome.namesrv))
+            self._step(Lost(link.welcome.node))
+
+    def lost(self, node: str) -> None:
+        """It has ended."""
+        self._step(Lost(node))
+
+    def learn_cluster(self, cluster: str) -> None:
+        """The id of the group has become known."""
+        self.introduction = self.introduction._replace(cluster=cluster)
+
+    def heir(self) -> str:
+        """The voter that could lead best in place of this node, which leads; empty where there is none."""
+        copy = self._copy
+        if copy is None or not copy.replica.leads:
+            return ""
+        peers = {one.node: one.durable for one in copy.core.peers(self._clock.monotonic())}
+        there = [link.welcome.node for link in self._ways.there if link.welcome] if self._ways else []
+        fit = [one for one in self.members.voters if one in peers and one in there]
+        return max(fit, key=lambda one: peers[one], default="")
+
+    def welcome(self, hello: ReplicaHello) -> ReplicaWelcome:
+        """What this node says of itself. Raises ``NotAuthorized`` for a node of another group."""
+        own = self.introduction
+        if hello.group != own.group:
+            raise NotAuthorized(f"this is a node of broker {own.group}, not of {hello.group}")
+        if hello.cluster and own.cluster and hello.cluster != own.cluster:
+            raise NotAuthorized(f"this is a node of another group that is called {own.group} too")
+        if hello.node == own.node and hello.uuid != own.uuid:
+            raise NotAuthorized(f"this node is called {own.node} too", hint="give each node a name of its own: --node")
+        leader = self.members.get(self.leader)
+        at = own.address if self.leads() else leader.address if leader else ""
+        return ReplicaWelcome(own.cluster, own.node, own.uuid, at, own.clients, own.namesrv)
+
+    def came(self, session: PeerSession) -> None:
+        """Another node has proved who it is."""
+        assert session.hello is not None
+        self._sessions[session.hello.node] = session
+        if self._ways is not None:
+            self._ways.know(session.hello.address)
+
+    def left(self, session: PeerSession) -> None:
+        """Its connection has ended."""
+        if session.hello is not None and self._sessions.get(session.hello.node) is session:
+            del self._sessions[session.hello.node]
+
+    def asked(self, session: PeerSession, request: Request, on_result: OnResult) -> None:
+        """What another node says or asks. Raises ``PenstockError``."""
+        if isinstance(request, FetchLog):
+            on_result(self._fetch(request))
+        elif self._copy is None:
+            raise Unavailable("this node is starting")
+        elif isinstance(request, AddReplica):
+            self._add(request)
+            on_result(Done())
+        elif session.hello is not None:
+            if isinstance(request, TakeLead):
+                on_result(Done())
+            elif isinstance(request, TakeEntries):
+                self._committed = max(self._committed, request.committed)
+            self._step(Received(session.hello.node, session.hello.uuid, request))  # type: ignore[arg-type]
+            if isinstance(request, TakeEntries) and request.end > request.position:
+                self._has_received = True
+
+    def flush(self) -> None:
+        """All that came with one read was taken in."""
+        if self._has_received and self._copy is not None:
+            self._has_received = False
+            self._copy.on_received()
+
+    def _fetch(self, request: FetchLog) -> LogStretch:
+        if self._shown is None:
+            raise Unavailable("this node is starting")
+        opened, log = self._shown
+        if self._copy is not None:
+            log = self._copy.replica.log  # type: ignore[assignment]
+        until = min(log.committed, log.durable)
+        start = opened.store.start
+        if not start <= request.position < until:
+            return LogStretch(request.position, 0, start, until)
+        try:
+            found = log.stretch(request.position, until, min(request.bytes_max, FETCH_BYTES_MAX))
+        except BadPlace as bad:
+            raise Damaged(f"this copy is damaged at position {bad.position} too") from None
+        return LogStretch(request.position, found.before, start, until, found.data)
+
+    def _add(self, request: AddReplica) -> None:
+        if not self.leads():
+            leader = self.members.get(self.leader)
+            raise NotLeader("this node does not lead", hint=leader.address if leader else "")
+        known = self.members.get(request.node)
+        if known is not None and (known.uuid, known.address) == (request.uuid, request.address):
+            return
+        now, now_ms = self._clock.monotonic(), self._clock.wall_ms()
+        self.change(lambda one: with_node(one, request.node, request.uuid, request.address), now, now_ms)
+        _log.warning("node %s at %s joins the group, as an observer", request.node, request.address)
+
+    # ------------------------------------------------------------ what operators ask (``replica.requests.Group``)
+
+    def describe(self, now: float) -> Replicas:
+        """What this node knows of its group."""
+        own, copy = self.introduction, self._copy
+        if copy is None:
+            raise Unavailable("this node is starting")
+        others = (one.node for one in self.members.nodes if one.node != own.node)
+        clients = {own.node: own.clients, **{name: self._clients_of(name) for name in others}}
+        damaged = len(copy.opened.store.damage)
+        return described(copy.core, own.group, clients, now, damaged=damaged, repaired=self.repaired)
+
+    def namesrv(self, own: tuple[str, ...]) -> tuple[str, ...]:
+        """The name servers of this node, and of all nodes that it has met."""
+        return tuple(dict.fromkeys((*own, *[one for one in self._namesrv if one not in self.introduction.namesrv])))
+
+    def figures(self) -> dict[str, float]:
+        """Gauges and counters of the replication."""
+        return figures_of(self.describe(self._clock.monotonic())) if self._copy else {}
+
+    @property
+    def rank(self) -> Rank:
+        """This node's place in its group, as name servers are told."""
+        copy = self._copy
+        if copy is None:
+            return Rank()
+        return Rank(copy.core.role.epoch, not self.leads(), copy.replica.log.committed, self._log_id())
+
+    def change(self, change: Change, now: float, now_ms: int) -> int:
+        """Changes the members, while this node leads: see ``replica.requests.Group``."""
+        copy = self._copy
+        if copy is None or not copy.replica.leads:
+            raise self.not_leader()
+        before = self.members
+        after = change(before)
+        store = copy.opened.store
+        if after == before:
+            return store.written
+        why = copy.replica.change_refusal(after)
+        if why:
+            raise Busy(f"the members cannot change now: {why}")
+        store.log.hold_back(None)  # fewer copies may be what makes a quorum
+        store.append([fact_record(members.TOPIC, MembersFold.fact(after))], now_ms)
+        point = store.written
+        self.appended()
+        return point
+
+    def move_lead(self, node: str, now: float) -> None:
+        """Begins to move the lead to a voter."""
+        if not self.leads():
+            raise self.not_leader()
+        if node == self.introduction.node:
+            return
+        if not self.members.is_voter(node):
+            raise InvalidRequest(f"node {node} is no voter", hint="penstock replica promote makes it one")
+        self._step(MoveLead(node))
+
+    def force_lead(self, lost: tuple[str, ...], now: float) -> None:
+        """Leads without a majority."""
+        if self._copy is None:
+            raise Unavailable("this node is starting")
+        after = forced(self.members, self.introduction.node, lost)
+        _log.warning("this node leads by force; %s are given up", ", ".join(lost))
+        self._do(lambda replica, at: replica.force(after, at))
+
+    def reasons(self) -> list[str]:
+        """Why no traffic should come here."""
+        if self.leads() or (self.leader and self.leader != self.introduction.node):
+            return []
+        return [f"no leader of broker {self.introduction.group} is known here"]

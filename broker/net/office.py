@@ -1,0 +1,233 @@
+"""The broker of one node of a group: it opens the node's log, leads it or follows, and holds it still while it must.
+
+A sync runs in a thread, beside all else; while a log is cut or let go none may. ``LogMedium`` is the log as the flusher
+sees it: what a sync has covered does not count where the log was cut or opened again meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from broker.kernel.fold import fact_record
+from broker.lineage import identity
+from broker.lineage.identity import Identity
+from broker.net.lead import Lead
+from broker.replica import members
+from broker.replica.follower_log import FollowerLog
+from broker.replica.members import MembersFold
+from broker.settings import BrokerSettings
+from broker.state import BrokerState
+from broker.store.disk import Disk
+from broker.store.message_store import MessageStore
+from broker.store.recovery import Progress, open_store
+from penstock.errors import NotLeader, StorageFull
+from penstock.protocol.requests.replicas import Members
+from penstock.world import Clock, Rng
+
+
+class OpenLog:
+    """The log of a node as it is open just now.
+
+    Attributes:
+        store: another one after each leadership.
+        cuts: how often the log was cut or opened again.
+        still: is held while a sync runs, and while the log is cut or let go.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        disk: Disk,
+        state: BrokerState,
+        clock: Clock,
+        still: AbstractContextManager[Any],
+        on_progress: Progress,
+    ) -> None:
+        """Opens it. Raises ``StateLost``, ``DataFolderLocked``, ``DataFolderUnusable``, ``StorageFailed``."""
+        self._settings = settings
+        self._disk = disk
+        self._state = state
+        self._clock = clock
+        self._on_progress = on_progress
+        self.still = still
+        self.cuts = 0
+        self.store = self._open(0)
+        self._is_open = True
+
+    def _open(self, committed: int) -> MessageStore:
+        settings, state, clock = self._settings.store(), self._state, self._clock
+        return open_store(
+            self._disk, settings, state, clock.wall_ms(), self._on_progress, is_owned=False, committed=committed
+        )
+
+    def follower(self) -> FollowerLog:
+        """Its face for the replication."""
+        return HeldLog(self, self._state)
+
+    def again(self) -> None:
+        """Lets go of it, and opens it again with what is committed. Raises as when it was opened first."""
+        with self.still:
+            self.cuts += 1
+            committed = self.store.committed
+            self.store.abandon()
+        self.store = self._open(committed)
+
+    def begin_anew(self) -> None:
+        """It is opened after a whole copy has come. Raises as when it was opened first."""
+        self.store = self._open(0)
+        self._is_open = True
+
+    def close(self, now_ms: int) -> None:
+        """A clean stop."""
+        with self.still:
+            self.cuts += 1
+            if not self._is_open:
+                return
+            if self.store.is_owned:
+                self.store.disown()
+            self.store.close(now_ms)
+
+    def count_cut(self) -> None:
+        """What a sync covers that has begun does not count."""
+        self.cuts += 1
+
+    def let_go(self) -> None:
+        """It is closed as it is, without a clean stop."""
+        with self.still:
+            self.cuts += 1
+            self._is_open = False
+            self.store.abandon()
+
+
+class HeldLog(FollowerLog):
+    """A log that is not cut while a sync runs."""
+
+    def __init__(self, opened: OpenLog, state: BrokerState) -> None:
+        self._opened = opened
+        super().__init__(opened.store, lambda: state.epochs.begun, lambda: state.members.now)
+
+    def cut(self, position: int) -> None:
+        with self._opened.still:
+            self._opened.count_cut()
+            super().cut(position)
+
+
+class LogMedium:
+    """The log as the flusher sees it.
+
+    Args:
+        on_synced: told up to where this disk has the log.
+    """
+
+    def __init__(self, opened: OpenLog, on_synced: Callable[[int], None]) -> None:
+        self._opened = opened
+        self._on_synced = on_synced
+        self._syncing = opened.store, opened.cuts
+
+    @property
+    def written(self) -> int:
+        """Position after the last frame."""
+        return self._opened.store.written
+
+    @property
+    def durable(self) -> int:
+        """Position up to which this disk has everything."""
+        return self._opened.store.durable
+
+    @property
+    def committed(self) -> int:
+        """Position up to which the group has everything, as far as this node knows."""
+        return self._opened.store.committed
+
+    def sync_point(self) -> int:
+        """What the next sync covers."""
+        self._syncing = self._opened.store, self._opened.cuts
+        return self._opened.store.sync_point()
+
+    def sync(self) -> None:
+        """Blocks; nothing where the log was cut since the point was taken. Raises ``StorageFailed``."""
+        store, cuts = self._syncing
+        with self._opened.still:
+            if cuts == self._opened.cuts:
+                store.sync()
+
+    def mark_durable(self, point: int) -> None:
+        """The sync has returned."""
+        if self._syncing == (self._opened.store, self._opened.cuts):
+            self._opened.store.mark_durable(point)
+            self._on_synced(point)
+
+    def mark_committed(self, point: int) -> None:
+        """The group's word has counted already."""
+
+    def tidy(self) -> None:
+        """What appends leave to do."""
+        self._opened.store.tidy()
+
+
+class NodeOffice:
+    """The broker of a node, as the replication sees it (``replica.Office``).
+
+    Args:
+        lead: the broker's face.
+        refusal: what is answered while another node leads.
+        in_force: gives the members that the group has now.
+        rng: for the id of a log that has none.
+        on_role: called when this node has begun or ended to lead.
+    """
+
+    def __init__(
+        self,
+        opened: OpenLog,
+        state: BrokerState,
+        lead: Lead,
+        clock: Clock,
+        rng: Rng,
+        refusal: Callable[[], NotLeader],
+        in_force: Callable[[], Members],
+        on_role: Callable[[], None],
+    ) -> None:
+        self._opened = opened
+        self._state = state
+        self._lead = lead
+        self._clock = clock
+        self._rng = rng
+        self._refusal = refusal
+        self._in_force = in_force
+        self._on_role = on_role
+        self._has_more = False
+
+    def lead(self, epoch: int) -> None:
+        """The broker's service is made, in this epoch. A log without members or without an id gets them."""
+        store, now_ms = self._opened.store, self._clock.wall_ms()
+        self._lead.lead(epoch, store)
+        with contextlib.suppress(StorageFull):  # the next leadership says it
+            if self._state.members.now.members != self._in_force():
+                store.append([fact_record(members.TOPIC, MembersFold.fact(self._in_force()))], now_ms)
+            if not self._state.identity.log_id:
+                fact = Identity.fact(f"{self._rng.getrandbits(128):032x}")
+                store.append([fact_record(identity.TOPIC, fact)], now_ms)
+        self._on_role()
+
+    def committed(self, point: int) -> None:
+        """That may be read; ``answer`` tells those that waited for it."""
+        if point > self._opened.store.committed:
+            self._opened.store.mark_committed(point)
+            self._has_more = True
+
+    def answer(self) -> None:
+        """What has waited for what was committed since the last call is answered."""
+        if self._has_more:
+            self._has_more = False
+            self._lead.dispatch.reached(self._opened.store.durable, self._opened.store.committed)
+
+    def step_down(self) -> FollowerLog:
+        """All that waits is answered, the service dropped, the log opened again."""
+        self._lead.step_down(self._refusal())
+        self._opened.again()
+        self._lead.follow(self._opened.store)
+        self._on_role()
+        return self._opened.follower()

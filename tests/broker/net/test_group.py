@@ -1,0 +1,88 @@
+"""Nodes of a group as whole brokers: they join, elect, copy, fail over, and serve clients where they lead."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from penstock.errors import NotLeader
+from penstock.protocol.message import Message
+from penstock.protocol.requests.messages import Pull, Pulled
+from penstock.protocol.requests.replicas import MoveLeader, Replicas
+from penstock.protocol.requests.topics import CreateTopic, TopicDetail
+from tests.broker.broker_rig import append, bodies
+from tests.simulation.nodes import SimGroup, in_group
+
+
+def test_what_is_acknowledged_survives_the_leader_at_its_place() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.begin()
+        made = await group.until_done(CreateTopic("t", 1))
+        assert isinstance(made, TopicDetail)
+        assert made.level == "quorum", "the level of new topics in a group"
+        places = {f"{number}": await group.send(f"{number}") for number in range(5)}
+        first = await group.leader()
+        first.die()
+        began = trio.current_time()
+        places["5"] = await group.send("5")
+        assert trio.current_time() - began < 5.0
+        second = await group.leader()
+        assert second is not first
+        first.begin(group.b.address, group.c.address)
+        second.die(power=True)
+        places["6"] = await group.send("6")
+        second.begin(group.a.address)
+        await group.level()
+        logs = group.logs()
+        assert len(logs) == 3
+        assert logs[0] == logs[1] == logs[2]
+        pulled = await group.until_done(Pull("t:0", 0))
+        assert isinstance(pulled, Pulled)
+        found = [body.decode() for body in bodies(pulled)]
+        for body, place in places.items():
+            assert found.count(body) == 1
+            assert found.index(body) == int(place.partition(":")[2])
+
+    in_group(1, scenario)
+
+
+def test_a_node_that_does_not_lead_names_the_one_that_does() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.begin(voters="a")
+        await group.level()
+        for node in (group.b, group.c):
+            with pytest.raises(NotLeader) as refused:
+                await group.ask(node, append(Message("t", b"x")))
+            assert refused.value.leader == group.a.clients
+            said = await group.describe(node)
+            assert isinstance(said, Replicas)
+            assert (said.role, said.leader) == ("observer", "a")
+
+    in_group(2, scenario)
+
+
+def test_a_leader_that_stops_hands_the_lead_over_before() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.begin()
+        await group.level()
+        leader = await group.leader()
+        began = trio.current_time()
+        leader.stop()
+        assert await group.leader() is not leader
+        assert trio.current_time() - began < 1.0, "without an election's time"
+
+    in_group(3, scenario)
+
+
+def test_the_lead_moves_to_the_voter_that_an_operator_names() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.begin()
+        await group.level()
+        wanted = next(one for one in group.nodes if one is not group.a)
+        leader = await group.leader()
+        await group.ask(leader, MoveLeader(wanted.name))
+        while await group.leader() is not wanted:  # noqa: ASYNC110 (nothing sets an event)
+            await trio.sleep(0.1)
+        assert await group.send("here")
+
+    in_group(4, scenario)

@@ -1,0 +1,43 @@
+"""Connections between nodes: made again when they are lost, and only with who has the key."""
+
+from __future__ import annotations
+
+import trio
+
+from penstock.protocol.requests.topics import CreateTopic
+from tests.simulation.nodes import KEY, SimGroup, in_group
+
+
+def test_a_node_with_another_key_never_joins() -> None:
+    async def scenario(group: SimGroup) -> None:
+        group.c.key = b"x" * len(KEY)
+        await group.begin(voters="ab")
+        await trio.sleep(20.0)
+        said = await group.describe(group.a)
+        assert said is not None
+        assert [row.node for row in said.rows] == ["a", "b"]
+
+    in_group(41, scenario)
+
+
+def test_a_line_that_was_cut_is_used_again_when_it_is_whole() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.begin()
+        await group.until_done(CreateTopic("t", 1))
+        network = group.simulation.network
+        leader = await group.leader()
+        for other in group.nodes:
+            if other is not leader:
+                network.cut(leader.host, other.host)
+        with trio.fail_after(60.0):
+            while await group.leader() is leader:  # noqa: ASYNC110 (nothing sets an event)
+                await trio.sleep(0.2)
+        await group.send("elsewhere")
+        for other in group.nodes:
+            if other is not leader:
+                network.heal(leader.host, other.host)
+        await group.level()
+        logs = group.logs()
+        assert logs[0] == logs[1] == logs[2]
+
+    in_group(42, scenario)
