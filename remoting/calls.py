@@ -12,9 +12,11 @@ from penstock.errors import (
     InvalidFilter,
     InvalidMessage,
     InvalidTopic,
+    NoQuorum,
     NoRoute,
     NotAllowed,
     NotAuthorized,
+    NotLeader,
     PenstockError,
     StorageFull,
     TimedOut,
@@ -33,7 +35,7 @@ from remoting.members import Members
 _CODES: Final = (
     ((TopicNotFound, NoRoute), codes.TOPIC_NOT_EXIST),
     ((InvalidMessage, TooLarge), codes.MESSAGE_ILLEGAL),
-    ((StorageFull,), codes.SERVICE_NOT_AVAILABLE),
+    ((StorageFull, NotLeader, NoQuorum), codes.SERVICE_NOT_AVAILABLE),
     ((Busy,), codes.SYSTEM_BUSY),
     ((NotAllowed, NotAuthorized, InvalidTopic), codes.NO_PERMISSION),
     ((InvalidFilter,), codes.SUBSCRIPTION_PARSE_FAILED),
@@ -46,7 +48,7 @@ class Front:
     """One front: what all its connections share.
 
     Attributes:
-        broker: the name of its broker.
+        broker, broker_address: the name of its broker, and where it is.
         host, port: where its clients reach it.
         address: the same as eight bytes, as ids of messages have them.
         start: runs a flow beside the present one.
@@ -55,6 +57,7 @@ class Front:
     """
 
     broker: str
+    broker_address: str
     host: str
     port: int
     address: bytes

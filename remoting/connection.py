@@ -19,6 +19,8 @@ from remoting.logins import SignedLogins
 READ_BYTES: Final = 256 << 10
 UNSENT_BYTES_MAX: Final = 64 << 20
 """Maximum number of bytes that wait for one client; beyond it the client is disconnected."""
+IDLE_S: Final = 120.0
+"""How long a connection may be silent, as at RocketMQ: clients tell of themselves every 30 s."""
 RUNNING_MAX: Final = 4096
 """Maximum number of commands of one connection under way; more wait in the socket."""
 
@@ -34,7 +36,6 @@ class Connection:
         logins: as whom.
         running: number of commands under way.
         scope: ends with the connection.
-        heard_at: when something was read last, by the loop's clock.
     """
 
     def __init__(self, stream: trio.abc.Stream, peer: Peer, peer_bytes: bytes, logins: SignedLogins) -> None:
@@ -44,7 +45,7 @@ class Connection:
         self.logins = logins
         self.running = 0
         self.scope = trio.CancelScope()
-        self.heard_at = trio.current_time()
+        self._heard_at = trio.current_time()
         self._stream = stream
         self._direct = DirectSocket.of(stream.socket) if isinstance(stream, trio.SocketStream) else None
         self._is_writing = False  # the stream is
@@ -70,6 +71,10 @@ class Connection:
         """Has the connection end so many seconds from now, instead of when it was said before."""
         self.scope.deadline = trio.current_time() + seconds
 
+    def is_silent(self, now: float) -> bool:
+        """Whether nothing has come for so long that the other end counts as gone. ``now``: of the loop's clock."""
+        return self._heard_at + IDLE_S < now
+
     def begin(self) -> None:
         """A command is under way."""
         self.running += 1
@@ -86,7 +91,7 @@ class Connection:
             self._room = trio.Event()
             await self._room.wait()
         data = await self._receive()
-        self.heard_at = trio.current_time()
+        self._heard_at = trio.current_time()
         return data
 
     async def _receive(self) -> bytes | bytearray:

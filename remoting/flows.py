@@ -73,32 +73,9 @@ class Flows:
     def run(self, flow: Flow, on_end: Callable[[Any], None], check: Check | None = None) -> None:
         """Runs a flow; ``on_end`` gets what it returns, or the ``PenstockError`` that ended it. ``check``: of whoever
         asked for it; None where everything is allowed."""
-        self._advance(flow, None, on_end, check)
+        _Run(self, flow, on_end, check).go(None)
 
-    def _advance(self, flow: Flow, result: Result | None, on_end: Callable[[Any], None], check: Check | None) -> None:
-        def resume(found: Result | None) -> None:
-            self._advance(flow, found, on_end, check)
-
-        while True:
-            try:
-                wanted = flow.throw(result) if isinstance(result, PenstockError) else flow.send(result)
-            except StopIteration as end:
-                on_end(end.value)
-                return
-            except PenstockError as error:
-                on_end(error)
-                return
-            except Exception as error:  # a fault of ours harms one command, and no connection
-                _log.exception("a flow of the remoting front failed")
-                on_end(InternalError(f"the front failed: {type(error).__name__}"))
-                return
-            try:
-                self._begin(wanted, check, resume)
-                return
-            except NotAuthorized as error:
-                result = error.as_result()
-
-    def _begin(self, wanted: Wanted, check: Check | None, resume: Resume) -> None:
+    def begin(self, wanted: Wanted, check: Check | None, resume: Resume) -> None:
         """Asks for what a flow wants. Raises ``NotAuthorized``."""
         if isinstance(wanted, Sleep):
             self._wake(wanted.seconds, lambda: resume(None))
@@ -138,6 +115,54 @@ class Flows:
             return
         whole = Append(sum([one.count for one in appends]), True, b"".join([one.body for one in appends]))
         self._broker.submit(whole, partial(_share, appends, resumes))
+
+
+class _Run:
+    """A flow on its way. An answer that comes at once, inside the call that asks, is taken when that has returned:
+    however many requests a flow has, they do not nest."""
+
+    def __init__(self, flows: Flows, flow: Flow, on_end: Callable[[Any], None], check: Check | None) -> None:
+        self._flows = flows
+        self._flow = flow
+        self._on_end = on_end
+        self._check = check
+        self._is_asking = False
+        self._is_answered = False
+        self._answer: Result | None = None
+
+    def resume(self, result: Result | None) -> None:
+        """The answer has come."""
+        if self._is_asking:
+            self._is_answered, self._answer = True, result
+        else:
+            self.go(result)
+
+    def go(self, result: Result | None) -> None:
+        """Goes on with an answer, until the next one is to be waited for."""
+        flow = self._flow
+        while True:
+            try:
+                wanted = flow.throw(result) if isinstance(result, PenstockError) else flow.send(result)
+            except StopIteration as end:
+                self._on_end(end.value)
+                return
+            except PenstockError as error:
+                self._on_end(error)
+                return
+            except Exception as error:  # a fault of ours harms one command, and no connection
+                _log.exception("a flow of the remoting front failed")
+                self._on_end(InternalError(f"the front failed: {type(error).__name__}"))
+                return
+            self._is_asking, self._is_answered = True, False
+            try:
+                self._flows.begin(wanted, self._check, self.resume)
+            except NotAuthorized as error:
+                self.resume(error.as_result())
+            finally:
+                self._is_asking = False
+            if not self._is_answered:
+                return
+            result, self._answer = self._answer, None
 
 
 def _share(appends: Sequence[Append], resumes: Sequence[OnResult], result: Result) -> None:

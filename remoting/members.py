@@ -10,10 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from penstock.errors import ProtocolError
+from penstock.errors import Busy, ProtocolError
 
 LOCK_S: Final = 60.0
 """How long a lock of an ordered queue holds."""
+LOCKS_MAX: Final = 100_000
+"""Maximum number of locks; those that have ended make room."""
+CLIENTS_MAX: Final = 1_000
+"""Maximum number of clients of one connection."""
 BROADCASTING: Final = "BROADCASTING"
 _MODELS: Final = (BROADCASTING, "CLUSTERING")
 _TYPES: Final = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY")
@@ -119,12 +123,20 @@ class Members:
 
     def __init__(self) -> None:
         self._clients: dict[str, Client] = {}
+        self._count_of: dict[int, int] = {}  # how many of a connection there were
         self._consumers: dict[str, dict[str, Consumer]] = {}
         self._producers: dict[str, dict[str, None]] = {}
         self._locks: dict[tuple[str, str], tuple[str, float]] = {}
 
     def beat(self, client: Client, beat: Beat) -> Changed:
-        """Takes in a heartbeat, which says all groups of its client."""
+        """Takes in a heartbeat, which says all groups of its client. Raises ``Busy`` where its connection has too many
+        clients."""
+        known = self._clients.get(client.id)
+        if known is None or known.connection != client.connection:
+            count = self._count_of.get(client.connection, 0)
+            if count >= CLIENTS_MAX:
+                raise Busy(f"this connection has {count} clients")
+            self._count_of[client.connection] = count + 1
         self._clients[client.id] = client
         changed = []
         wanted = {one.group: one for one in beat.consumers}
@@ -158,6 +170,8 @@ class Members:
 
     def disconnect(self, connection: int) -> Changed:
         """A connection has ended: its clients are gone at once, and what they held is free."""
+        if not self._count_of.pop(connection, 0):
+            return Changed(())
         gone = [client.id for client in self._clients.values() if client.connection == connection]
         changed: dict[str, None] = {}
         for client in gone:
@@ -204,6 +218,10 @@ class Members:
         granted = []
         for queue in queues:
             holder, until = self._locks.get((group, queue), ("", 0.0))
+            if (group, queue) not in self._locks and len(self._locks) >= LOCKS_MAX:
+                self._forget_locks(now)
+                if len(self._locks) >= LOCKS_MAX:
+                    break
             if holder in ("", client) or until <= now:
                 self._locks[group, queue] = client, now + LOCK_S
                 granted.append(queue)
@@ -214,6 +232,10 @@ class Members:
         for queue in queues:
             if self._locks.get((group, queue), ("", 0.0))[0] == client:
                 del self._locks[group, queue]
+
+    def _forget_locks(self, now: float) -> None:
+        """Removes the locks that have ended."""
+        self._locks = {key: lock for key, lock in self._locks.items() if lock[1] > now}
 
     def _unlock_all(self, client: str, group: str) -> None:
         mine = [key for key, (holder, _until) in self._locks.items() if key[0] == group and holder == client]

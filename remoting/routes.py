@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from penstock.access.acl import GROUP
@@ -34,7 +34,8 @@ from remoting.sending import QUEUES_MAX, TEMPLATE_TOPIC
 from topicmap.queues import RETRY_PREFIX, parse_topic_queue
 
 FRONTS: Final = "ROCKETMQ_FRONTS"
-"""The namespace of the name servers' key-value store that says where each broker's front is."""
+"""The namespace of the name servers' key-value store that says where each broker's front is: by the broker's name, and
+by its address, as the copies of one log have one name."""
 _READ, _WRITE, _INHERIT = 4, 2, 1
 TEMPLATE_QUEUES: Final = 8
 
@@ -42,6 +43,7 @@ TEMPLATE_QUEUES: Final = 8
 def announce(front: Front) -> Flow:
     """Tells the name server where this front is."""
     yield AtNames(PutConfig(FRONTS, front.broker, front.place))
+    yield AtNames(PutConfig(FRONTS, front.broker_address, front.place))
 
 
 def route(call: Call) -> Flow:
@@ -51,18 +53,18 @@ def route(call: Call) -> Flow:
     if topic == TEMPLATE_TOPIC or topic.startswith(RETRY_PREFIX):
         brokers = yield from _brokers("")
         queues = TEMPLATE_QUEUES if topic == TEMPLATE_TOPIC else 1
-        rows = [(one.broker, queues, True) for one in brokers if one.broker in fronts]
+        rows = [(one, queues, True) for one in brokers if _front_of(one, fronts)]
         access = _READ | _WRITE | (_INHERIT if topic == TEMPLATE_TOPIC else 0)
     else:
         brokers = yield from _brokers(stored_topic(topic))
-        rows = [(one.broker, one.queues, one.writable) for one in brokers if one.broker in fronts]
+        rows = [(one, one.queues, one.writable) for one in brokers if _front_of(one, fronts)]
         access = _READ | _WRITE
     if not rows:
         raise TopicNotFound(f"no topic route info in name server for the topic: {topic}")
     body = {
         "orderTopicConf": "",
-        "queueDatas": [_queue_data(name, queues, writable, access) for name, queues, writable in rows],
-        "brokerDatas": [_broker_data(name, fronts[name]) for name, _queues, _writable in rows],
+        "queueDatas": [_queue_data(one.broker, queues, writable, access) for one, queues, writable in rows],
+        "brokerDatas": [_broker_data(one.broker, _front_of(one, fronts)) for one, _queues, _writable in rows],
         "filterServerTable": {},
     }
     return call.command.answer(codes.SUCCESS, body=_json(body))
@@ -86,7 +88,13 @@ def _broker_data(broker: str, place: str) -> dict[str, Any]:
 def _fronts(front: Front) -> Flow:
     """Where the fronts are, by broker; this one among them in any case."""
     found: ConfigEntries = yield Own(AtNames(QueryConfig(FRONTS)))
-    return {one.key: one.value for one in found.entries} | {front.broker: front.place}
+    own = {front.broker: front.place, front.broker_address: front.place}
+    return {one.key: one.value for one in found.entries} | own
+
+
+def _front_of(broker: BrokerRoute, fronts: Mapping[str, str]) -> str:
+    """Where the front of a broker is, of one with copies that of the node that leads; empty for nowhere."""
+    return fronts.get(broker.address if broker.epoch else broker.broker, "")
 
 
 def _brokers(topic: str) -> Flow:
@@ -102,10 +110,10 @@ def cluster_info(call: Call) -> Flow:
     """All brokers that have a front."""
     fronts = yield from _fronts(call.front)
     brokers = yield from _brokers("")
-    names = [one.broker for one in brokers if one.broker in fronts]
+    found = {one.broker: place for one in brokers if (place := _front_of(one, fronts))}
     body = {
-        "brokerAddrTable": {name: _broker_data(name, fronts[name]) for name in names},
-        "clusterAddrTable": {CLUSTER: names},
+        "brokerAddrTable": {name: _broker_data(name, place) for name, place in found.items()},
+        "clusterAddrTable": {CLUSTER: list(found)},
     }
     return call.command.answer(codes.SUCCESS, body=_json(body))
 

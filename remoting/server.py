@@ -16,6 +16,7 @@ from penstock.client.wire_link import ask
 from penstock.errors import InternalError, InvalidConfig, NotAuthorized, PenstockError, ProtocolError
 from penstock.protocol.link import Link, Links
 from penstock.protocol.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
+from penstock.service.accepting import Doorkeeper, PatientListener
 from penstock.service.access_files import AccessFiles
 from penstock.service.exposure import is_loopback
 from penstock.service.frame_connection import Peer
@@ -37,6 +38,8 @@ from remoting.routes import announce
 from remoting.settings import RemotingSettings
 
 ANNOUNCE_S: Final = 10.0
+LOOK_S: Final = 5.0
+CONNECTIONS_MAX: Final = 10_000
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +81,7 @@ class Server:
         ``access``: users, rules and certificates."""
         self._nursery = nursery
         self._access = access
+        self.door = Doorkeeper("the remoting front")
         self._journal = NativeJournal("the remoting front", settings.connection_log)
         self._connections: dict[int, Connection] = {}
         self._last = 0
@@ -91,9 +95,8 @@ class Server:
         host, port = (host, int(told)) if told else (settings.host, port)
         groups = Groups(f"remoting@{name}", self.start)
         of_world = world.clock, world.rng
-        self.front = Front(
-            name, host, port, _eight(host, port), *of_world, Members(), groups, self.start, self.push, set()
-        )
+        at = name, settings.broker, host, port, _eight(host, port)
+        self.front = Front(*at, *of_world, Members(), groups, self.start, self.push, set())
 
     def _flush_soon(self) -> None:
         if not self._is_in_round:
@@ -127,8 +130,20 @@ class Server:
             self.start(announce(self.front))
             await trio.sleep(ANNOUNCE_S)
 
+    async def end_silent(self) -> None:
+        """Ends connections whose other end has not said anything for long: it may be gone without a word."""
+        while True:
+            await trio.sleep(LOOK_S)
+            now = trio.current_time()
+            for connection in self._connections.values():
+                if connection.is_silent(now):
+                    connection.scope.cancel()
+
     async def serve(self, stream: trio.SocketStream) -> None:
         """One connection, until it ends."""
+        if len(self._connections) >= CONNECTIONS_MAX or not self.door.lets_in(stream):
+            await trio.aclose_forcefully(stream)
+            return
         self._last += 1
         peer = Peer(self._last, address_of(stream))
         peer = peer._replace(is_private=is_loopback(peer.host))
@@ -267,8 +282,10 @@ async def run(
         host, port = listening_address(listeners)
         server = Server(settings, about.name, world, port, nursery, broker, links.link(settings.namesrv), access)
         for opened in (listeners, names_listeners):
-            nursery.start_soon(partial(trio.serve_listeners, server.serve, opened))
+            patient = [PatientListener(one, server.door) for one in opened]
+            nursery.start_soon(partial(trio.serve_listeners, server.serve, patient))
         nursery.start_soon(server.announce)
+        nursery.start_soon(server.end_silent)
         nursery.start_soon(access.run)
         nursery.start_soon(access.keep_audit, f"remoting front of {about.name}", links, (settings.namesrv,))
         task_status.started(RunningFront(host, port, listening_address(names_listeners)[1], server.figures))

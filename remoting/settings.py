@@ -21,7 +21,7 @@ class RemotingSettings(AccessSettings):
         namesrv_port: where clients ask for routes; 0 takes any free one.
         advertise: ``host:port`` that clients are told to come to; empty: where it listens.
         peers_tls_ca: the authority of their certificates, where they speak TLS.
-        broker: ``host:port`` of its broker's native port.
+        broker: ``host:port`` of its broker's native port; of one with copies, as it is advertised.
         namesrv: ``host:port`` of the name server.
         connection_log: lines in the log for connects and disconnects (level ``info``) and failed TLS handshakes
             (``warning``): ``off``, ``sampled`` (of each kind 1 a second, 10 at once), or ``on`` (50 and 1,000).

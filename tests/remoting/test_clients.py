@@ -98,3 +98,17 @@ def test_connections_of_producers_and_consumers_are_listed(client: RemotingClien
     for code, field in ((codes.CONSUMER_CONNECTIONS, "consumerGroup"), (codes.PRODUCER_CONNECTIONS, "producerGroup")):
         row = json.loads(client.ask(code, **{field: name}).body)
         assert [one["clientId"] for one in row["connectionSet"]] == [client.id]
+
+
+def test_ten_thousand_topics_and_two_thousand_groups_in_a_heartbeat_harm_no_bystander(
+    connect: Callable[..., RemotingClient], name: str
+) -> None:
+    greedy, bystander = connect(), connect()
+    assert greedy.beat(name, topics=tuple([f"{name}-{number}" for number in range(10_000)])).code == codes.SUCCESS
+    assert greedy.beat(*[f"{name}-{number}" for number in range(2_000)], topics=(name,)).code == codes.SUCCESS
+    assert bystander.produce(name, b"x").code == codes.SUCCESS
+    assert members(bystander, f"{name}-1999") == [greedy.id]
+    greedy.close()
+    while members(bystander, f"{name}-1999"):
+        pass  # the front sees the end of the connection a moment later
+    assert bystander.produce(name, b"x").code == codes.SUCCESS

@@ -80,3 +80,12 @@ async def test_nothing_is_read_while_as_many_commands_as_may_be_are_under_way() 
     assert received == [b"x"]
     await connection.close()
     await peer.aclose()
+
+
+async def test_a_connection_that_says_nothing_for_two_minutes_is_silent() -> None:
+    connection, peer = await pair()
+    now = trio.current_time()
+    assert not connection.is_silent(now + 60)
+    assert connection.is_silent(now + 180)
+    await connection.close()
+    await peer.aclose()

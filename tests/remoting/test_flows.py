@@ -29,6 +29,15 @@ class Held:
         self.flushed += 1
 
 
+class AtOnce:
+    """A link that answers within the call."""
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        on_result(Done())
+
+    def flush(self) -> None: ...
+
+
 def made() -> tuple[Flows, Held, Held, list[tuple[float, Callable[[], None]]], list[None]]:
     broker, names = Held(), Held()
     timers: list[tuple[float, Callable[[], None]]] = []
@@ -82,6 +91,19 @@ def test_all_flows_whose_appends_were_one_request_get_its_error_and_more_than_a_
     assert [one.count for one in broker.asked if isinstance(one, Append)] == [2, 1]
     broker.waiting[0](StorageFull("full"))
     assert [type(one) for one in ended] == [StorageFull, StorageFull]
+
+
+def test_a_flow_of_many_requests_that_are_answered_at_once_does_not_nest() -> None:
+    flows = Flows(AtOnce(), Held(), lambda seconds, then: None, lambda: None)
+    ended: list[Any] = []
+
+    def flow() -> Flow:
+        for _ in range(10_000):
+            yield Ping()
+        return "over"
+
+    flows.run(flow(), ended.append)
+    assert ended == ["over"]
 
 
 def test_a_request_that_is_not_allowed_is_not_asked_and_the_flow_hears_of_it() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import ProtocolError
-from remoting.members import LOCK_S, Beat, Client, Consumer, Members, Subscription, beat_of
+from penstock.errors import Busy, ProtocolError
+from remoting.members import CLIENTS_MAX, LOCK_S, LOCKS_MAX, Beat, Client, Consumer, Members, Subscription, beat_of
 
 
 def client(name: str, connection: int = 1) -> Client:
@@ -74,3 +74,23 @@ def test_a_lock_ends_by_itself() -> None:
 def test_a_heartbeat_that_is_none_is_refused(row: object) -> None:
     with pytest.raises(ProtocolError, match="heartbeat"):
         beat_of(row)
+
+
+def test_one_connection_has_so_many_clients_and_makes_room_for_others_when_it_ends() -> None:
+    members = Members()
+    for number in range(CLIENTS_MAX):
+        members.beat(client(f"c{number}", 1), Beat(f"c{number}", (), ()))
+    with pytest.raises(Busy):
+        members.beat(client("one-more", 1), Beat("one-more", (), ()))
+    members.beat(client("c0", 1), Beat("c0", (), ()))
+    members.beat(client("of-another", 2), Beat("of-another", (), ()))
+    members.disconnect(1)
+    members.beat(client("one-more", 1), Beat("one-more", (), ()))
+
+
+def test_there_are_so_many_locks_and_those_that_have_ended_make_room() -> None:
+    members, names = Members(), [f"t:{number}" for number in range(LOCKS_MAX)]
+    assert members.lock("g", "a", names, 0.0) == names
+    assert members.lock("g", "b", ["u:0"], LOCK_S / 2) == []
+    assert members.lock("g", "a", ["t:0"], LOCK_S / 2) == ["t:0"]
+    assert members.lock("g", "b", ["u:0", "t:0"], LOCK_S + 1) == ["u:0"]

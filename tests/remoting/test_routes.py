@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import pytest
 
+from penstock.protocol.requests.routes import BrokerRoute, ConfigEntries, ConfigEntry, Route
+from penstock.world import real_world
 from remoting import codes
+from remoting.calls import Call, Front
+from remoting.flows import Own
+from remoting.frames import Command
+from remoting.groups import Groups
+from remoting.members import Members
+from remoting.routes import FRONTS, route
 from tests.node.running import RunningSystem
 from tests.remoting.remoting_rig import RemotingClient
 
@@ -119,3 +127,28 @@ def test_offsets_of_a_group_are_reset_and_its_clients_are_told(
 @pytest.mark.parametrize("code", [codes.CREATE_GROUP, codes.DELETE_TOPIC_AT_NAMES])
 def test_what_needs_nothing_here_is_done(code: int, client: RemotingClient) -> None:
     assert client.ask(code).code == codes.SUCCESS
+
+
+def routed(brokers: tuple[BrokerRoute, ...], fronts: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Broker name -> addresses in the route of a topic, as a front at another broker gives it."""
+    world = real_world()
+    groups = Groups("m", lambda flow: None)
+    at = "own", "10.0.0.9:1", "10.0.0.9", 2, bytes(8)
+    front = Front(*at, world.clock, world.rng, Members(), groups, lambda flow: None, lambda *_: None, set())
+    flow = route(Call(Command(codes.ROUTE, fields={"topic": "t"}), front, 1, "", b""))
+    assert isinstance(flow, Generator)
+    assert isinstance(next(flow), Own)
+    flow.send(ConfigEntries(tuple([ConfigEntry(FRONTS, key, place) for key, place in fronts.items()])))
+    with pytest.raises(StopIteration) as ended:
+        flow.send(Route(brokers))
+    return {one["brokerName"]: one["brokerAddrs"] for one in json.loads(ended.value.value.body)["brokerDatas"]}
+
+
+def test_the_route_of_a_broker_with_copies_leads_to_the_front_of_the_node_that_leads() -> None:
+    fronts = {"a": "10.0.0.1:9", "10.0.0.1:1": "10.0.0.1:9", "10.0.0.2:1": "10.0.0.2:9", "b": "10.0.0.3:9"}
+    for leader in ("10.0.0.1", "10.0.0.2"):
+        brokers = BrokerRoute("a", f"{leader}:1", 4, epoch=3), BrokerRoute("b", "10.0.0.3:1", 4)
+        assert routed(brokers, fronts) == {"a": {"0": f"{leader}:9"}, "b": {"0": "10.0.0.3:9"}}
+    assert routed((BrokerRoute("a", "10.0.0.7:1", 4, epoch=4), BrokerRoute("own", "x:1", 4)), fronts) == {
+        "own": {"0": "10.0.0.9:2"}
+    }
