@@ -8,6 +8,7 @@ Attributes of an event are text; a number or boolean for one means its text. Bou
 from __future__ import annotations
 
 import ipaddress
+import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -25,12 +26,12 @@ Test = Callable[[Any], bool]
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,10}")
 _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "=": lambda one, other: bool(one == other),
-    "!=": lambda one, other: bool(one != other),
-    "<": lambda one, other: bool(one < other),
-    "<=": lambda one, other: bool(one <= other),
-    ">": lambda one, other: bool(one > other),
-    ">=": lambda one, other: bool(one >= other),
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 
@@ -114,6 +115,8 @@ def _is_among(wanted: frozenset[str]) -> Test:
 def _judged(tests: list[Test], present: bool, absent: bool) -> Test:
     """Whether a value is there, is missing, or holds a scalar of which one of the tests is true."""
     single = tests[0] if len(tests) == 1 else None
+    if single is not None and not present and not absent:
+        return _of_single(single)
 
     def test(value: Any) -> bool:
         if value is MISSING:
@@ -124,9 +127,21 @@ def _judged(tests: list[Test], present: bool, absent: bool) -> Test:
             return any([test(one) for one in value])
         if isinstance(value, dict):
             return False
-        if single is not None:
-            return single(value)
         return any([one(value) for one in tests])
+
+    return test
+
+
+def _of_single(single: Test) -> Test:
+    """Whether a value is a scalar of which the test is true, or an array with one."""
+
+    def test(value: Any) -> bool:
+        kind = type(value)
+        if kind is str or kind is int or kind is float:
+            return single(value)
+        if kind is list:
+            return any([test(one) for one in value])
+        return kind is not dict and value is not MISSING and single(value)
 
     return test
 
@@ -273,11 +288,11 @@ def _test_of(term: object, where: str, is_attribute: bool) -> Test:
     if _is_number(term):
         return lambda value: _is_number(value) and value == term
     if isinstance(term, dict) and len(term) == 1:
-        [(operator, given)] = term.items()
-        if operator == "numeric":
+        [(word, given)] = term.items()
+        if word == "numeric":
             return _numeric(given, f"{where}/numeric", is_attribute)
-        if operator in _MAKERS:
-            return _MAKERS[operator](given, f"{where}/{operator}")
+        if word in _MAKERS:
+            return _MAKERS[word](given, f"{where}/{word}")
     known = ", ".join(sorted([*_MAKERS, "exists", "numeric"]))
     raise invalid_config(f"expected a scalar or an object with one of {known}, not {term!r:.80}", where)
 
@@ -286,10 +301,14 @@ def _numeric(given: object, where: str, is_attribute: bool) -> Test:
     if not isinstance(given, list) or len(given) not in (2, 4):
         raise invalid_config('numeric is one comparison or two, as [">", 0, "<=", 5]', where)
     comparisons = []
-    for operator, bound in zip(given[::2], given[1::2], strict=True):
-        if not isinstance(operator, str) or operator not in _COMPARISONS or not _is_number(bound):
+    for word, bound in zip(given[::2], given[1::2], strict=True):
+        if not isinstance(word, str) or word not in _COMPARISONS or not _is_number(bound):
             raise invalid_config(f"a comparison has one of {' '.join(_COMPARISONS)} and a number", where)
-        comparisons.append((_COMPARISONS[operator], bound))
+        comparisons.append((_COMPARISONS[word], bound))
+
+    if len(comparisons) == 1 and not is_attribute:
+        [(only, limit)] = comparisons
+        return lambda value: (type(value) is int or type(value) is float) and only(value, limit)
 
     def test(value: Any) -> bool:
         if is_attribute and isinstance(value, str) and _INTEGER.fullmatch(value):
@@ -308,7 +327,7 @@ def _affix(name: str) -> Callable[[object, str], Test]:
             return lambda value: isinstance(value, str) and value.casefold().endswith(folded)
         text = _text(given, where)
         if name == "prefix":
-            return lambda value: isinstance(value, str) and value.startswith(text)
+            return lambda value: type(value) is str and value.startswith(text)
         return lambda value: isinstance(value, str) and value.endswith(text)
 
     return make
@@ -381,10 +400,10 @@ def _fits(value: str, first: str, middle: list[str], last: str) -> bool:
 
 def _anything_but(given: object, where: str) -> Test:
     if isinstance(given, dict) and len(given) == 1:
-        [(operator, inner)] = given.items()
-        if operator not in ("prefix", "suffix", "wildcard", "equals-ignore-case", "contains", "cidr"):
-            raise invalid_config(f"anything-but does not take {operator!r:.40}", where)
-        refused = [_MAKERS[operator](one, where) for one in (inner if isinstance(inner, list) else [inner])]
+        [(word, inner)] = given.items()
+        if word not in ("prefix", "suffix", "wildcard", "equals-ignore-case", "contains", "cidr"):
+            raise invalid_config(f"anything-but does not take {word!r:.40}", where)
+        refused = [_MAKERS[word](one, where) for one in (inner if isinstance(inner, list) else [inner])]
     else:
         values = given if isinstance(given, list) else [given]
         refused = [_scalar(one, where) for one in values]
@@ -392,6 +411,9 @@ def _anything_but(given: object, where: str) -> Test:
         raise invalid_config("anything-but names one value or more", where)
     if len(refused) > TERMS_MAX:
         raise invalid_config(f"anything-but names at most {TERMS_MAX} values", where)
+    if len(refused) == 1:
+        [only] = refused
+        return lambda value: not only(value)
     return lambda value: not any([test(value) for test in refused])
 
 
