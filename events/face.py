@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 import orjson
+import trio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -33,6 +34,8 @@ from penstock.access.policy import CLUSTER
 from penstock.errors import PenstockError
 
 DEFAULT_BUS: Final = "default"
+BODY_S: Final = 60.0
+"""Seconds that the body of a request may take."""
 Handler = Callable[[Request], Awaitable[Response]]
 _log = logging.getLogger(__name__)
 
@@ -55,12 +58,21 @@ class Face:
     takes ``view`` of the cluster, and to change ``admin``: a rule reads and writes any topic.
     """
 
-    def __init__(self, desk: Desk, ingest: Ingest, callers: Callers, logins: CallerLogins, body_bytes_max: int) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        ingest: Ingest,
+        callers: Callers,
+        logins: CallerLogins,
+        body_bytes_max: int,
+        body_s: float = BODY_S,
+    ) -> None:
         self._desk = desk
         self._ingest = ingest
         self._callers = callers
         self._logins = logins
         self._body_bytes_max = body_bytes_max
+        self._body_s = body_s
         one = "/v1/buses/{bus}"
         routes = [
             Route("/openapi.json", self._openapi, methods=["GET"]),
@@ -111,13 +123,16 @@ class Face:
     async def _body(self, request: Request) -> bytes:
         body = bytearray()
         try:
-            async with aclosing(request.stream()) as stream:
-                async for chunk in stream:
-                    body += chunk
-                    if len(body) > self._body_bytes_max:
-                        raise Problem(413, "too-large", f"a request has at most {self._body_bytes_max} bytes")
+            with trio.fail_after(self._body_s):
+                async with aclosing(request.stream()) as stream:
+                    async for chunk in stream:
+                        body += chunk
+                        if len(body) > self._body_bytes_max:
+                            raise Problem(413, "too-large", f"a request has at most {self._body_bytes_max} bytes")
         except ClientDisconnect:
             raise Problem(400, "broken-off", "the request ended before its body did") from None
+        except trio.TooSlowError:
+            raise Problem(408, "too-slow", f"the body did not come within {self._body_s:g} s") from None
         return bytes(body)
 
     async def _json(self, request: Request) -> Any:

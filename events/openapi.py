@@ -26,7 +26,7 @@ _EVENTS: Final = {STRUCTURED: {"schema": _REF}, BATCH: {"schema": {"type": "arra
 _OBJECT: Final = {"application/json": {"schema": {"type": "object"}}}
 _NAME: Final = {"type": "string", "pattern": f"^{NAME.pattern}$"}
 _TYPE: Final = {"type": "string", "pattern": f"^{TYPE.pattern}$"}
-_WRONG: Final = (400, 403, 404, 409, 412, 413, 415, 421, 422, 500, 503)
+_WRONG: Final = (400, 401, 403, 404, 408, 409, 412, 413, 415, 421, 422, 429, 500, 503)
 
 
 def _operation(summary: str, done: Mapping[int, Any], body: Any = None, parameters: Any = ()) -> dict[str, Any]:

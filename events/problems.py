@@ -11,6 +11,7 @@ TITLES: Final = {
     403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
+    408: "Too slow",
     409: "Conflict",
     412: "Changed meanwhile",
     413: "Too large",

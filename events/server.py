@@ -130,6 +130,7 @@ def _served_at(descriptor: int, settings: EventsSettings) -> Config:
     config.alpn_protocols = ["http/1.1"]
     config.h11_max_incomplete_size = HEAD_BYTES_MAX
     config.keep_alive_timeout = IDLE_S
+    config.read_timeout = int(IDLE_S)
     config.graceful_timeout = STOP_S
     config.include_server_header = False
     config.certfile = settings.tls_certificate or None

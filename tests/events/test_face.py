@@ -3,11 +3,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
 
+from events.callers import Callers
+from events.catalogue import Catalogue
 from events.cloudevents import STRUCTURED
-from events.face import revision_of
+from events.config_log import ConfigLog
+from events.desk import Desk
+from events.face import BODY_S, Face, revision_of
 from events.facts import ANY, NONE
+from events.ingest import Ingest
+from events.logins import CallerLogins
 from events.problems import Problem
+from events.rules import Rules
+from events.runner import Runner
+from events.settings import EventsSettings
+from penstock import Admin, Producer
+from penstock.service.access_files import AccessFiles
+from penstock.world import real_world
 from tests.events.bridge import Bridge
 
 
@@ -56,3 +69,31 @@ def test_lists_have_what_was_written(bridge: Bridge) -> None:
     listed: list[Any] = bridge.done("GET", place.removesuffix("/r"))
     assert [(one["name"], one["group"]) for one in listed] == [("r", f"event/{bus}/r")]
     assert [one["name"] for one in bridge.done("GET", f"/v1/buses/{bus}/targets")] == ["t"]
+
+
+async def test_a_body_that_drips_is_broken_off() -> None:
+    world, admin = real_world(), Admin()
+    config = ConfigLog(["127.0.0.1:1"], None, admin, world)
+    catalogue = Catalogue(config.facts)
+
+    def make(*_: object) -> Runner:
+        raise AssertionError("there is no rule")
+
+    desk = Desk(config, admin, Rules(config, admin, make), catalogue, world.clock)
+    logins = CallerLogins(AccessFiles(EventsSettings(), world, None), world.offload, takes_clear=False)
+    face = Face(desk, Ingest(config, Producer(), catalogue), Callers(), logins, 1_000_000)
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        await trio.sleep(1)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    head = {"type": "http", "method": "POST", "path": "/v1/test", "query_string": b"", "http_version": "1.1"}
+    scope = head | {"headers": [(b"host", b"localhost")], "server": ("127.0.0.1", 1), "client": ("127.0.0.1", 2)}
+    began = trio.current_time()
+    await face.app(scope, receive, send)
+    assert sent[0]["status"] == 408
+    assert trio.current_time() - began == pytest.approx(BODY_S, abs=1)
