@@ -13,8 +13,9 @@ from typing import Final
 
 from broker.figures import Figures
 from broker.kernel.handler import Handler
-from broker.kernel.outcomes import AfterQuorum, AfterSync, Now
+from broker.kernel.outcomes import AfterQuorum, AfterSync, Now, Outcome, Parked
 from broker.net.parked import ParkedRequests
+from broker.reads import FollowerReads
 from broker.service import BrokerService
 from broker.store_clock import StoreClock
 from penstock.errors import PenstockError, Unavailable
@@ -38,9 +39,12 @@ class Dispatch:
         parked: ParkedRequests | None = None,
         figures: Figures | None = None,
         asides: Mapping[type[Request], Handler] | None = None,
+        reads: FollowerReads | None = None,
     ) -> None:
         """``service``: None where another node leads. ``parked``: where requests are parked; the service looks at it.
-        ``figures``: those of the process. ``asides``: what is answered without a service."""
+        ``figures``: those of the process. ``asides``, and ``reads`` of this copy: what is answered without a
+        service."""
+        self._reads = reads
         self._asides = asides or {}
         self._figures = Figures() if figures is None else figures
         self._service = service
@@ -71,7 +75,7 @@ class Dispatch:
         """Carries a request out; ``on_result`` is called exactly once, unless the session is dropped first."""
         service = self._service
         if self._closed is not None or service is None:
-            on_result(self._aside(request))
+            self._submit_aside(request, on_result, session)
             return
         if not self._is_timed:
             self._is_timed = True
@@ -99,17 +103,25 @@ class Dispatch:
         else:
             self._parked.park(outcome, on_result, session)
 
-    def _aside(self, request: Request) -> Result:
-        """The answer of a broker that does not lead."""
-        handler = self._asides.get(type(request)) if self._service is None else None
-        if handler is None:
-            return self._closed or Unavailable(NOT_HERE)
+    def _submit_aside(self, request: Request, on_result: OnResult, session: int) -> None:
+        """Answers, or parks, what a broker can do that does not lead."""
+        outcome = self._aside(request) if self._service is None else None
+        if outcome is None:
+            on_result(self._closed or Unavailable(NOT_HERE))
+        elif isinstance(outcome, Parked):
+            self._parked.park(outcome, on_result, session)
+        else:
+            on_result(outcome.result)
+
+    def _aside(self, request: Request) -> Outcome | None:
+        handler = self._asides.get(type(request))
+        now, now_ms = self._clock.monotonic(), self._clock.wall_ms()
         try:
-            outcome = handler(request, self._clock.monotonic(), self._clock.wall_ms())
+            if handler is not None:
+                return handler(request, now, now_ms)
+            return None if self._reads is None else self._reads.handle(request, now, now_ms)
         except PenstockError as error:
-            return error.as_result()
-        assert isinstance(outcome, Now), "nothing is appended"
-        return outcome.result
+            return Now(error.as_result())
 
     def refuse(self, error: PenstockError) -> None:
         """What is asked from now on of a broker that does not lead is answered so."""
@@ -146,7 +158,7 @@ class Dispatch:
             return
         self._waking = True
         try:
-            while (service := self._service) is not None and (wakers := service.take_wakers()):
+            while (source := self._service or self._reads) is not None and (wakers := source.take_wakers()):
                 self._parked.wake(wakers)
         finally:
             self._waking = False
@@ -188,6 +200,6 @@ class Dispatch:
     def step_down(self, error: PenstockError) -> None:
         """The same for a process that lives on without leading this log: what is parked is answered too, and the
         service let go."""
-        self._service = None
+        self._service = self._reads = None
         self.close(error)
         self._parked.fail_all(error)

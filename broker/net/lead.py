@@ -15,6 +15,7 @@ from broker.figures import Figures
 from broker.kernel.handler import handlers_of
 from broker.net.dispatch import NOT_HERE, Dispatch
 from broker.net.parked import ParkedRequests
+from broker.reads import FollowerReads
 from broker.replica.requests import Alone, Group, ReplicaRequests
 from broker.service import BrokerService
 from broker.settings import BrokerSettings
@@ -86,12 +87,15 @@ class Lead:
         """This broker leads its log, in a new epoch. Nothing where it does already. ``store``: of the log, where that
         was opened again."""
         if self.service is None:
-            self._store = store or self._store
+            before, self._store = self.dispatch, store or self._store
             self.dispatch = self._begun(epoch)
+            before.step_down(Unavailable("this broker leads its log now: ask again"))
 
     def follow(self, store: MessageStore) -> None:
-        """The log that another node leads was opened again."""
-        self._store = store
+        """The log that another node leads was opened again: what it has can be read."""
+        before, self._store = self.dispatch, store
+        self.dispatch = self._deposed()
+        before.step_down(Unavailable(NOT_HERE))
 
     def refuse(self, error: PenstockError) -> None:
         """While it does not lead, requests are answered so."""
@@ -117,10 +121,19 @@ class Lead:
         self.dispatch.close(error)
 
     def _deposed(self) -> Dispatch:
-        return Dispatch(None, self._clock, self._on_unsynced, figures=self._figures, asides=self._asides)
+        clock, figures = self._clock, self._figures
+        reads = FollowerReads(self._settings, self._state, self._store, figures, clock.monotonic())
+        parked = self._new_parked()
+        return Dispatch(None, clock, self._on_unsynced, parked, figures, self._asides, reads)
+
+    def _new_parked(self) -> ParkedRequests:
+        parked = ParkedRequests()
+        for session in sorted(self._held):
+            parked.hold(session)
+        return parked
 
     def _begun(self, epoch: int) -> Dispatch:
-        clock, parked = self._clock, ParkedRequests()
+        clock, parked = self._clock, self._new_parked()
         self.service = BrokerService(
             self._settings,
             self._state,
@@ -136,8 +149,6 @@ class Lead:
             epoch=epoch,
             more=(ReplicaRequests(self._group),),
         )
-        for session in sorted(self._held):
-            parked.hold(session)
         return Dispatch(self.service, clock, self._on_unsynced, parked, self._figures, self._asides)
 
     # ------------------------------------------------------------ what the flusher and time bring

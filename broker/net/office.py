@@ -198,7 +198,7 @@ class NodeOffice:
         self._refusal = refusal
         self._in_force = in_force
         self._on_role = on_role
-        self._has_more = False
+        self._answered = opened.store.committed
 
     def lead(self, epoch: int) -> None:
         """The broker's service is made, in this epoch. A log without members or without an id gets them."""
@@ -216,13 +216,13 @@ class NodeOffice:
         """That may be read; ``answer`` tells those that waited for it."""
         if point > self._opened.store.committed:
             self._opened.store.mark_committed(point)
-            self._has_more = True
 
     def answer(self) -> None:
         """What has waited for what was committed since the last call is answered."""
-        if self._has_more:
-            self._has_more = False
-            self._lead.dispatch.reached(self._opened.store.durable, self._opened.store.committed)
+        store = self._opened.store
+        if store.committed != self._answered:
+            self._answered = store.committed
+            self._lead.dispatch.reached(store.durable, store.committed)
 
     def step_down(self) -> FollowerLog:
         """All that waits is answered, the service dropped, the log opened again."""

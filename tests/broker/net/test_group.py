@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
+from penstock.client.wire_link import ask
 from penstock.errors import NotLeader
 from penstock.protocol.message import Message
 from penstock.protocol.requests.messages import Pull, Pulled
@@ -86,3 +87,31 @@ def test_the_lead_moves_to_the_voter_that_an_operator_names() -> None:
         assert await group.send("here")
 
     in_group(4, scenario)
+
+
+def test_copies_are_read_and_go_on_to_be_when_the_leader_is_gone() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.begin(voters="a")
+        await group.until_done(CreateTopic("t", 1))
+        await group.send("first")
+        await group.level()
+        results: list[Pulled] = []
+
+        async def wait_for_the_next() -> None:
+            results.append(await ask(group.links.link(group.b.clients), Pull("t:0", 1, wait_s=30.0), Pulled, 60.0))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait_for_the_next)
+            await trio.sleep(1.0)
+            await group.send("second")
+        assert bodies(results[0]) == [b"second"], "one that waited at an observer hears of it"
+        await group.level()
+        group.a.die()
+        await trio.sleep(5.0)
+        pulled = await group.ask(group.b, Pull("t:0", 0))
+        assert isinstance(pulled, Pulled)
+        assert bodies(pulled) == [b"first", b"second"]
+        with pytest.raises(NotLeader):
+            await group.ask(group.b, append(Message("t", b"?")))
+
+    in_group(5, scenario)
