@@ -70,7 +70,7 @@ class BrokerSettings(AccessSettings):
             ``nearest-room`` have its queues read there.
         host, port: where it listens; port 0 takes any free one.
         peers_tls_ca: the authority of the certificates of other brokers and name servers, where these speak TLS.
-        advertise: ``host:port`` that clients are told to use; empty for where it listens.
+        advertise: ``host:port`` that clients are to use; empty for where it listens.
         data: folder of all durable state.
         node: name of this node in the group of copies of this broker's log; its folder keeps it for ever.
         replica_port: where the other nodes of the group reach it, with the key in ``cluster_secret_file``; 0 takes any
@@ -96,7 +96,7 @@ class BrokerSettings(AccessSettings):
         retained_bytes_max: bytes of all retained messages.
         filters_max: open MQTT filters.
         shares_max: shared subscriptions.
-        share_unsettled_max: so many messages of a shared subscription may be on their way.
+        share_unsettled_max: messages of a shared subscription that may be on their way.
         share_lease_s: what a gateway has of shared subscriptions goes to others after this long without a word from
             it.
         sessions_max: MQTT sessions, of connected clients and of others.

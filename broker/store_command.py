@@ -137,7 +137,7 @@ def _lines(report: Report) -> Iterator[str]:
 @store_group.command("dump")
 @data_option
 @click.option("--from", "since", type=click.IntRange(0), default=0, help="Begin at this position of the log.")
-@click.option("-n", "--count", type=click.IntRange(1), help="End after so many records.")
+@click.option("-n", "--count", type=click.IntRange(1), help="Number of records after which to end.")
 @click.option("-t", "--topic", help="Only this topic.")
 @click.option("--system", is_flag=True, help="The broker's own records too.")
 @json_option

@@ -58,7 +58,7 @@ class Usage:
             if share >= NEARLY_USED and limit not in self._told:
                 self._told[limit] = None
                 _log.warning(
-                    "%d %% of %s (%s) are used: when all of it is, whoever needs more is refused",
+                    "%d %% of %s (%s) are used: when all of it is, further ones are refused",
                     int(share * 100),
                     limit,
                     f"{getattr(self._settings, limit):,}",

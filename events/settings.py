@@ -20,7 +20,7 @@ CALLERS: Final = "writes events and rules, and has this machine send requests"
 
 @dataclass(frozen=True, slots=True)
 class EventsSettings(AccessSettings):
-    """What an event bridge is told at its start. Users, rules, tokens and TLS are those of the broker's ports; a
+    """Settings of an event bridge. Users, rules, tokens and TLS are those of the broker's ports; a
     client's certificate is no login here, and the bridge reads its own certificate at its start.
 
     Attributes:

@@ -137,5 +137,5 @@ class Health:
         if self._drain.is_on:
             reasons.append("this gateway is being drained")
         elif self._drain.has_moved:
-            reasons.append("this gateway has moved and lets nobody in")
+            reasons.append("this gateway has moved and refuses all clients")
         return reasons

@@ -25,7 +25,7 @@ KEEP_ALIVE_OVER_MAX: Final = ("keep", "refuse")
 VERSIONS: Final[Mapping[str, int]] = MappingProxyType({"3.1": 3, "3.1.1": 4, "5": 5})
 """A version of MQTT -> its protocol level."""
 OUTPUT_BYTES_LEAST: Final = 16 * 1024
-"""So much output each client may leave untaken, however many there are."""
+"""Output that each client may leave untaken, however many clients there are."""
 STRING_BYTES_MAX: Final = 65_535
 """Of a string in a packet (MQTT 5, 1.5.4)."""
 NAME_BYTES_MAX: Final = 255
@@ -36,7 +36,7 @@ _SYS_TAIL: Final = "publish/messages/received"  # no figure's name under the pre
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """What a gateway is told at its start.
+    """Settings of a gateway.
 
     Attributes:
         name: the owner of its sessions and, with the time of its start, of its light queues; no other has it. Empty:
@@ -49,22 +49,22 @@ class GatewaySettings:
             none.
         peers_tls_ca: the authority of the certificates of brokers and name servers, where these speak TLS.
         shards: how many tasks share the sockets of this process.
-        anonymous: who may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``; at a further
+        anonymous: clients that need no credentials: ``nobody``, peers on ``loopback``, or ``everyone``; at a further
             listener as its option ``anonymous`` says, if it has one.
         password_file: the users and what is kept of their passwords (`penstock user`); empty for none.
         acl_file: what each client may do (`penstock acl`); empty: everything but to publish under ``$``.
-        checks_max: so many passwords wait to be checked.
-        credentials_cached_s: a password that was right is not checked again for so long.
+        checks_max: maximum number of queued password checks.
+        credentials_cached_s: how long a password that was right is not checked again.
         jwt_key_file: the secret or public keys that tokens are checked with; empty for no tokens.
         jwt_algorithms: by which tokens may be signed; empty for that of the key or its usual one.
-        jwt_audience: whom tokens are for; empty: a token that is for somebody is refused.
-        jwt_issuer: who makes tokens; empty: anybody who has the key.
+        jwt_audience: the audience of tokens; empty: a token that names one is refused.
+        jwt_issuer: the issuer of tokens; empty: any that has the key.
         jwt_claim: the claim of a token that names the user.
         jwt_expiry_required: whether a token must say when it ends.
-        jwt_leeway_s: by so much the clocks of who makes tokens and of the gateway may differ.
+        jwt_leeway_s: how far the clocks of the issuer of tokens and of the gateway may differ.
         topic_rules: rules of the topic map, each ``PATTERN TOPIC [KEY LEVEL]``; the first that matches a name wins.
-        accepts_per_s_max: so many connections each listener accepts in a second; 0 is no limit.
-        accept_backlog: so many more connections wait at each listener.
+        accepts_per_s_max: connections that each listener accepts in a second; 0 is no limit.
+        accept_backlog: further connections that may wait at each listener.
         connections_max: connections at a time.
         half_open_max: connections without an accepted CONNECT.
         connect_wait_s: the time until a CONNECT is there, or until a client has authenticated again.
@@ -82,29 +82,29 @@ class GatewaySettings:
         session_expiry_s_max: a session outlives its last connection by no more than this.
         client_id_bytes_max: the size of a client id.
         subscriptions_max: subscriptions of one client.
-        replays_max: so many subscriptions may be sent history at a time.
+        replays_max: maximum number of subscriptions that are sent history at a time.
         shared_subscriptions: whether there are any.
-        share_members_max: so many clients of this gateway may be members of one shared subscription.
+        share_members_max: maximum number of clients of this gateway in one shared subscription.
         receive_max: QoS 1 and 2 messages that a client may have open, told as Receive Maximum.
         topic_alias_max: how many topic aliases a client may make.
         topic_alias_sent_max: how many topic aliases the gateway makes for a client that takes them.
         in_flight_max: messages that a client has been sent and not acknowledged.
         in_flight_bytes_max: bytes of messages that a client has been sent and not acknowledged; one message always
             goes.
-        stalled_s_max: a client that takes nothing of a full output for so long is dropped; 0 for never.
-        tcp_keep_alive_s: after so long a silence TCP asks whether the client is still there; 0 for never.
+        stalled_s_max: time after which a client that takes nothing of a full output is dropped; 0 for never.
+        tcp_keep_alive_s: silence after which TCP asks whether the client is still there; 0 for never.
         address_connections_max: connections of one address at a time; 0 is no limit.
         user_properties_max: user properties of one packet.
         user_properties_bytes_max: bytes of the user properties of one packet.
         filters_per_packet_max: filters of one SUBSCRIBE or UNSUBSCRIBE.
         topic_levels_max: levels of a name or filter.
-        output_bytes_max: so much a client may leave untaken; beyond it QoS 0 is dropped, and the rest waits in the
-            log.
+        output_bytes_max: output that a client may leave untaken; beyond it QoS 0 is dropped, and the rest waits in
+            the log.
         unstored_bytes_max: what a client has sent and no broker has stored; beyond it the client is not read.
         held_bytes_max: untaken output, unstored messages and incomplete packets of all clients together, each of the
             three.
         append_bytes_max: messages that go to a broker in one request.
-        pull_wait_s: so long a broker holds a request for messages while there are none.
+        pull_wait_s: how long a broker holds a request for messages while there are none.
         pull_bytes_max: bytes of messages that are asked for at a time.
         pull_count_max: messages that are asked for at a time.
         messages_per_s_max: messages that each client may send in a second; 0 is no limit.
@@ -123,7 +123,7 @@ class GatewaySettings:
             handshakes (``warning``): ``off``, ``sampled`` (of each kind 1 a second, 10 at once), or ``on`` (50 and
             1,000). A line says how many were left out before it. The log's own level is that of ``[log]``.
         sys_every_s: how often the gateway publishes its figures under ``$SYS``; 0 for never.
-        sys_prefix: under which name it publishes them; ``{name}`` stands for that of the gateway.
+        sys_prefix: the name under which it publishes them; ``{name}`` stands for that of the gateway.
         status_host, status_port: where a gateway that runs alone has its status pages; port -1 for none, 0 for any
             free one.
         status_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
@@ -131,15 +131,15 @@ class GatewaySettings:
         insecure: allows ``status_host`` beyond loopback: the pages ask for no login.
         trace_export: the collector to which spans of traces go, over OTLP and HTTP, for example
             ``http://127.0.0.1:4318/v1/traces``; empty: none are made. It needs the extra ``otel``.
-        trace_sample: which part of the publications that come without ``traceparent`` begin a trace, 0 to 1. Of those
+        trace_sample: the part of the publications that come without ``traceparent`` begin a trace, 0 to 1. Of those
             that come with one, the sender has decided.
         redirect_to: the server that clients are sent to when this gateway is drained or has moved.
-        has_moved: the gateway lets nobody in and sends everybody to ``redirect_to``.
-        drain_per_s: so many clients a second are sent away when the gateway is drained (SIGUSR1).
-        response_prefix: clients that ask for response information are told this, a slash and their id; empty: nothing.
-        filter_lease_s: a gateway that is silent for so long loses the filters that it has open at a broker.
-        session_lease_s: a gateway that is silent for so long loses its sessions; other gateways then see to the wills.
-        route_refresh_s: so often the name servers are asked which brokers there are.
+        has_moved: the gateway refuses all clients and sends them to ``redirect_to``.
+        drain_per_s: clients that are sent away in a second when the gateway is drained (SIGUSR1).
+        response_prefix: clients that ask for response information get this, a slash and their id; empty: nothing.
+        filter_lease_s: silence after which a gateway loses the filters that it has open at a broker.
+        session_lease_s: silence after which a gateway loses its sessions; other gateways then publish the wills.
+        route_refresh_s: how often the name servers are asked which brokers there are.
     """
 
     name: str = ""

@@ -153,7 +153,7 @@ async def run(
                 hint="set cluster_secret_file here and for each broker to the same secret",
             )
         if not settings.asks:
-            _log.warning("insecure: whoever reaches %s:%d %s", settings.host, settings.port, ROUTES)
+            _log.warning("insecure: any client that reaches %s:%d %s", settings.host, settings.port, ROUTES)
     access = AccessFiles(settings, world, secret)
     config = read_config(settings.config_file)
     registry = Registry(settings.lease_s_max, settings.brokers_max, settings.topics_max, settings.away_s_max, config)

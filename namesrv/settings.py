@@ -13,7 +13,7 @@ from penstock.service.paced_lines import check_detail
 
 @dataclass(frozen=True, slots=True)
 class NamesrvSettings(AccessSettings):
-    """What a name server is told at its start.
+    """Settings of a name server.
 
     Attributes:
         host, port: where it listens; port 0 takes any free one.

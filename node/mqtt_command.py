@@ -156,7 +156,7 @@ def _refuse(text: str, check: Callable[[str], object]) -> None:
 @click.argument("filters", nargs=-1, metavar="FILTER...")
 @click.option("-t", "--topic", "topics", multiple=True, help="A FILTER, as mosquitto_sub takes it. Repeatable.")
 @click.option("-q", "--qos", type=click.IntRange(0, 2), default=1, help="Highest quality of service.")
-@click.option("-n", "-C", "--count", type=click.IntRange(1), help="End after so many messages.")
+@click.option("-n", "-C", "--count", type=click.IntRange(1), help="Number of messages after which to end.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the topic before the body.")
 @_connection_options
 @json_option

@@ -19,7 +19,7 @@ class RemotingSettings(AccessSettings):
         host: address on which it listens.
         port: where clients reach the broker; 0 takes any free one.
         namesrv_port: where clients ask for routes; 0 takes any free one.
-        advertise: ``host:port`` that clients are told to come to; empty: where it listens.
+        advertise: ``host:port`` that clients are to use; empty: where it listens.
         peers_tls_ca: the authority of their certificates, where they speak TLS.
         broker: ``host:port`` of its broker's native port; of one with copies, as it is advertised.
         namesrv: ``host:port`` of the name server.

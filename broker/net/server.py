@@ -69,7 +69,7 @@ async def run(
     if settings.cluster_secret_file and secret is None:
         secret = read_secret(Path(settings.cluster_secret_file))
     if not (is_loopback(settings.host) or settings.asks):
-        _log.warning("insecure: whoever reaches %s:%d %s", settings.host, settings.port, NATIVE)
+        _log.warning("insecure: any client that reaches %s:%d %s", settings.host, settings.port, NATIVE)
     access = AccessFiles(settings, world, secret)
     listeners = await open_listeners(settings.host, settings.port, "the broker")
     if settings.has_copies:

@@ -124,7 +124,7 @@ class SessionRequests:
         self._heard(request.owner, now)
         entry = self._sessions.get(request.client)
         if request.claim and (entry is None or self._duties.get(request.client) != entry.epoch):
-            raise Fenced("nobody has to see to this session")
+            raise Fenced("this session has no duty to claim")
         if entry is not None and not request.claim:
             self._check_user(request, entry, now)
         self._check_room(request, entry, now)

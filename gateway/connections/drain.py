@@ -36,7 +36,7 @@ class Drain:
         self.sent_away = 0
         if self.has_moved and not settings.redirect_to:
             _log.warning(
-                "has_moved is set: every client is refused, and none is told where to go: redirect_to is empty"
+                "has_moved is set, but redirect_to is empty: every client is refused and learns no other server"
             )
 
     @property
@@ -51,7 +51,7 @@ class Drain:
             self._began_at = self._rounds.now
             self._connections.turn_away(ELSEWHERE)
             _log.warning(
-                "draining begins: nobody is let in, %d clients are sent away, %d a second",
+                "draining begins: new clients are refused, %d clients are sent away, %d a second",
                 len(self._connections.admitted(len(self._connections))),
                 self._per_s,
             )

@@ -87,7 +87,7 @@ class Feed(Origin, Generic[Reader]):
 
     def attach(self, reader: Reader) -> None:
         """A member reads along from now on."""
-        assert reader in self.members, "nobody else is handed anything"
+        assert reader in self.members, "only members of a feed read it"
         self.reading += not reader.is_attached
         reader.is_attached = True
 

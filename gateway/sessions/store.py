@@ -250,7 +250,7 @@ class SessionStore:
             self.let_go(SessionSave(client, epoch, RELEASED, expiry_s, NO_WILL), on_lost)
 
     def _submit(self, request: Request, on_result: OnResult) -> None:
-        assert self.broker is not None, "nobody has a session before its home is known"
+        assert self.broker is not None, "no session is open before its home is known"
         self.broker.submit(request, on_result)
 
     # ------------------------------------------------------------ what the home did not hear

@@ -13,7 +13,9 @@ from penstock.world import RealClock
 
 @click.command()
 @click.option("--since", "age_s", type=DURATION, default="7d", show_default=True, help="How far back: 30m, 6h, 7d.")
-@click.option("-n", "--count", default=100, show_default=True, type=click.IntRange(min=1), help="The latest so many.")
+@click.option(
+    "-n", "--count", default=100, show_default=True, type=click.IntRange(min=1), help="How many of the latest."
+)
 @click.option("--user", default="", callback=named, help="Of this user only.")
 @click.option("--refused", is_flag=True, help="Only what was refused.")
 @json_option

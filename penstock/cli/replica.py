@@ -195,7 +195,7 @@ def move(server: str, node: str, broker: str, as_json: bool) -> None:
             pause(LOOK_S)
             group = _looked(admin, broker)
         if group is None or group.leader != node:
-            leads = f"{group.leader} leads on" if group and group.leader else "nobody leads yet"
+            leads = f"{group.leader} leads on" if group and group.leader else "no leader yet"
             raise Unavailable(f"{node} did not take the lead: {leads}", hint="penstock replica list says how far it is")
         _print([group], as_json)
 

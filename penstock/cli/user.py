@@ -57,7 +57,7 @@ iterations_option = click.option(
     type=click.IntRange(ITERATIONS_MIN, ITERATIONS_MAX),
     default=ITERATIONS,
     show_default=True,
-    help="How slow SCRAM is, for the client at each login and for whoever steals the file.",
+    help="How slow SCRAM is, for the client at each login and for a thief of the file.",
 )
 
 

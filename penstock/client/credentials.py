@@ -232,9 +232,7 @@ def _prove_password(user: str, password: str) -> Steps:
 
 def _show_token(token: str, is_private: bool) -> Steps:
     if not is_private:
-        raise NotAuthorized(
-            "a token is not sent without TLS: whoever listens could use it", hint="connect with tls=True"
-        )
+        raise NotAuthorized("a token is not sent without TLS: any listener could use it", hint="connect with tls=True")
     step = yield Login(TOKEN, token.encode())
     if not step.is_over:
         raise NotAuthorized("the server does not end the login")

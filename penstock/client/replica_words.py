@@ -44,7 +44,7 @@ def _on_the_lead(group: ReplicaGroup) -> list[str]:
     away = [one.node for one in group.voters if one.is_away]
     there = len(group.voters) - len(away)
     if there >= group.majority:
-        return ["Nobody leads: an election takes a few seconds. Look again."]
+        return ["There is no leader: an election takes a few seconds. Look again."]
     left = [one.node for one in group.nodes if one.answers]
     lost = " ".join(f"--lost {name}" for name in away)
     forced = f" If their disks are lost for good: penstock replica force-leader {left[0]} {lost}" if left else ""

@@ -27,7 +27,7 @@ class AccessSettings:
             but administer.
         jwt_key_file: the secret or public keys that tokens are checked with; empty for no tokens.
         jwt_algorithms: by which tokens may be signed; empty for that of the key or its usual one.
-        jwt_audience: whom tokens are for; empty: a token that is for somebody is refused.
+        jwt_audience: the audience of tokens; empty: a token that names one is refused.
         jwt_issuer: who makes tokens; empty: anybody who has the key.
         tls_certificate: the certificate in PEM; with one the port speaks TLS alone. Read again when it changes.
         tls_key: its key, where that is in another file.
@@ -70,7 +70,7 @@ class AccessSettings:
             raise InvalidConfig("tls_key and tls_client_ca need a tls_certificate")
         if self.acl_file and not self.asks:
             raise InvalidConfig(
-                "acl_file has rules about users, and nobody has to log in",
+                "acl_file has rules about users, but no client has to log in",
                 hint="set password_file, jwt_key_file or tls_clients",
             )
         if not self.asks:

@@ -80,7 +80,7 @@ class Certificates:
             return False
         if has_ended:
             held_against = self._files.client_crl or self._files.client_ca
-            _log.warning("%s%s has ended: nobody comes in by what it says", self._whose, held_against)
+            _log.warning("%s%s has ended: no client can log in by it", self._whose, held_against)
         if is_due:
             _log.warning("%s%s: read again and in force", self._whose, self._files.certificate)
         return True

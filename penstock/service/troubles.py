@@ -21,7 +21,7 @@ _MEANINGS: Final = {
     "penstock_replica_unready": "too few nodes with a copy are there; nothing is stored until more are: see `penstock"
     " replica list`",
     "penstock_replica_damaged": "its copy of the log is damaged; the damaged parts come from another copy",
-    "penstock_namesrv_away": "a name server does not answer; whoever asks it does not find this broker",
+    "penstock_namesrv_away": "a name server does not answer; clients that ask it do not find this broker",
     "penstock_store_time_ahead_s": "the log's last store time is ahead of the clock; store times go slowly until then",
     "penstock_timers_frozen_s": "the clock has jumped forward; no delayed message fires until it is back, or `penstock"
     " timer confirm-clock` says that it is right",
@@ -48,5 +48,5 @@ def troubles_of(figures: Mapping[str, float]) -> list[str]:
             found.append(f"node {node}, which has a copy of its log, has been silent for {used:,.0f} s")
         limit = label_of(name, *LIMIT_USED)
         if limit and used >= NEARLY_USED:
-            found.append(f"{limit} is used to {int(used * 100)} %; when all of it is, whoever needs more is refused")
+            found.append(f"{limit} is used to {int(used * 100)} %; when all of it is, further ones are refused")
     return found

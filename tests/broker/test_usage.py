@@ -26,7 +26,7 @@ def test_a_limit_that_is_nearly_used_is_told_of_before_anybody_is_refused(caplog
         rig.clock.now += 1
         rig.dispatch.tick()
     assert caplog.messages == [
-        "100 % of topics_max (20) are used: when all of it is, whoever needs more is refused",
+        "100 % of topics_max (20) are used: when all of it is, further ones are refused",
     ]
     assert len(troubles_of(rig.service.figures())) == 1
     assert isinstance(now(rig.handle(CreateTopic("one-more", 1))), Busy)

@@ -107,7 +107,7 @@ def test_name_servers_that_are_lost_and_back_have_one_line_each_in_the_log(caplo
 
 
 def test_a_gateway_that_has_moved_is_not_ready() -> None:
-    assert watched(Gateway(has_moved=True)).reasons() == ["this gateway has moved and lets nobody in"]
+    assert watched(Gateway(has_moved=True)).reasons() == ["this gateway has moved and refuses all clients"]
 
 
 def test_a_gateway_that_may_have_lost_its_sessions_is_not_ready_until_the_home_has_answered() -> None:

@@ -58,11 +58,11 @@ def test_no_further_class_name_means_two_things() -> None:
 
 
 RIDDLES = {
-    r"\bnobody\b": 290,
-    r"\bsomebody\b": 110,
-    r"\bwhoever\b": 140,
-    r"\bso (?:many|much|long)\b": 270,
-    r"\b(?:is|are) told\b": 170,
+    r"\bnobody\b": 280,
+    r"\bsomebody\b": 90,
+    r"\bwhoever\b": 120,
+    r"\bso (?:many|much|long)\b": 240,
+    r"\b(?:is|are) told\b": 150,
     r"\bwho (?:comes|goes|has|wants|waits|is|was|asks)\b": 120,
     r"\bwhat (?:was|is) (?:owed|stored|said|asked)\b": 80,
 }

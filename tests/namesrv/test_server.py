@@ -189,7 +189,7 @@ async def test_a_name_server_for_other_machines_says_in_its_log_what_they_may_do
     settings = NamesrvSettings(host="0.0.0.0", port=0, insecure=True, cluster_secret_file=secret)
     async with trio.open_nursery() as nursery:
         await nursery.start(server.run, settings, virtual_world())
-        assert "insecure: whoever reaches 0.0.0.0:0 reads all routes" in caplog.text
+        assert "insecure: any client that reaches 0.0.0.0:0 reads all routes" in caplog.text
         nursery.cancel_scope.cancel()
 
 

@@ -47,7 +47,7 @@ def test_the_log_has_a_line_when_draining_begins_and_one_when_nobody_is_left(cap
     drained = draining(gateway, 4)
     drained.begin()
     drained.begin()
-    begun = "draining begins: nobody is let in, 6 clients are sent away, 4 a second"
+    begun = "draining begins: new clients are refused, 6 clients are sent away, 4 a second"
     drain(gateway, 1, drained)
     assert caplog.messages == [begun]
     drain(gateway, 4, drained)

@@ -225,4 +225,4 @@ def test_nobody_comes_in_with_an_old_session_where_the_list_has_ended_or_an_auth
         again = TlsEnd(client, TlsCodec(certificates.context), first.tls.session)
         again.shake_hands()
         assert not again.tls.session_reused
-    assert caplog.messages == [f"{path} has ended: nobody comes in by what it says"] * 2
+    assert caplog.messages == [f"{path} has ended: no client can log in by it"] * 2

@@ -17,7 +17,7 @@ def test_each_figure_that_is_wrong_is_a_sentence() -> None:
     assert troubles_of(figures) == [
         "the disk is full; messages are refused until there is room",
         "what was saved of some MQTT sessions cannot be read; the broker's log names one",
-        "sessions_max is used to 99 %; when all of it is, whoever needs more is refused",
+        "sessions_max is used to 99 %; when all of it is, further ones are refused",
     ]
     assert troubles_of({"penstock_topics": 10.0}) == []
 
