@@ -207,10 +207,11 @@ def ports(configuration: Configuration, environ: Mapping[str, str], *, is_runnin
         settings = service_settings(configuration, service, environ)
         wanted.append((service, settings.host, settings.port))
     for service, host, port in wanted:
-        yield _port(service, host, port, is_running=is_running)
+        yield port_finding(service, host, port, is_running=is_running)
 
 
-def _port(service: str, host: str, port: int, *, is_running: bool) -> Finding:
+def port_finding(service: str, host: str, port: int, *, is_running: bool) -> Finding:
+    """Whether something can listen there: ``service``, in words."""
     check, place = f"port of {service}", f"{host}:{port}"
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

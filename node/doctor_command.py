@@ -10,6 +10,7 @@ import click
 
 from node import settings
 from node.doctor import BAD, examine
+from node.doctor_copies import copies
 from penstock.cli.config import config
 from penstock.cli.display import json_option, print_json, print_rows
 from penstock.clock import RealClock
@@ -26,6 +27,8 @@ file_option = click.option("--config", "file", type=_FILE, help="Settings as TOM
 def doctor(context: click.Context, file: Path | None, data: Path | None, as_json: bool) -> None:
     """Look at this machine as a node: versions, limits, disk, clock, ports, Java. Changes nothing.
 
+    Where the broker's log has copies: also the key, the ways to other nodes, their states and clocks.
+
     The exit status is 1 if something is bad. A running node is left alone: its own ports and folder are good.
 
     \b
@@ -34,7 +37,8 @@ def doctor(context: click.Context, file: Path | None, data: Path | None, as_json
       penstock doctor --data /var/lib/penstock --config penstock.toml --json
     """
     configuration = settings.load(file, os.environ, {} if data is None else {"data": data})
-    findings = list(examine(configuration, os.environ, RealClock()))
+    clock = RealClock()
+    findings = [*examine(configuration, os.environ, clock), *copies(configuration, os.environ, clock)]
     print_rows([one._asdict() for one in findings], ("verdict", "check", "found", "remedy"), as_json=as_json)
     if any(one.verdict == BAD for one in findings):
         context.exit(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
@@ -11,11 +11,13 @@ from penstock.blocking.admin import Admin
 from penstock.cli.display import confirm, json_option, named, print_json, print_rows
 from penstock.client.replica_tasks import ReplicaGroup, ReplicaNode, check_forced
 from penstock.client.replica_words import advice_on, losses, shown_bytes, state_of, words_for
-from penstock.errors import InvalidConfig, PenstockError, Unavailable
+from penstock.errors import Busy, InvalidConfig, PenstockError, Unavailable
 from penstock.world import RealClock, new_secret, pause
 
 MOVE_S: Final = 10.0
 """How long a move of the lead is waited for."""
+BUSY_S: Final = 10.0
+"""How long a change is tried again."""
 LOOK_S: Final = 0.1
 _COLUMNS: Final = ("broker", "node", "role", "state", "behind", "heard", "address")
 
@@ -85,7 +87,7 @@ def promote(server: str, nodes: Sequence[str], yes_no_failover: bool, broker: st
       penstock replica promote b c
     """
     with Admin(server) as admin:
-        admin.promote_replica(nodes, broker=broker, yes_no_failover=yes_no_failover)
+        _patiently(lambda: admin.promote_replica(nodes, broker=broker, yes_no_failover=yes_no_failover))
         _print(admin.replicas(broker), as_json)
 
 
@@ -103,7 +105,7 @@ def demote(server: str, node: str, yes_no_failover: bool, broker: str, as_json: 
       penstock replica demote c --yes-no-failover
     """
     with Admin(server) as admin:
-        admin.demote_replica(node, broker=broker, yes_no_failover=yes_no_failover)
+        _patiently(lambda: admin.demote_replica(node, broker=broker, yes_no_failover=yes_no_failover))
         _print(admin.replicas(broker), as_json)
 
 
@@ -129,7 +131,7 @@ def remove(server: str, node: str, yes_no_failover: bool, broker: str, yes: bool
                 f"{node} is {_a(was)} of broker {group.group}: {state_of(was)}. It gets no more of the log. Remove it?",
                 f"{node} stays",
             )
-        admin.remove_replica(node, broker=broker, yes_no_failover=yes_no_failover)
+        _patiently(lambda: admin.remove_replica(node, broker=broker, yes_no_failover=yes_no_failover))
         _print(admin.replicas(broker), as_json)
 
 
@@ -151,7 +153,7 @@ def replace(server: str, node: str, by: str, broker: str, as_json: bool) -> None
       penstock replica replace c --by c2
     """
     with Admin(server) as admin:
-        admin.replace_replica(node, by, broker=broker)
+        _patiently(lambda: admin.replace_replica(node, by, broker=broker))
         _print(admin.replicas(broker), as_json)
 
 
@@ -170,7 +172,7 @@ def copies(server: str, count: int, broker: str, as_json: bool) -> None:
       penstock replica copies 2        one voter and one observer: both have what is acknowledged
     """
     with Admin(server) as admin:
-        admin.set_copies(count, broker=broker)
+        _patiently(lambda: admin.set_copies(count, broker=broker))
         _print(admin.replicas(broker), as_json)
 
 
@@ -229,6 +231,20 @@ def force(server: str, node: str, lost: Sequence[str], words: str, broker: str, 
             raise InvalidConfig("nothing has changed", hint=f"the words are: {words_for(lost)}")
         admin.force_leader(node, lost, broker=broker, address=address)
         _print(admin.replicas(broker, address=group.node(node).address), as_json)
+
+
+def _patiently(act: Callable[[], None]) -> None:
+    """Does it, again for a while where the group is busy: with another change, or until a node that follows closely has
+    what was stored just now. Raises as ``act``."""
+    clock = RealClock()
+    until = clock.monotonic() + BUSY_S
+    while True:
+        try:
+            return act()
+        except Busy:
+            if clock.monotonic() >= until:
+                raise
+        pause(LOOK_S)
 
 
 def _looked(admin: Admin, broker: str) -> ReplicaGroup | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -28,6 +28,8 @@ from penstock.protocol.requests.topics import (
 )
 from penstock.protocol.topic_names import topic_of
 
+LEVELS: Final = ("quorum", "disk", "cache")
+"""Of acknowledged messages: committed by a group of copies, on one disk, in memory."""
 _retention_option = click.option(
     "--retention",
     type=DURATION,
@@ -50,9 +52,7 @@ def topic() -> None:
 @topic.command()
 @click.argument("name")
 @click.option("--queues", type=click.IntRange(1), help="Queues per broker; the broker's default if left out.")
-@click.option(
-    "--level", type=click.Choice(["disk", "cache"]), help="What a message has reached when it is acknowledged."
-)
+@click.option("--level", type=click.Choice(LEVELS), help="What a message has reached when it is acknowledged.")
 @_retention_option
 @_access_option
 @_trace_option
@@ -93,7 +93,7 @@ def create(
 @topic.command()
 @click.argument("name")
 @click.option("--queues", type=click.IntRange(1), help="Queues per broker.")
-@click.option("--level", type=click.Choice(["disk", "cache"]), help="What an acknowledged message has reached.")
+@click.option("--level", type=click.Choice(LEVELS), help="What an acknowledged message has reached.")
 @_retention_option
 @_access_option
 @_trace_option

@@ -43,7 +43,8 @@ class TopicAt:
         topic, name: its name, and the first level of the MQTT names that it stores.
         queues: number of queues that take messages; ``draining``: number of further queues that are only read, and are
             removed when all groups have read them.
-        level: ``disk`` or ``cache``.
+        level: what an acknowledged message has reached: ``cache``, ``disk``, or ``quorum`` where the broker's log has
+            copies, which is the default there.
         retention_s: seconds for which messages are kept; 0: as long as the broker keeps its log.
         access: what clients may do now: ``rw``, ``r``, ``w`` or ``none``.
         trace_every: one message in this number is traced; 0: none.
@@ -144,7 +145,8 @@ def change_topic(
         queues: queues per broker. Producers write to new queues at once. If the number is lower, the last queues take
             no more messages and are removed when every group that reads the topic has read them. Either way a key may
             map to another queue.
-        level: ``disk`` or ``cache``.
+        level: what an acknowledged message has reached: ``cache``, ``disk``, or ``quorum`` where the broker's log has
+            copies, which is the default there.
         retention_s: seconds for which messages are kept; 0: as long as the broker keeps its log.
         access: ``rw``, ``r``, ``w`` or ``none``.
         trace_every: one message in this number is traced; 0: none.
