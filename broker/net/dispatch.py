@@ -191,7 +191,7 @@ class Dispatch:
     def close(self, error: PenstockError) -> None:
         """Carries out nothing any more, and answers every request with this error; one that waits for a disk with an
         error that says that its outcome is unknown. For a process that ends: what is parked ends with it."""
-        self._closed = error
+        self._closed, self._reads = error, None
         unknown = type(error)(error.message, hint=error.hint).with_fate(True)
         for waiting in (self._after_sync, self._after_quorum):
             while waiting:
@@ -200,6 +200,6 @@ class Dispatch:
     def step_down(self, error: PenstockError) -> None:
         """The same for a process that lives on without leading this log: what is parked is answered too, and the
         service let go."""
-        self._service = self._reads = None
+        self._service = None
         self.close(error)
         self._parked.fail_all(error)

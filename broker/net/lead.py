@@ -75,6 +75,7 @@ class Lead:
         self._is_held_back = False
         self._writer, self._alone = -1, 0  # the session that has changed something last, and how often in a row
         self._asides = handlers_of((ReplicaRequests(self._group),))
+        self._refusal: PenstockError = Unavailable(NOT_HERE)
         self.service: BrokerService | None = None
         self.dispatch = self._begun(epoch) if leads else self._deposed()
 
@@ -95,10 +96,16 @@ class Lead:
         """The log that another node leads was opened again: what it has can be read."""
         before, self._store = self.dispatch, store
         self.dispatch = self._deposed()
-        before.step_down(Unavailable(NOT_HERE))
+        before.step_down(self._refusal)
+
+    def let_go(self) -> None:
+        """The log is to be closed, until ``follow``: nothing is read meanwhile."""
+        if self.service is None:
+            self.dispatch.step_down(self._refusal)
 
     def refuse(self, error: PenstockError) -> None:
         """While it does not lead, requests are answered so."""
+        self._refusal = error
         if self.service is None:
             self.dispatch.refuse(error)
 
@@ -114,7 +121,8 @@ class Lead:
             self.service = None
             self.hold_back(None)
             self._store.disown()
-            self.dispatch.step_down(error or Unavailable(NOT_HERE))
+            self._refusal = error or Unavailable(NOT_HERE)
+            self.dispatch.step_down(self._refusal)
 
     def close(self, error: PenstockError) -> None:
         """The process ends: see ``Dispatch.close``."""
@@ -124,7 +132,9 @@ class Lead:
         clock, figures = self._clock, self._figures
         reads = FollowerReads(self._settings, self._state, self._store, figures, clock.monotonic())
         parked = self._new_parked()
-        return Dispatch(None, clock, self._on_unsynced, parked, figures, self._asides, reads)
+        made = Dispatch(None, clock, self._on_unsynced, parked, figures, self._asides, reads)
+        made.refuse(self._refusal)
+        return made
 
     def _new_parked(self) -> ParkedRequests:
         parked = ParkedRequests()

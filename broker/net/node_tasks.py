@@ -103,6 +103,7 @@ class GroupNode:
                     life.start_soon(self._keep_joined)
             except* TooFarBehind:
                 self._node.end()
+                self._lead.let_go()
                 self._opened.let_go()
                 await copy_whole(self._settings, self._disk, self._peers, self._world)
                 self._opened.begin_anew()

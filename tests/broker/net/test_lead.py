@@ -8,7 +8,7 @@ import pytest
 
 from broker.net.flusher import Flusher
 from broker.net.lead import ALONE_AFTER, BrokerSession, Lead
-from penstock.errors import PenstockError, Unavailable
+from penstock.errors import NotLeader, PenstockError, Unavailable
 from penstock.protocol.message import Message
 from penstock.protocol.requests.filters import OpenFilters
 from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGroup, QueueOffset
@@ -170,3 +170,40 @@ def test_a_session_that_alone_changes_things_waits_for_nobody_until_another_one_
     other.ask(append(Message("t", b"x")))
     one.ask(append(Message("t", b"x")))
     assert is_whole[-2:] == [False, False]
+
+
+def test_a_broker_that_follows_serves_reads_and_names_the_leader_for_all_else() -> None:
+    rig = Rig()
+    client = Client(rig.lead)
+    rig.ask(CreateTopic("t", 1))
+    rig.ask(append(Message("t", b"1")))
+    rig.lead.step_down(NotLeader("b leads", hint="b:1"))
+    rig.lead.follow(rig.store)
+    [pulled] = client.ask(Pull("t:0", 0))
+    assert isinstance(pulled, Pulled)
+    assert bodies(pulled) == [b"1"]
+    for request in (append(Message("t", b"2")), JoinGroup("g", "m", ("t",))):
+        error = refusal(client.ask(request))
+        assert isinstance(error, NotLeader)
+        assert error.leader == "b:1"
+    waits = client.ask(Pull("t:0", 1, wait_s=60.0))
+    rig.lead.refuse(NotLeader("c leads", hint="c:1"))
+    assert refusal(client.ask(append(Message("t", b"2")))).hint == "c:1"
+    assert not waits
+    rig.lead.lead()
+    refusal(waits)
+    again = client.ask(Pull("t:0", 1, wait_s=60.0))
+    rig.ask(append(Message("t", b"2")))
+    assert isinstance(again[0], Pulled)
+
+
+def test_nothing_is_read_of_a_log_that_is_let_go() -> None:
+    rig = Rig()
+    client = Client(rig.lead)
+    rig.ask(CreateTopic("t", 1))
+    rig.lead.step_down(NotLeader("b leads", hint="b:1"))
+    rig.lead.follow(rig.store)
+    waits = client.ask(Pull("t:0", 0, wait_s=60.0))
+    rig.lead.let_go()
+    assert isinstance(refusal(waits), NotLeader)
+    assert isinstance(refusal(client.ask(Pull("t:0", 0))), NotLeader)
