@@ -20,7 +20,7 @@ PATH: Final = f"{FOLDER}/state"
 SLOT_BYTES: Final = 4096
 """A page each: what a power loss tears is the slot that was being written."""
 _MAGIC: Final = b"PENR"
-_VERSION: Final = 1
+VERSION: Final = 1
 _HEAD: Final = struct.Struct(">I4sIQQQHHHH")
 """Checksum, magic, version, number of the write, epoch, mark, and the bytes of cluster, node, uuid and vote."""
 _CRC_BYTES: Final = 4
@@ -29,7 +29,7 @@ _CRC_BYTES: Final = 4
 def encode(state: HardState, number: int) -> bytes:
     """The slot of the write with this number. Raises ``ValueError`` where names do not fit."""
     names = [name.encode() for name in (state.cluster, state.node, state.uuid, state.vote)]
-    head = _HEAD.pack(0, _MAGIC, _VERSION, number, state.epoch, state.mark, *map(len, names))
+    head = _HEAD.pack(0, _MAGIC, VERSION, number, state.epoch, state.mark, *map(len, names))
     body = b"".join([head[_CRC_BYTES:], *names]).ljust(SLOT_BYTES - _CRC_BYTES, b"\0")
     if len(body) > SLOT_BYTES - _CRC_BYTES:
         raise ValueError("the names of cluster, node, uuid and vote do not fit a slot")
@@ -41,7 +41,7 @@ def decode(slot: bytes) -> tuple[int, HardState] | None:
     if len(slot) != SLOT_BYTES or int.from_bytes(slot[:_CRC_BYTES], "big") != crc32c(slot[_CRC_BYTES:]):
         return None
     _, magic, version, number, epoch, mark, *sizes = _HEAD.unpack_from(slot)
-    if magic != _MAGIC or version != _VERSION:
+    if magic != _MAGIC or version != VERSION:
         return None
     names: list[str] = []
     at = _HEAD.size
