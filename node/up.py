@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import click
 import trio
 
 from node import settings
 from node.addresses import Addresses
+from node.child_status import fetch, read_page
 from penstock.errors import PenstockError
 from penstock.service import memory
 from penstock.service.process_log import LEVEL_SIGNAL, LevelSteps, obeyed
-from penstock.service.service_main import STATUS_EXPECTED_ERROR, operator_signals, run_until_signal
+from penstock.service.service_main import STATUS_EXPECTED_ERROR, operator_signals, run_until_signal, say
 from penstock.world import real_world
 
 _PORT = click.IntRange(0, 65535)
+LAST_LOOK_S: Final = 1.0
+COUNT: Final = "rocketmq_messages_in_total"
+BYTES: Final = "rocketmq_throughput_in_total"
+
+
+class RunTotals(NamedTuple):
+    """How much a system has stored in one run."""
+
+    messages: int
+    bytes: int
 
 
 @click.command(epilog="Every port may be 0: any free one. The line that begins with `ready` names what was taken.")
@@ -79,18 +92,47 @@ async def serve(configuration: settings.Configuration, as_demo: bool, as_json: b
 
     node = configuration.node
     run = processes.run if node.processes or node.gateways > 1 else embedded.run
-    world = real_world()
+    world, stored = real_world(), None
     with trio.open_signal_receiver(*operator_signals(), LEVEL_SIGNAL) as received:
         signals = obeyed(received, LevelSteps(configuration.log.level))
         async with trio.open_nursery() as nursery:
             async with trio.open_nursery() as starting:
                 starting.start_soon(_break_off, stop, nursery.cancel_scope)
-                addresses: Addresses = await nursery.start(partial(run, configuration, world, stop, signals))
+                ends = trio.Event()
+                addresses: Addresses = await nursery.start(partial(run, configuration, world, ends, signals))
                 starting.cancel_scope.cancel()
             memory.settle()
             print(addresses.ready_json() if as_json else addresses.ready_line(), flush=True)
             if as_demo:
                 nursery.start_soon(demo.run, addresses, world, stop)
+            await stop.wait()
+            stored = await _stored(addresses)
+            ends.set()
+    if stored is not None:
+        say(last_json(stored, node.data) if as_json else last_line(stored, node.data))
+
+
+async def _stored(addresses: Addresses) -> RunTotals | None:
+    """What the system has stored since its start; ``None`` where its pages do not answer soon."""
+    with trio.move_on_after(LAST_LOOK_S), contextlib.suppress(OSError, trio.TooSlowError):
+        figures = read_page((await fetch(addresses.http, "/metrics"))[1])
+        count, size = figures.get(COUNT, 0), figures.get(BYTES, 0)
+        return RunTotals(int(count), int(size))
+    return None
+
+
+def last_line(stored: RunTotals, data: Path) -> str:
+    """What `penstock up` says at its end."""
+    if not stored.messages:
+        return f"stopped: no messages were stored in this run; {data} is as it was found"
+    size = f"{stored.bytes / (1 << 20):,.1f} MiB" if stored.bytes >= 1 << 20 else f"{stored.bytes:,} bytes"
+    messages = "1 message" if stored.messages == 1 else f"{stored.messages:,} messages"
+    return f"stopped: {messages} ({size}) stored in this run, in {data}; `penstock up --data {data}` goes on from there"
+
+
+def last_json(stored: RunTotals, data: Path) -> str:
+    """The same as one JSON object."""
+    return json.dumps({"stopped": True, "messages": stored.messages, "bytes": stored.bytes, "data": str(data)})
 
 
 async def _break_off(stop: trio.Event, start: trio.CancelScope) -> None:

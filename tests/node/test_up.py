@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from node.up import up
+from node.up import RunTotals, last_json, last_line, up
+from penstock.blocking import Producer
 from tests.patience import PATIENCE_S
 
 
@@ -50,10 +51,22 @@ def test_a_signal_drains_the_running_system_and_another_stops_it(tmp_path: Path,
                 with urllib.request.urlopen(f"http://{ready['http']}/healthz", timeout=PATIENCE_S) as page:
                     reasons = json.load(page)["reasons"]
             assert reasons == drained
+            with Producer(servers=ready["namesrv"]) as producer:
+                producer.send("orders", b"one")
             running.send_signal(signal.SIGTERM)
             assert running.wait(PATIENCE_S) == 0
+            assert re.match(r"stopped: 1 message \(\d+ bytes\) stored in this run, in ", running.stdout.read())
         finally:
             running.kill()
+
+
+def test_the_last_line_says_what_was_stored(tmp_path: Path) -> None:
+    assert last_line(RunTotals(0, 0), tmp_path) == (
+        f"stopped: no messages were stored in this run; {tmp_path} is as it was found"
+    )
+    assert "12,345 messages (2.5 MiB) stored in this run" in last_line(RunTotals(12_345, 2_621_440), tmp_path)
+    told = json.loads(last_json(RunTotals(2, 300), tmp_path))
+    assert told == {"stopped": True, "messages": 2, "bytes": 300, "data": str(tmp_path)}
 
 
 @pytest.mark.endtoend
