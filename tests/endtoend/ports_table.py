@@ -1,0 +1,252 @@
+"""Draws the table of docs/formats/access.md that says what each port does for whom; ``python
+tests/endtoend/ports_table.py`` writes it there.
+
+Each cell is what a running system answered: one request of that kind at that port, by somebody with that right and no
+other. ``yes``: it was carried out, or failed for another reason than rights; ``no``: it was refused; ``–``: nobody
+comes there like that. So there is no cell that was not tried.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from node.addresses import Addresses  # noqa: E402
+from penstock.access.passwords import Users, format_passwords, parse_passwords  # noqa: E402
+from penstock.blocking.link import BlockingLink  # noqa: E402
+from penstock.client.credentials import Credentials, service_credentials  # noqa: E402
+from penstock.errors import NotAuthorized, PenstockError  # noqa: E402
+from penstock.protocol.message import Message, encode_message  # noqa: E402
+from penstock.protocol.requests.messages import Append, Pull  # noqa: E402
+from penstock.protocol.requests.replicas import TakeLead  # noqa: E402
+from penstock.protocol.requests.request import Request  # noqa: E402
+from penstock.protocol.requests.routes import PutConfig, QueryRoute, RegisterBroker  # noqa: E402
+from penstock.protocol.requests.servers import ReadFigures  # noqa: E402
+from penstock.protocol.requests.topics import CreateTopic  # noqa: E402
+from remoting import codes  # noqa: E402
+from tests.node.running import RunningSystem  # noqa: E402
+from tests.patience import PATIENCE_S  # noqa: E402
+from tests.penstock.native_access import write_users  # noqa: E402
+from tests.remoting.remoting_rig import RemotingClient  # noqa: E402
+
+PAGE = ROOT / "docs" / "formats" / "access.md"
+BEGIN, END = "<!-- ports: begin -->\n", "<!-- ports: end -->\n"
+PASSWORD: Final = "pencil-pencil"
+SECRET: Final = "k" * 32
+USERS: Final = ("none", "writer", "reader", "viewer", "boss")
+RULES: Final = """
+allow user writer publish orders/#
+allow user writer produce orders
+allow user reader subscribe orders/#
+allow user reader consume orders
+allow user viewer view *
+allow user boss admin *
+"""
+COLUMNS: Final = ("nobody", "wrong password", "no rule", "`produce`", "`consume`", "`view *`", "`admin *`", "service")
+NOBODY, WRONG, SERVICE = "nobody", "wrong", "service"
+WHO: Final = (NOBODY, WRONG, *USERS, SERVICE)
+YES, NO, NONE = "yes", "no", "–"
+
+Try = Callable[["Ports", str], str]
+
+
+class Ports:
+    """A running system with users, and one connection for each cell."""
+
+    def __init__(self, folder: Path) -> None:
+        users = folder / "users"
+        write_users(users, dict.fromkeys(USERS, PASSWORD))
+        known = parse_passwords(users.read_text())
+        signing = {name: one._replace(signing=PASSWORD.encode()) for name, one in known.by_name.items()}
+        users.write_text(format_passwords(Users(signing, bytes(32))))
+        (folder / "rules").write_text(RULES)
+        (folder / "key").write_text(SECRET)
+        (folder / "key").chmod(0o600)
+        file = folder / "penstock.toml"
+        file.write_text(
+            "".join([f'{name} = "{folder / path}"\n' for name, path in FILES.items()])
+            + '[gateway]\nanonymous = "nobody"\naddress_failed_logins_per_min_max = 0\n'
+        )
+        more = {"console_port": 0, "events_port": 0, "rocketmq_port": 0, "rocketmq_namesrv_port": 0}
+        self.system = RunningSystem(folder / "data", file, **more)  # type: ignore[arg-type]
+        self.at: Addresses = self.system.addresses
+        self.native(self.at.broker, "boss", CreateTopic("orders", 1))
+
+    def native(self, address: str, who: str, request: Request) -> str:
+        """A request at a native port."""
+        try:
+            with BlockingLink(address, PATIENCE_S, credentials=credentials_of(who)) as link:
+                link.call(request)
+        except NotAuthorized:
+            return NO
+        except PenstockError:
+            return YES
+        return YES
+
+    def mqtt(self, who: str, act: str) -> str:
+        """A CONNECT, and behind it a SUBSCRIBE or PUBLISH."""
+        if who == SERVICE:
+            return NONE
+        told: list[int] = []
+        heard = threading.Event()
+
+        def note(reason: Any) -> None:
+            told.append(int(reason.value))
+            heard.set()
+
+        client = paho.Client(CallbackAPIVersion.VERSION2, f"d-{who}", protocol=MQTTProtocolVersion.MQTTv5)
+        client.on_connect = lambda *given: note(given[3])
+        client.on_subscribe = lambda *given: note(given[3][0])
+        client.on_publish = lambda *given: note(given[3])
+        if who != NOBODY:
+            client.username_pw_set(who if who != WRONG else "boss", PASSWORD if who != WRONG else "wrong")
+        host, _, port = self.at.mqtt.rpartition(":")
+        client.reconnect_delay_set(PATIENCE_S, PATIENCE_S)
+        client.connect(host, int(port))
+        client.loop_start()
+        try:
+            assert heard.wait(PATIENCE_S)
+            if act and told[-1] < 0x80:
+                heard.clear()
+                client.subscribe("orders/#", 1) if act == "read" else client.publish("orders/1", "x", 1)
+                assert heard.wait(PATIENCE_S)
+            return YES if told[-1] < 0x80 else NO
+        finally:
+            client.disconnect()
+            client.loop_stop()
+
+    def console(self, who: str, method: str, path: str, **form: str) -> str:
+        """A page or a form, behind a login."""
+        if who == SERVICE:
+            return NONE
+        with httpx.Client(base_url=self.at.console, timeout=PATIENCE_S) as client:
+            if who != NOBODY:
+                user, password = ("boss", "wrong") if who == WRONG else (who, PASSWORD)
+                client.post("/login", data={"user": user, "password": password})
+            token = re.search(r'name="csrf" value="(\w+)"', client.get("/").text)
+            data = {**form, "csrf": token[1] if token else ""}
+            answer = client.request(method, path, data=data if method == "POST" else None)
+            has_to_log_in = answer.headers.get("location", "").startswith("/login")
+            return NO if answer.status_code in (401, 403) or has_to_log_in else YES
+
+    def http(self, address: str, who: str, method: str, path: str, value: Any = None) -> str:
+        """A request of HTTP, with Basic where it has a user."""
+        if who == SERVICE:
+            return NONE
+        login = None if who == NOBODY else ("boss", "wrong") if who == WRONG else (who, PASSWORD)
+        answer = httpx.request(method, f"http://{address}{path}", json=value, auth=login, timeout=PATIENCE_S)
+        return NO if answer.status_code in (401, 403, 405) else YES
+
+    def remoting(self, address: str, who: str, code: int, **fields: object) -> str:
+        """A command of RocketMQ, signed where it has a user."""
+        if who == SERVICE:
+            return NONE
+        secret = "" if who == NOBODY else "wrong" if who == WRONG else PASSWORD
+        user = "" if who == NOBODY else "boss" if who == WRONG else who
+        source = f"127.0.{2 + WHO.index(who)}.{code % 250 + 1}"
+        with closing(RemotingClient(address, user=user, secret=secret, source=source)) as client:
+            answer = client.produce("orders", b"x") if code == codes.SEND_V2 else client.ask(code, **fields)
+            return NO if answer.code == codes.NO_PERMISSION else YES
+
+
+FILES: Final = {"password_file": "users", "acl_file": "rules", "cluster_secret_file": "key"}
+APPEND: Final = Append(1, False, encode_message(Message("orders", b"x")))
+EVENT: Final = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+
+
+def credentials_of(who: str) -> Credentials:
+    """The credentials of a column at native ports."""
+    if who == NOBODY:
+        return Credentials()
+    if who == SERVICE:
+        return service_credentials(SECRET.encode(), "gateway-1")
+    return Credentials("boss", "wrong") if who == WRONG else Credentials(who, PASSWORD)
+
+
+def _native(part: str, request: Request) -> Try:
+    return lambda ports, who: ports.native(getattr(ports.at, part), who, request)
+
+
+ROWS: Final[tuple[tuple[str, str, Try], ...]] = (
+    ("MQTT", "connect", lambda ports, who: ports.mqtt(who, "")),
+    ("MQTT", "subscribe", lambda ports, who: ports.mqtt(who, "read")),
+    ("MQTT", "publish", lambda ports, who: ports.mqtt(who, "write")),
+    ("broker", "pull", _native("broker", Pull("orders:0", 0))),
+    ("broker", "append", _native("broker", APPEND)),
+    ("broker", "read figures", _native("broker", ReadFigures())),
+    ("broker", "create a topic", _native("broker", CreateTopic("orders", 1))),
+    ("broker", "lead its replicas", _native("broker", TakeLead(1))),
+    ("name server", "ask for a route", _native("namesrv", QueryRoute("orders"))),
+    ("name server", "set an entry", _native("namesrv", PutConfig("n", "k", "v"))),
+    ("name server", "register a broker", _native("namesrv", RegisterBroker("rogue", "192.0.2.1:1", 1, 60.0, ()))),
+    ("console", "look", lambda ports, who: ports.console(who, "GET", "/topics")),
+    ("console", "read messages", lambda ports, who: ports.console(who, "GET", "/messages?topic=orders")),
+    ("console", "change", lambda ports, who: ports.console(who, "POST", "/topics/create", name="orders", queues="1")),
+    ("status pages", "`/metrics`", lambda ports, who: ports.http(ports.at.http, who, "GET", "/metrics")),
+    ("status pages", "any change", lambda ports, who: ports.http(ports.at.http, who, "POST", "/metrics")),
+    ("event bridge", "list buses", lambda ports, who: ports.http(ports.at.events, who, "GET", "/v1/buses")),
+    ("event bridge", "put a bus", lambda ports, who: ports.http(ports.at.events, who, "PUT", "/v1/buses/orders", {})),
+    (
+        "event bridge",
+        "send an event",
+        lambda ports, who: ports.http(ports.at.events, who, "POST", "/v1/buses/orders/events", EVENT),
+    ),
+    (
+        "RocketMQ front",
+        "read an offset",
+        lambda ports, who: ports.remoting(ports.at.rocketmq, who, codes.MAX_OFFSET, topic="orders", queueId=0),
+    ),
+    ("RocketMQ front", "send", lambda ports, who: ports.remoting(ports.at.rocketmq, who, codes.SEND_V2)),
+    (
+        "RocketMQ front",
+        "create a topic",
+        lambda ports, who: ports.remoting(
+            ports.at.rocketmq, who, codes.CREATE_TOPIC, topic="orders", writeQueueNums=1, perm=6
+        ),
+    ),
+    (
+        "RocketMQ front, routes",
+        "ask for a route",
+        lambda ports, who: ports.remoting(ports.at.rocketmq_namesrv, who, codes.ROUTE, topic="orders"),
+    ),
+)
+"""Port, action, and how it is tried."""
+
+
+def table(folder: Path) -> str:
+    """The table, as it stands in the page, of a system in a folder."""
+    ports = Ports(folder)
+    try:
+        lines = [f"| port | what | {' | '.join(COLUMNS)} |", "|---|---|" + "---|" * len(COLUMNS)]
+        for port, what, tried in ROWS:
+            cells = [tried(ports, who) for who in WHO]
+            assert set(cells) <= {YES, NO, NONE}, (port, what, cells)
+            lines.append(f"| {port} | {what} | {' | '.join(cells)} |")
+    finally:
+        ports.system.stop()
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Writes the table into the page."""
+    page = PAGE.read_text()
+    before, _, rest = page.partition(BEGIN)
+    with tempfile.TemporaryDirectory() as folder:
+        PAGE.write_text(before + BEGIN + table(Path(folder)) + END + rest.partition(END)[2])
+
+
+if __name__ == "__main__":
+    main()
