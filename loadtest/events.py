@@ -28,6 +28,7 @@ from rich.table import Table
 from events.cloudevents import Event, from_document
 from events.pattern import Pattern
 from events.pattern_index import PatternIndex
+from loadtest.proc import cpu_s
 
 BATCH = 500
 EVENTS = 40_000
@@ -38,7 +39,7 @@ _READY = re.compile(r"^ready .*events=(\S+)")
 
 
 class Row(NamedTuple):
-    """``goal``: what issue 47 asks for; ``is_reached`` says whether ``value`` is that."""
+    """``goal``: what issue 47 asks for, empty for nothing; ``is_reached`` says whether ``value`` is that."""
 
     name: str
     value: float
@@ -58,13 +59,13 @@ def event(of_type: str, number: int = 0) -> dict[str, Any]:
 
 
 def _per_call_us(call: Callable[[], object], count: int = 20_000) -> float:
-    """Microseconds of a call, the best of several rounds: what it costs where nothing else runs."""
+    """Microseconds of processor time of a call, the best of several rounds: what it costs where nothing else runs."""
     best = float("inf")
     for _ in range(ROUNDS):
-        began = time.perf_counter()
+        began = time.process_time()
         for _ in range(count):
             call()
-        best = min(best, (time.perf_counter() - began) / count)
+        best = min(best, (time.process_time() - began) / count)
     return best * 1e6
 
 
@@ -96,12 +97,12 @@ def _index(count: int) -> PatternIndex[int]:
 
 
 @contextmanager
-def _running(command: list[str], env: dict[str, str] | None = None) -> Iterator[str]:
-    """A process, and its first line; it ends with the block."""
+def _running(command: list[str], env: dict[str, str] | None = None) -> Iterator[tuple[str, int]]:
+    """The first line of a process, and its id; it ends with the block."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | (env or {})) as process:
         try:
             assert process.stdout is not None
-            yield process.stdout.readline().strip()
+            yield process.stdout.readline().strip(), process.pid
         finally:
             process.send_signal(signal.SIGTERM)
 
@@ -158,15 +159,22 @@ def _bodies(count: int, of_type: str) -> list[bytes]:
     ]
 
 
-def ingest(address: str, count: int = EVENTS) -> Iterator[Row]:
+def _work_row(name: str, pid: int, before_s: float, count: int) -> Row:
+    """What the system's process has worked for each event, which other work on the machine changes little."""
+    return Row(f"{name}: processor time", (cpu_s([pid]) - before_s) / count * 1e6, "us/event", "", True)
+
+
+def ingest(address: str, pid: int, count: int = EVENTS) -> Iterator[Row]:
     """Events in by HTTP batch, to a bus without rules; the answers come when they are on the disk."""
     _ask(address, "PUT", "/v1/buses/in", {})
     trio.run(_post_all, address, "/v1/buses/in/events", _bodies(count // 10, "warm"))
-    per_s = count / trio.run(_post_all, address, "/v1/buses/in/events", _bodies(count, "reading"))
-    yield Row(f"in, batches of {BATCH}", per_s, "events/s", ">= 20,000", per_s >= 20_000)
+    bodies, before_s, name = _bodies(count, "reading"), cpu_s([pid]), f"in, batches of {BATCH}"
+    per_s = count / trio.run(_post_all, address, "/v1/buses/in/events", bodies)
+    yield Row(name, per_s, "events/s", ">= 20,000", per_s >= 20_000)
+    yield _work_row(name, pid, before_s, count)
 
 
-def delivery(address: str, api: str, batch: int, count: int = EVENTS // 2) -> Iterator[Row]:
+def delivery(address: str, pid: int, api: str, batch: int, count: int = EVENTS // 2) -> Iterator[Row]:
     """Events that wait in a bus, out to the API by one of ten rules that wants them."""
     bus = f"/v1/buses/out-{batch}"
     _ask(address, "PUT", bus, {})
@@ -176,7 +184,7 @@ def delivery(address: str, api: str, batch: int, count: int = EVENTS // 2) -> It
     for number in range(1, 10):
         rule = {"target": "api", "pattern": {"type": [f"other{number}"]}, "start": "earliest"}
         _ask(address, "PUT", f"{bus}/rules/r{number}", rule)
-    began = time.perf_counter()
+    began, before_s = time.perf_counter(), cpu_s([pid])
     rule = {"target": "api", "pattern": {"type": ["reading"], "data": {"unit": ["C"]}}, "start": "earliest"}
     _ask(address, "PUT", f"{bus}/rules/r", rule)
     while _ask(address, "GET", f"{bus}/rules/r")["here"].get("delivered", 0) < count:
@@ -185,6 +193,7 @@ def delivery(address: str, api: str, batch: int, count: int = EVENTS // 2) -> It
     per_s = count / (time.perf_counter() - began)
     name = "out, an event a request" if batch == 1 else f"out, batches of {batch}"
     yield Row(f"{name}, 10 rules", per_s, "events/s", ">= 5,000", per_s >= 5_000)
+    yield _work_row(f"{name}, 10 rules", pid, before_s, count)
 
 
 async def serve_api() -> None:
@@ -213,12 +222,12 @@ def run(console: Console, count: int = EVENTS) -> int:
         up = [sys.executable, "-m", "node", "up", "--data", str(Path(folder) / "data"), "--console-port=-1", *ports]
         allowed = {"PENSTOCK_EVENTS_PRIVATE_TARGETS": "127.0.0.1/32"}
         api = [sys.executable, "-c", "import trio; from loadtest.events import serve_api; trio.run(serve_api)"]
-        with _running(up, allowed) as line, _running(api) as at:
+        with _running(up, allowed) as (line, pid), _running(api) as (at, _):
             ready = _READY.match(line)
             assert ready, line
-            rows += ingest(ready[1], count)
+            rows += ingest(ready[1], pid, count)
             for batch in (1, 100):
-                rows += delivery(ready[1], at, batch, count // 2)
+                rows += delivery(ready[1], pid, at, batch, count // 2)
     show(console, rows)
     return 0
 
@@ -228,5 +237,5 @@ def show(console: Console, rows: list[Row]) -> None:
     table = Table("event bridge", "value", "unit", "goal", "")
     for row in rows:
         value = f"{row.value:,.0f}" if row.value >= 100 else f"{row.value:.2f}"
-        table.add_row(row.name, value, row.unit, row.goal, "reached" if row.is_reached else "missed")
+        table.add_row(row.name, value, row.unit, row.goal, row.goal and ("reached" if row.is_reached else "missed"))
     console.print(table)
