@@ -9,14 +9,17 @@ from typing import Any
 from penstock.access.acl import CONSUME, GROUP, VIEW
 from penstock.access.needs import of_group, of_topic
 from penstock.errors import NotAuthorized, PenstockError, ProtocolError
+from penstock.protocol.requests.messages import Pulled
 from remoting import codes
 from remoting.calls import Call, Front
-from remoting.flows import Flow
-from remoting.frames import ONE_WAY, Command
+from remoting.flows import Flow, FromClient
+from remoting.frames import JSON, ONE_WAY, Command
 from remoting.members import Beat, Changed, Client, beat_of
-from remoting.pulling import stored_topic
+from remoting.pulling import read_at, stored_topic
+from remoting.records import for_client, frames_of
 from remoting.routes import answer_of
 from remoting.settling import Checks
+from remoting.signatures import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 
 
 def json_of(command: Command) -> Any:
@@ -186,6 +189,36 @@ def producer_connections(call: Call) -> Command:
     if not clients:
         return call.command.answer(codes.SYSTEM_ERROR, remark=f"the producer group {group} is not connected here")
     return answer_of(call.command, {"connectionSet": [_connection(one) for one in clients]})
+
+
+def running_info(call: Call) -> Flow:
+    """What a consumer says of itself: its queues, its subscriptions, how far it has come."""
+    call.require(of_group((GROUP, VIEW), call.command.text("consumerGroup")))
+    return (yield from _ask_consumer(call, call.command.body))
+
+
+def consume_directly(call: Call) -> Flow:
+    """Has a consumer work a message off now, whatever its place in the queue; answers how that went."""
+    command, front = call.command, call.front
+    call.require(of_group((GROUP,), command.text("consumerGroup")))
+    position = command.text("msgId")[-16:]
+    try:
+        found: Pulled = yield from read_at(call, int(position, 16))
+    except ValueError:
+        raise ProtocolError("the field msgId is no offset id") from None
+    return (yield from _ask_consumer(call, for_client(frames_of(found), command.version, front.address)))
+
+
+def _ask_consumer(call: Call, body: bytes) -> Flow:
+    command, members = call.command, call.front.members
+    group, name = command.text("consumerGroup"), command.text("clientId")
+    client = members.client(name) if name in members.consumers(group) else None
+    if client is None:
+        return command.answer(codes.CONSUMER_NOT_ONLINE, remark=f"the group {group} has no client {name!r} here")
+    fields = {key: value for key, value in command.fields.items() if key not in (ACCESS_KEY, SIGNATURE, SECURITY_TOKEN)}
+    asked = Command(command.code, 0, fields, body, version=command.version, serialization=JSON)
+    answer: Command = yield FromClient(client.connection, asked)
+    return command.answer(answer.code, answer.fields, answer.body, answer.remark)
 
 
 def _connection(client: Client) -> dict[str, Any]:

@@ -51,6 +51,10 @@ CONSUMERS_CHANGED: Final = 40
 RESET_CLIENT_OFFSETS: Final = 220
 PUSH_REPLY: Final = 326
 
+# What tools ask a broker for, and it asks a client.
+CONSUMER_RUNNING_INFO: Final = 307
+CONSUME_DIRECTLY: Final = 309
+
 # What an answer says.
 SUCCESS: Final = 0
 SYSTEM_ERROR: Final = 1

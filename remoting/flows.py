@@ -1,7 +1,7 @@
 """Flows: generators that carry out a command and yield the requests whose answers they need.
 
-A flow yields a ``Request`` for the broker, ``AtNames`` for the name server, either of them as the front's ``Own``, or
-``Sleep``; it is resumed with the reply,
+A flow yields a ``Request`` for the broker, ``AtNames`` for the name server, either of them as the front's ``Own``,
+``FromClient``, or ``Sleep``; it is resumed with the reply,
 or with the ``PenstockError`` that stands for it. It waits for nothing itself, so the same flows run over trio and in
 tests. Each runs to its end by callbacks: no task per command. What several flows append in one round is one request.
 """
@@ -17,6 +17,7 @@ from penstock.errors import InternalError, NotAuthorized, PenstockError
 from penstock.protocol.link import Link, OnResult
 from penstock.protocol.requests.messages import Append, Appended
 from penstock.protocol.requests.request import Request, Result
+from remoting.frames import Command
 
 APPEND_BYTES_MAX: Final = 1 << 20
 """Appends of one round go as one request as long as they have so few bytes together."""
@@ -42,11 +43,20 @@ class Sleep(NamedTuple):
     seconds: float
 
 
-Wanted = Request | AtNames | Own | Sleep
+class FromClient(NamedTuple):
+    """A question to a connected client, which is answered with its ``Command``. ``connection``: the client's number."""
+
+    connection: int
+    command: Command
+
+
+Wanted = Request | AtNames | Own | FromClient | Sleep
 Flow = Generator[Wanted, Any, Any]
 Wake = Callable[[float, Callable[[], None]], None]
 """Calls a function after a number of seconds."""
-Resume = Callable[[Result | None], None]
+Resume = Callable[[Any], None]
+AskClient = Callable[[FromClient, Resume], None]
+"""Asks a client, and calls with its answer, or with a ``PenstockError``."""
 Check = Callable[[Request], None]
 """Raises ``NotAuthorized`` for a request that is not allowed."""
 
@@ -54,12 +64,15 @@ Check = Callable[[Request], None]
 class Flows:
     """Runs flows over the links to one broker and one name server."""
 
-    def __init__(self, broker: Link, names: Link, wake: Wake, want_flush: Callable[[], None]) -> None:
+    def __init__(
+        self, broker: Link, names: Link, wake: Wake, want_flush: Callable[[], None], ask_client: AskClient
+    ) -> None:
         """``want_flush`` is called when something was submitted; ``flush`` is to follow in the same round."""
         self._broker = broker
         self._names = names
         self._wake = wake
         self._want_flush = want_flush
+        self._ask_client = ask_client
         self._appends: list[Append] = []
         self._resumes: list[OnResult] = []
         self._bytes = 0
@@ -79,6 +92,9 @@ class Flows:
         """Asks for what a flow wants. Raises ``NotAuthorized``."""
         if isinstance(wanted, Sleep):
             self._wake(wanted.seconds, lambda: resume(None))
+            return
+        if isinstance(wanted, FromClient):
+            self._ask_client(wanted, resume)
             return
         if isinstance(wanted, Own):
             wanted, check = wanted.request, None

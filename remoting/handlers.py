@@ -41,6 +41,8 @@ def handlers() -> Mapping[int, Handler]:
         codes.CHECK_CLIENT_CONFIG: clients.check_config,
         codes.CONSUMER_CONNECTIONS: clients.consumer_connections,
         codes.PRODUCER_CONNECTIONS: clients.producer_connections,
+        codes.CONSUMER_RUNNING_INFO: clients.running_info,
+        codes.CONSUME_DIRECTLY: clients.consume_directly,
         codes.ROUTE: routes.route,
         codes.CLUSTER_INFO: routes.cluster_info,
         codes.ALL_TOPICS: routes.all_topics,

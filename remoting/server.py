@@ -7,13 +7,14 @@ import ipaddress
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
 import trio
 
 from penstock.client.wire_link import ask
-from penstock.errors import InternalError, InvalidConfig, NotAuthorized, PenstockError, ProtocolError
+from penstock.errors import InternalError, InvalidConfig, NotAuthorized, PenstockError, ProtocolError, TimedOut
 from penstock.protocol.link import Link, Links
 from penstock.protocol.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
 from penstock.service.accepting import Doorkeeper, PatientListener
@@ -28,7 +29,7 @@ from remoting import codes
 from remoting.calls import Call, Front, refusal
 from remoting.clients import leave_empty
 from remoting.connection import Connection
-from remoting.flows import Flow, Flows
+from remoting.flows import Flow, Flows, FromClient, Resume
 from remoting.frames import Command, FrameReader
 from remoting.groups import Groups
 from remoting.handlers import handlers
@@ -39,6 +40,8 @@ from remoting.settings import RemotingSettings
 
 ANNOUNCE_S: Final = 10.0
 LOOK_S: Final = 5.0
+CLIENT_ANSWERS_S: Final = 10.0
+"""How long a client may take to answer what a tool has asked it."""
 CONNECTIONS_MAX: Final = 10_000
 
 _log = logging.getLogger(__name__)
@@ -90,7 +93,9 @@ class Server:
         token = trio.lowlevel.current_trio_token()
         self._is_in_round = False  # at its end what flows want is sent
         self._run_soon = token.run_sync_soon
-        self._flows = Flows(broker, names, self._wake, self._flush_soon)
+        self._flows = Flows(broker, names, self._wake, self._flush_soon, self._ask_client)
+        self._asked: dict[tuple[int, int], Resume] = {}  # by connection and number of the question
+        self._questions = 0
         host, _, told = settings.advertise.rpartition(":")
         host, port = (host, int(told)) if told else (settings.host, port)
         groups = Groups(f"remoting@{name}", self.start)
@@ -108,6 +113,18 @@ class Server:
             resume()
 
         self._nursery.start_soon(later)
+
+    def _ask_client(self, question: FromClient, resume: Resume) -> None:
+        self._questions += 1
+        key = question.connection, self._questions
+        self._asked[key] = resume
+        self.push(question.connection, replace(question.command, opaque=self._questions))
+        self._wake(CLIENT_ANSWERS_S, partial(self._client_answered, key, TimedOut("the client did not answer")))
+
+    def _client_answered(self, key: tuple[int, int], result: Command | PenstockError) -> None:
+        resume = self._asked.pop(key, None)
+        if resume is not None:
+            resume(result)
 
     def start(self, flow: Flow) -> None:
         """Runs a flow in the background."""
@@ -192,7 +209,9 @@ class Server:
             connection.begin_round()
             self._is_in_round = True
             for command in commands:
-                if not command.is_response:
+                if command.is_response:
+                    self._client_answered((connection.number, command.opaque), command)
+                else:
                     self._take(connection, command)
             self._is_in_round = False
             self._flows.flush()

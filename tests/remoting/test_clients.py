@@ -10,8 +10,9 @@ import pytest
 from penstock.blocking.consumer import Consumer
 from penstock.errors import InvalidRequest
 from remoting import codes
+from remoting.frames import RESPONSE, Command, encode
 from tests.node.running import RunningSystem
-from tests.remoting.remoting_rig import RemotingClient
+from tests.remoting.remoting_rig import RemotingClient, seen
 
 
 def members(client: RemotingClient, group: str) -> list[str]:
@@ -112,3 +113,27 @@ def test_ten_thousand_topics_and_two_thousand_groups_in_a_heartbeat_harm_no_byst
     while members(bystander, f"{name}-1999"):
         pass  # the front sees the end of the connection a moment later
     assert bystander.produce(name, b"x").code == codes.SUCCESS
+
+
+def test_a_tool_asks_a_consumer_about_itself_and_has_it_work_a_message_off(
+    connect: Callable[..., RemotingClient], name: str
+) -> None:
+    consumer, tool = connect(f"{name}@1"), connect()
+    sent = consumer.produce(name, b"now", e=0)
+    consumer.beat(name, topics=(name,))
+    asked = {"consumerGroup": name, "clientId": consumer.id}
+    for code, more in ((codes.CONSUMER_RUNNING_INFO, {}), (codes.CONSUME_DIRECTLY, {"msgId": sent.fields["msgId"]})):
+        number = tool.send(code, **asked, **more)
+        question = consumer.next_push(code)
+        consumer.socket.sendall(encode(question.answer(codes.SUCCESS, body=b'{"said":"so"}')))
+        answer = tool.answer(number)
+        assert (answer.code, answer.body) == (codes.SUCCESS, b'{"said":"so"}')
+        assert question.fields.items() >= asked.items()
+    assert [one.body for one in seen(question.body)] == [b"now"]
+    assert tool.ask(codes.CONSUMER_RUNNING_INFO, consumerGroup=name, clientId="other").code == codes.CONSUMER_NOT_ONLINE
+    assert tool.ask(codes.CONSUME_DIRECTLY, **asked, msgId="?").code == codes.SYSTEM_ERROR
+
+
+def test_an_answer_that_nobody_has_asked_for_does_nothing(client: RemotingClient) -> None:
+    client.socket.sendall(encode(Command(0, 1, flag=RESPONSE)))
+    assert client.ask(codes.CHECK_CLIENT_CONFIG).code == codes.SUCCESS

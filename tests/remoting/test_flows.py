@@ -42,7 +42,13 @@ def made() -> tuple[Flows, Held, Held, list[tuple[float, Callable[[], None]]], l
     broker, names = Held(), Held()
     timers: list[tuple[float, Callable[[], None]]] = []
     wanted: list[None] = []
-    flows = Flows(broker, names, lambda seconds, then: timers.append((seconds, then)), lambda: wanted.append(None))
+    flows = Flows(
+        broker,
+        names,
+        lambda seconds, then: timers.append((seconds, then)),
+        lambda: wanted.append(None),
+        lambda *_: None,
+    )
     return flows, broker, names, timers, wanted
 
 
@@ -94,7 +100,7 @@ def test_all_flows_whose_appends_were_one_request_get_its_error_and_more_than_a_
 
 
 def test_a_flow_of_many_requests_that_are_answered_at_once_does_not_nest() -> None:
-    flows = Flows(AtOnce(), Held(), lambda seconds, then: None, lambda: None)
+    flows = Flows(AtOnce(), Held(), lambda seconds, then: None, lambda: None, lambda *_: None)
     ended: list[Any] = []
 
     def flow() -> Flow:

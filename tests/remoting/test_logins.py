@@ -187,6 +187,7 @@ def ask_all(code: int, client: RemotingClient, position: int) -> Command:
     body = {codes.HEARTBEAT: HEARTBEAT, codes.LOCK_QUEUES: LOCKS, codes.UNLOCK_QUEUES: LOCKS}.get(code)
     texts = dict.fromkeys(("topic", "b"), "orders-1") | dict.fromkeys(("group", "groupName", "a"), "billing-1")
     texts |= dict.fromkeys(("consumerGroup", "producerGroup"), "billing-1") | {"clientID": "x", "key": "k"}
+    texts |= {"clientId": "x", "msgId": f"{position:032X}"}
     numbers = dict.fromkeys(("queueId", "queueOffset", "offset", "commitOffset", "timestamp", "e", "f", "perm"), 0)
     numbers |= dict.fromkeys(("tranStateTableOffset", "commitOrRollback", "delayLevel", "writeQueueNums"), 1)
     now_ms = time.time_ns() // 1_000_000
