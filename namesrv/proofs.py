@@ -18,7 +18,7 @@ _HINT: Final = "give the broker the cluster_secret_file of its name servers"
 
 
 class Proofs:
-    """What the peer of one connection has proved.
+    """Proofs that the peer of one connection has given.
 
     Args:
         secret: the cluster's; None: every peer may register.

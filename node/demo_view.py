@@ -62,7 +62,7 @@ class Aggregate:
 
 @dataclass(slots=True)
 class DemoFigures:
-    """Everything that the screen shows. ``found``: messages that an earlier start has left in the data folder, None
+    """Figures that the screen shows. ``found``: messages that an earlier start has left in the data folder, None
     while that is not known. ``command``: how this ``penstock`` is called."""
 
     mqtt: str

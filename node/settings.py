@@ -116,7 +116,7 @@ _ONLY_DEVICES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings(AccessSettings):
-    """What `penstock up` needs to know. A port of 0 takes any free one. Users, rules, tokens and TLS count for all
+    """Settings of `penstock up`. A port of 0 takes any free one. Users, rules, tokens and TLS count for all
     services; the gateway's TLS is its listeners'.
 
     Attributes:

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Drain:
-    """Whether a gateway drains, and how far it has come."""
+    """Drain of a gateway, and how far it has come."""
 
     def __init__(self, settings: GatewaySettings, connections: Connections, rounds: Rounds, per_s: int) -> None:
         self._settings = settings

@@ -47,7 +47,7 @@ class Guest(Client, Expected, Holding, Stallable, Waiter, Protocol):
 
 
 class Arriving(NamedTuple):
-    """What a CONNECT asks for, whatever its version. ``takes_id``: it may leave the client id to the server.
+    """Demands of a CONNECT, whatever its version. ``takes_id``: it may leave the client id to the server.
     ``wants_level``: acknowledgements are to say how safe a message is. ``misuse``: what it asks for that there is not.
     ``proof``: what the server shows a client that has proven who it is. ``level``: of the protocol."""
 
@@ -74,7 +74,8 @@ class Arriving(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What a client will get, known before anything of its session is touched. ``was_assigned``: its client id."""
+    """Terms that a client will get, known before anything of its session is touched. ``was_assigned``: its client
+    id."""
 
     identity: Identity
     keep_alive_s: int

@@ -32,8 +32,8 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Question:
-    """Whether a session is still this gateway's: a save of it that changes nothing. ``matters`` no more once its
-    connection is over."""
+    """Question whether a session is still this gateway's: a save of it that changes nothing. ``matters`` no more once
+    its connection is over."""
 
     __slots__ = ("matters", "on_lost", "save")
 

@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class Ticket:
-    """What is kept until an arrival's time is over: ``arrival`` as long as it waits, ``None`` from then on."""
+    """Record of an arrival until its time is over: ``arrival`` as long as it waits, ``None`` from then on."""
 
     __slots__ = ("arrival",)
 

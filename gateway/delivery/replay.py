@@ -94,7 +94,7 @@ class Source:
 
 
 class Replay:
-    """How far one subscription's history has come at one broker. ``before``: from this log position on it is live."""
+    """Progress of one subscription's history at one broker. ``before``: from this log position on it is live."""
 
     __slots__ = ("batch", "before", "cursor", "has_begun", "knows_name", "sources", "start", "topic", "waiting")
 

@@ -49,7 +49,7 @@ class Piece:
 
 
 class Resending:
-    """Of one gateway."""
+    """Resends of one gateway: what sessions had been sent and not acknowledged when their clients came back."""
 
     def __init__(self, clock: Clock, saver: SessionSaver, sending: Sending, on_more: Callable[[Session], None]) -> None:
         """``on_more`` is told of sessions that may have something to be sent, and room."""

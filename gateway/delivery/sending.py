@@ -30,7 +30,7 @@ Runs = dict[tuple[bool, int, bool, int], PacketRun]
 
 
 class Sending:
-    """Of one gateway. ``delivered`` and ``dropped`` count messages."""
+    """Deliveries of one gateway. ``delivered`` and ``dropped`` count messages."""
 
     def __init__(self, clock: Clock, saver: SessionSaver, positions: NamedPositions) -> None:
         self._clock = clock

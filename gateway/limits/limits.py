@@ -50,7 +50,7 @@ def size_of(packet: Subscribe | Unsubscribe) -> int:
 
 
 class Kept(Protocol):
-    """How a message is to be published (``gateway.sessions.session_state.Will``)."""
+    """Options with which a message is to be published (``gateway.sessions.session_state.Will``)."""
 
     @property
     def qos(self) -> int: ...
@@ -60,7 +60,7 @@ class Kept(Protocol):
 
 
 class Limits:
-    """What packets and names are held against."""
+    """Limits on packets and names."""
 
     __slots__ = (
         "_connect_bytes",

@@ -24,7 +24,7 @@ from penstock.service.buckets import Bucket, Buckets, host_of
 
 
 class Pace:
-    """What one client may still send; ``None`` where there is no limit. ``published`` is counted by its device."""
+    """Rates of one client; ``None`` where there is no limit. ``published`` is counted by its device."""
 
     __slots__ = ("bytes", "is_waiting", "messages", "published")
 
@@ -106,7 +106,7 @@ class Pacing:
 
 
 class Door:
-    """How many clients may come in a second: to each listener, and from each address."""
+    """Rates of CONNECTs: to each listener, and from each address."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._listeners = Buckets(settings.connects_per_s_max)
@@ -120,7 +120,7 @@ class Door:
 
 
 class Takeovers:
-    """How often connections take a session over from each other, by client id: clients that have the same id, by
+    """Rates of takeovers, by client id: clients that have the same id, by
     mistake or on purpose, would throw each other out for ever, at the cost of a handover each time.
 
     Attributes:
@@ -142,7 +142,7 @@ class Takeovers:
 
 
 class Crowd:
-    """How many connections each address has at a time; nothing is counted where that is not limited."""
+    """Counts of each address's connections; nothing is counted where that is not limited."""
 
     def __init__(self, most: int) -> None:
         self._most = most

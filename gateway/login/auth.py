@@ -32,7 +32,7 @@ ASSIGNED_ID: Final = re.compile("auto-[0-9a-f]{16}")
 
 
 class Peer(NamedTuple):
-    """Where a connection comes from: the client's address without the port, the name in its certificate if it showed
+    """Origin of a connection: the client's address without the port, the name in its certificate if it showed
     a valid one, the listener that it came to, and the web page that opened it, if that is of another machine and the
     operator has not named it."""
 
@@ -48,7 +48,7 @@ class Peer(NamedTuple):
 
 
 class Credentials(NamedTuple):
-    """What a client showed."""
+    """Credentials that a client showed."""
 
     client_id: str
     user_name: str | None
@@ -60,8 +60,9 @@ class Credentials(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Who a connection acts for; the user name is empty for an anonymous client. ``until``: the monotonic time at which
-    what it showed no longer counts. ``is_listed``: it counts as long as the user is in the password file."""
+    """Identity for which a connection acts; the user name is empty for an anonymous client. ``until``: the monotonic
+    time at which what it showed no longer counts. ``is_listed``: it counts as long as the user is in the password
+    file."""
 
     client_id: str
     user_name: str

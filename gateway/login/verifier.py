@@ -61,7 +61,7 @@ class Bell:
 
 
 class Verifier:
-    """Everything about access that waits."""
+    """Waiting side of access: files and password checks."""
 
     def __init__(
         self,

@@ -85,7 +85,7 @@ def aliased_run(run: PacketRun, numbers: Numbers, limit: int) -> AliasedPacketRu
 
 
 class SentAliases:
-    """What one connection's client has been told."""
+    """Topic aliases that one connection's client knows."""
 
     __slots__ = ("_bytes_max", "_known", "_limit", "_numbers")
 

@@ -63,7 +63,7 @@ _SIZES: Final = column(16, _NUMBER_BYTES, ENTRY_BYTES)
 
 
 class Stretch:
-    """Even messages, or some of them, as they came.
+    """Stretch of even messages, as they came.
 
     Attributes:
         first: offset of the first one in the queue that was pulled; the others follow.
@@ -106,7 +106,7 @@ class Stretch:
 
 
 class FrameStretch(Stretch):
-    """Even messages as the entries and frames of a pull."""
+    """Stretch of even messages as the entries and frames of a pull."""
 
     __slots__ = ("_data", "_frame_bytes")
 
@@ -158,7 +158,7 @@ class FrameStretch(Stretch):
 
 
 class RunStretch(Stretch):
-    """Even messages as a run that a broker in this process has stored."""
+    """Stretch of even messages as a run that a broker in this process has stored."""
 
     __slots__ = ("_run",)
 
@@ -184,8 +184,8 @@ class RunStretch(Stretch):
 
 
 class Batch:
-    """What a pull brought. ``first`` and ``last`` are log positions of its first and last message, -1 if it is empty;
-    ``even`` has all of it where it is even."""
+    """Messages that a pull brought. ``first`` and ``last`` are log positions of its first and last message, -1 if it is
+    empty; ``even`` has all of it where it is even."""
 
     __slots__ = ("_arrivals", "count", "even", "first", "last")
 

@@ -103,7 +103,7 @@ def record_properties(
 
 
 class Heading:
-    """What topic and properties of a record say; equal for most messages of one device, and so read only once.
+    """Meaning of a record's topic and properties; equal for most messages of one device, and so read only once.
     ``head``: how its last PUBLISH began, and ``head_kind`` of which kind that was
     (``gateway/messages/outgoing.py``)."""
 
@@ -169,7 +169,7 @@ def _user(packed: bytes) -> str:
 
 
 class Origin:
-    """Where messages were pulled: a queue at a broker, and the filter for which it was read. So they are found again.
+    """Source of messages: a queue at a broker, and the filter for which it was read. So they are found again.
     ``queue`` is empty until it is known. ``through``: of one message, the share that brought it, and its offset there.
     """
 

@@ -29,7 +29,7 @@ _ARRIVAL_BYTES: Final = 600  # what an Arrival costs besides its payload, roughl
 
 
 class Attachable:
-    """Whoever may read along; who that is does not matter here (``gateway.sessions.session.Cursor``).
+    """Reader of a feed, whatever else it is (``gateway.sessions.session.Cursor``).
 
     Attributes:
         is_attached: whether it does (``Feed.attach``).

@@ -31,7 +31,7 @@ _USER_PROPERTY: Final = b"\x26"
 
 
 class Variant:
-    """What the bytes of a delivery depend on besides the message."""
+    """Form of a delivery: what its bytes depend on besides the message."""
 
     __slots__ = ("identifiers", "is_v5", "qos", "retain", "shows_place")
 
@@ -56,7 +56,8 @@ from the log."""
 
 
 class InFlight:
-    """What a session holds of a message with QoS 1 or 2 that is on its way. ``weight``: bytes of it, roughly."""
+    """Part of a message that a session holds, of one with QoS 1 or 2 that is on its way. ``weight``: bytes of it,
+    roughly."""
 
     __slots__ = ("qos", "weight")
 

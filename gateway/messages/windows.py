@@ -17,7 +17,7 @@ WINDOWS_MAX: Final = 64
 
 
 class Windows(Generic[Reader]):
-    """Of one gateway. ``bytes_max``: of one window."""
+    """Windows of one gateway. ``bytes_max``: of one window."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max

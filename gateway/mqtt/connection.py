@@ -80,14 +80,14 @@ _DISCONNECT: Final = 14
 
 
 class Received(NamedTuple):
-    """What a step of the stream held: packets to carry out, then the reason to close for, if any."""
+    """Outcome of a step of the stream: packets to carry out, then the reason to close for, if any."""
 
     packets: list[Packet]
     fault: int | None
 
 
 class Terms(NamedTuple):
-    """What the server grants with a CONNACK. ``None``: not said, because it is what the client asked for."""
+    """Terms that the server grants with a CONNACK. ``None``: not said, because it is what the client asked for."""
 
     session_present: bool
     assigned_client_id: str | None

@@ -29,7 +29,7 @@ def _packet(cls: type[_T]) -> type[_T]:
 
 @_packet
 class Will:
-    """What the server publishes if the client goes without a DISCONNECT (MQTT 5, 3.1.2.5)."""
+    """Message that the server publishes if the client goes without a DISCONNECT (MQTT 5, 3.1.2.5)."""
 
     topic: str
     payload: bytes

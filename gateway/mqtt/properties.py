@@ -263,7 +263,7 @@ def property_block(encoded: bytes) -> bytes:
 
 
 class Application(NamedTuple):
-    """What goes from the publisher to the subscribers.
+    """Properties that go from the publisher to the subscribers.
 
     Attributes:
         expiry_s: the message expiry interval, ``None`` where there is none.

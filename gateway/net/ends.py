@@ -10,7 +10,7 @@ from mypy_extensions import mypyc_attr
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Occupant:
-    """Who speaks over a line (``gateway.connections.device.Device``)."""
+    """Occupant of a line (``gateway.connections.device.Device``)."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class Occupant:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Output:
-    """What an occupant may do with its line. ``is_full``: it takes no more for now. ``unsent``: bytes of output that
+    """Output side of a line, for its occupant. ``is_full``: it takes no more for now. ``unsent``: bytes of output that
     the other side has not taken."""
 
     __slots__ = ("is_full", "unsent")

@@ -30,7 +30,8 @@ class Stage:
 
 
 class Rounds:
-    """When rounds begin, what they end with, and how the next one is called for. ``number``: how many there were."""
+    """Schedule of rounds: when they begin, what they end with, how the next one is called for. ``number``: how many
+    there were."""
 
     def __init__(self, clock: Clock, call: Callable[[], None]) -> None:
         """``call``: how a round is called for from outside of one."""

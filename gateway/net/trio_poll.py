@@ -27,8 +27,8 @@ WAIT_S_MAX: Final = 60.0
 
 
 class TrioPoll:
-    """What the trio loop that it was made in has to do: an instrument of it. ``descriptor``: what that loop itself
-    waits for."""
+    """Instrument of the trio loop that it was made in, which knows what that has to do. ``descriptor``: what that loop
+    itself waits for."""
 
     def __init__(self) -> None:
         """Raises ``AttributeError`` or ``TypeError`` where this trio is not known well enough."""

@@ -25,7 +25,7 @@ NONE: Final[tuple[str, ...]] = ()
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Publisher(Occupant):
-    """Who has published a record and waits for its fate (``gateway.connections.device.Device``,
+    """Publisher of a record that waits for its fate (``gateway.connections.device.Device``,
     ``gateway.connections.wills.Executor``, which is on no line).
 
     Attributes:
@@ -142,8 +142,8 @@ class BrokerBatch:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Batch:
-    """What a lane had gathered. ``number`` grows from one to the next. ``epoch``, ``attempt``: it was sent with.
-    ``began``: when its messages were read."""
+    """Publications that a lane had gathered. ``number`` grows from one to the next. ``epoch``, ``attempt``: it was sent
+    with. ``began``: when its messages were read."""
 
     __slots__ = ("attempt", "began", "devices", "epoch", "firsts", "lane", "marks", "number", "runs")
 

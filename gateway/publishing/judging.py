@@ -13,7 +13,7 @@ from topicmap.names import EVENTS_LEVEL, InvalidName, check_name, is_reserved
 
 
 class Judge:
-    """Of one gateway."""
+    """Judge of what clients of one gateway may publish and subscribe to."""
 
     def __init__(self, authenticator: Authenticator, upstream: Upstream, limits: Limits) -> None:
         self._authenticator = authenticator

@@ -18,7 +18,7 @@ there are never more that count, however often they come and go. Where there are
 
 
 class Ended(NamedTuple):
-    """What a subscription of a session had come to at a broker when it came to an end there: it has delivered what it
+    """End of a subscription of a session at a broker: it has delivered what it
     matches from ``start``, the first that was its own to deliver, to ``seen``, but for what it was still to go over
     again (``left``) and what was for others: there were so many ``older`` ones at that broker. Who comes to such a
     message later passes over it."""

@@ -52,7 +52,7 @@ class Client(Protocol):
 
 
 class Lasting:
-    """What only a session that outlives its connection has.
+    """State that only a session has that outlives its connection.
 
     Attributes:
         generation: tells it from earlier sessions of the same client.

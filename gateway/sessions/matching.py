@@ -19,7 +19,7 @@ NAMES_OF_MANY_MAX: Final = 4096
 
 
 class Matching:
-    """Of filters that do not change. The same one may be there several times: at several brokers."""
+    """Matches of filters that do not change. The same one may be there several times: at several brokers."""
 
     __slots__ = ("_filters", "_index", "_names_max", "_places", "_remembered")
 

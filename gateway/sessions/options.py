@@ -44,7 +44,7 @@ class InvalidOption(ValueError):
 
 
 class Start(NamedTuple):
-    """Where a subscription begins.
+    """Beginning of a subscription.
 
     Attributes:
         kind: ``now``, ``beginning``, ``offset``, ``time`` or ``last``: where a queue begins of which ``name`` says

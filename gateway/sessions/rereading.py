@@ -29,9 +29,9 @@ OnRead = Callable[["PenstockError | None"], None]
 
 
 class Rereading:
-    """Some messages, all of them of brokers that are known. ``on_found`` is told of each that is there, ``on_read``
-    once, when that was all, or why it may not have been. ``sparing``: what may stand between them is not read along,
-    though that takes more requests."""
+    """Reading of some messages again, all of them of brokers that are known. ``on_found`` is told of each that is
+    there, ``on_read`` once, when that was all, or why it may not have been. ``sparing``: what may stand between them is
+    not read along, though that takes more requests."""
 
     def __init__(
         self, brokers: Mapping[str, Broker], on_found: OnFound, on_read: OnRead, *, sparing: bool = False

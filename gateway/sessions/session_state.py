@@ -27,7 +27,8 @@ _log = logging.getLogger(__name__)
 
 
 class Will(NamedTuple):
-    """What is published if the client does not take its leave. ``user``: who the client was when it left the will."""
+    """Message that is published if the client does not take its leave. ``user``: who the client was when it left the
+    will."""
 
     name: str
     payload: bytes
@@ -40,7 +41,7 @@ class Will(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a session reads on in one queue; ``redos`` are stretches to go over again."""
+    """Place where a session reads on in one queue; ``redos`` are stretches to go over again."""
 
     next: int
     start: int
@@ -72,7 +73,7 @@ class Sent(NamedTuple):
 
 
 class Owed(NamedTuple):
-    """What a subscription is still to be sent of what was stored before a log position: retained messages whose names
+    """Messages still owed to a subscription, of those stored before a log position: retained messages whose names
     come after ``after``, or, where there is a ``start``, the history of a topic from there on."""
 
     before: int
@@ -82,7 +83,7 @@ class Owed(NamedTuple):
 
 
 class Past(Protocol):
-    """What goes before the first live message of a cursor."""
+    """Messages that go before the first live one of a cursor."""
 
     @property
     def waits(self) -> bool:

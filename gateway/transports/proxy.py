@@ -27,7 +27,7 @@ _ADDRESS_BYTES: Final = {_UNSPECIFIED: 0, _TCP4: 12, _TCP6: 36, _UNIX: 216}
 
 
 class Header(NamedTuple):
-    """What a header said: the client's address (``None`` if it has none: the socket's counts), and its length."""
+    """Content of a header: the client's address (``None`` if it has none: the socket's counts), and its length."""
 
     address: str | None
     length: int

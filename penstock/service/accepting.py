@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class Doorkeeper:
-    """Whether connections can be accepted. ``what``: who listens, as the log names it."""
+    """Gate of a listener: whether connections can be accepted. ``what``: the listener, as the log names it."""
 
     def __init__(self, what: str) -> None:
         self.what = what

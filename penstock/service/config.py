@@ -62,8 +62,8 @@ def load(
 
 
 class Source:
-    """Where settings stand, for errors: a file with the lines of its keys, or something that has no lines. ``tables``:
-    in which table of it."""
+    """Place where settings stand, for errors: a file with the lines of its keys, or something that has no lines.
+    ``tables``: in which table of it."""
 
     def __init__(self, name: str, lines: Mapping[Keys, int] = _NO_LINES, tables: Keys = ()) -> None:
         self._name = name

@@ -53,7 +53,7 @@ class Peer(NamedTuple):
 
 
 class Session(Link, Protocol):
-    """What a service keeps for one connection. For who is in the same process it is the link itself. None of these may
+    """Session of one connection at a service. In the same process it is the link itself. None of these may
     wait or raise."""
 
     def hold(self) -> None:
@@ -71,7 +71,7 @@ class Session(Link, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FrameLimits:
-    """What one server lets its peers take.
+    """Limits of what the peers of a server may take.
 
     Attributes:
         connections_max: further peers are answered ``Busy`` and closed.

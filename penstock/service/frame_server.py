@@ -49,7 +49,7 @@ class WatchedSession(Session, Protocol):
 
 
 class ConnectionWatch(Protocol):
-    """What stands between a connection and its session (``guard.py``)."""
+    """Watch between a connection and its session (``guard.py``)."""
 
     def watch(self, session: Any, peer: Peer, frames: wire.FrameReader, limit: Limit) -> WatchedSession:
         """The session of one connection, watched. ``frames`` cuts its bytes into frames, ``limit`` ends it in so many

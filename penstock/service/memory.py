@@ -63,7 +63,7 @@ async def give_back() -> None:
 
 
 class Sparing:
-    """Told by the garbage collector of its collections: what a full one has left is not looked at by the next ones.
+    """Listener to the garbage collector's collections: what a full one has left is not looked at by the next ones.
 
     What 100,000 open filters consist of stays, but a full collection looks at all of it: the loop stood still for a
     tenth of a second, every few seconds under load. What goes is freed by its reference count, spared or not; only a

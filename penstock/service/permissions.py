@@ -20,7 +20,7 @@ REMEMBERED_MAX: Final = 4096
 
 
 class Permissions:
-    """What a peer may do.
+    """Permissions of a peer.
 
     Args:
         authority: has the policy in force.

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What a process logs.
+    """Settings of a process's log.
 
     Attributes:
         level: the lowest level of lines in the log: ``debug``, ``info``, ``warning`` or ``error``. SIGUSR2 changes it

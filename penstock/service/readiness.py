@@ -19,7 +19,7 @@ ReadReasons = Callable[[], Sequence[str]]
 
 
 class Readiness:
-    """What one process can say of itself.
+    """Readiness of a process, as it knows it itself.
 
     Attributes:
         doing: what it does instead of serving, empty while it serves. Any thread may set it.

@@ -38,7 +38,7 @@ CHILD_VARIABLE: Final = "PENSTOCK_CHILD"
 
 
 class ServiceSettings(Protocol):
-    """What every service is told of its status pages: where they are; a port of -1 for none, 0 for any free one. They
+    """Settings of a service's status pages: where they are; a port of -1 for none, 0 for any free one. They
     are checked here, as they are used."""
 
     @property
@@ -55,7 +55,7 @@ Settings = TypeVar("Settings", bound=ServiceSettings)
 
 
 class Running(Protocol):
-    """What a service reports through ``task_status`` when it accepts connections: where, its figures, and its reasons
+    """Report of a service through ``task_status`` when it accepts connections: where, its figures, and its reasons
     not to send traffic there."""
 
     @property

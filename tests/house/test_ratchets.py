@@ -89,7 +89,7 @@ NO_NOUNS = {
     *("What", "Where", "Who", "Whoever", "Whose", "How", "When", "Why", "Which", "Whether", "That", "Those", "These"),
     *("Of", "As", "At", "Until", "No", "Some", "Something", "Somebody", "Everything", "Any", "There", "Told", "Even"),
 }
-NO_NOUN_FIRST_MAX = 220
+NO_NOUN_FIRST_MAX = 150
 """Public classes whose docstring begins with such a word, not with the thing that they are."""
 
 
