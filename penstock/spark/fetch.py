@@ -12,12 +12,13 @@ import os
 import platform
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from penstock.blocking.link import BlockingLink
 from penstock.blocking.routes import Routes
+from penstock.client.following import next_copy
 from penstock.errors import Damaged, LogReplaced, OffsetOutOfRange, PenstockError, TimedOut, Unavailable
 from penstock.protocol.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
 from penstock.spark.columns import Origin, find_borders, to_record_batch
@@ -55,6 +56,10 @@ def read_ranges(ranges: Sequence[Range], options: SourceOptions) -> Iterator[pa.
         except BaseException:
             reader.link.close()  # a pull may be open on it: its reply must not meet the next reader
             raise
+
+
+BEHIND_S: Final = 5.0
+"""So long a node may take to have what is known to be stored: a copy, or a leader that is new."""
 
 
 class _Asked(NamedTuple):
@@ -108,6 +113,7 @@ class _RangeReader:
             at,
             options.pull_bytes,
             count_max,
+            min(BEHIND_S, options.timeout_s / 2),
             tags=options.tags,
             log_id=self._what.log_id,
             filter=self._selector,
@@ -148,13 +154,15 @@ class _RangeReader:
         return type(error)(f"{said}: {why}", hint=hint)
 
     def _look_up(self) -> None:
-        """The broker may be back at another address."""
+        """The broker may be back at another address; where its log has copies, the next one is read."""
         try:
             with Routes(self._options.servers, self._options.timeout_s, self._options.login.credentials()) as routes:
-                found = {route.broker: route.address for route in routes.holders(self._what.topic).brokers}
+                brokers = routes.holders(self._what.topic).brokers
         except PenstockError:
             return  # workers may not reach the name servers
-        address = found.get(self._what.broker, self.link.address)
+        own = [route for route in brokers if route.broker == self._what.broker]
+        copies = [one for route in own for one in (route.address, *route.readers)]
+        address = next_copy(self.link.address, list(dict.fromkeys(copies)))
         if address != self.link.address:
             self.link.close()
             self.link = self._link_to(address, self._options)

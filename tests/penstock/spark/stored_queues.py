@@ -66,6 +66,7 @@ class StoredQueues:
         self.members = False  # whether groups have members
         self.committed: dict[tuple[str, str], int] = {}
         self.away: tuple[str, ...] = ()  # other brokers that the name server misses
+        self.leader = ""  # address of the node that leads; empty: this one, which is the only copy
         self.on_asked: Callable[[Request], None] = lambda request: None
         self.topics: dict[str, list[StoredQueue]] = {}
         self.gone: dict[str, list[StoredQueue]] = {}  # topics that were deleted
@@ -131,7 +132,10 @@ class StoredQueues:
                 have = len(self.topics.get(topic, ())) if topic else 1
                 if have and not self.is_registered:
                     return NoRoute(f"topic {topic!r} is at broker {BROKER}, which is away") if topic else Route(())
-                return Route((BrokerRoute(BROKER, self.address, have),) if have else (), self.away)
+                route = BrokerRoute(BROKER, self.address, have)
+                if self.leader:
+                    route = route._replace(address=self.leader, epoch=3, readers=(self.address,))
+                return Route((route,) if have else (), self.away)
             case DescribeTopic(topic):
                 if request.gone and topic in self.gone:
                     ends = [queue.first for queue in self.gone[topic]]

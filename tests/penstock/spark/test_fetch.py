@@ -153,3 +153,11 @@ def test_a_broker_that_is_back_at_another_address_is_found_there(queues: Any, un
     what = wanted(queues, 0, 0, 5)._replace(address=unused_address)
     found = read_ranges([what], options(servers=queues.address, **{"fetchOffset.numRetries": "1"}))
     assert offsets(found) == [(0, at) for at in range(5)]
+
+
+def test_where_a_node_is_gone_the_next_copy_of_its_log_is_read(queues: Any, unused_address: str) -> None:
+    queues.put("t", 0, 5)
+    queues.leader = unused_address
+    what = wanted(queues, 0, 0, 5)._replace(address=unused_address)
+    found = read_ranges([what], options(servers=queues.address, **{"fetchOffset.numRetries": "1"}))
+    assert offsets(found) == [(0, at) for at in range(5)]
