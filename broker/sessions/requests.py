@@ -218,8 +218,8 @@ class SessionRequests:
         assert given is not None
         over = self._gateway_epochs.over_after(request.heard)
         reply = replace(found, epoch=given.epoch, generation=given.generation, doubtful_ms=given.doubtful_ms, over=over)
-        if entry is None and expiry_s == 0 and will == NO_WILL and not over:
-            return Now(reply)  # nothing that has to outlive anything
+        if entry is None and expiry_s == 0 and will == NO_WILL and not over and not self._settings.has_copies:
+            return Now(reply)  # it need outlive nothing; where another node may lead, it could give the same epoch
         return AfterQuorum(reply, self._store.written)
 
     def _settle(self, client: str) -> None:

@@ -6,11 +6,15 @@ import pytest
 import trio
 
 from penstock.client.wire_link import ask
-from penstock.errors import NotLeader
+from penstock.errors import NotLeader, PenstockError
 from penstock.protocol.message import Message
-from penstock.protocol.requests.messages import Pull, Pulled
+from penstock.protocol.requests.groups import Assignment, JoinGroup
+from penstock.protocol.requests.messages import Appended, Pull, Pulled
 from penstock.protocol.requests.replicas import MoveLeader, Replicas
+from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.sessions import SessionCalls, WatchSessions
 from penstock.protocol.requests.topics import CreateTopic, TopicDetail
+from penstock.service.frame_connection import Peer
 from tests.broker.broker_rig import append, bodies
 from tests.simulation.nodes import SimGroup, in_group
 
@@ -73,6 +77,76 @@ def test_a_leader_that_stops_hands_the_lead_over_before() -> None:
         assert trio.current_time() - began < 1.0, "without an election's time"
 
     in_group(3, scenario)
+
+
+def test_what_is_parked_at_a_leader_is_answered_when_it_steps_down() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.begin()
+        await group.until_done(CreateTopic("t", 1))
+        await group.level()
+        leader = await group.leader()
+        answers: list[PenstockError] = []
+
+        async def wait_at_the_leader() -> None:
+            link = group.links.link(leader.clients)
+            with pytest.raises(NotLeader) as refused:
+                await ask(link, WatchSessions("gateway", 60.0), SessionCalls, 90.0)
+            answers.append(refused.value)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait_at_the_leader)
+            await trio.sleep(0.5)
+            for other in group.nodes:
+                if other is not leader:
+                    group.simulation.network.cut(leader.host, other.host)
+            with trio.fail_after(30.0):
+                while not answers:  # noqa: ASYNC110 (nothing sets an event)
+                    await trio.sleep(0.1)
+
+    in_group(6, scenario)
+
+
+def test_generations_of_groups_go_on_above_all_that_an_earlier_leader_gave() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.begin()
+        await group.until_done(CreateTopic("t", 1))
+        given: list[int] = []
+        for _ in range(3):
+            for member in ("m", "n"):
+                joined = await group.until_done(JoinGroup("g", member, ("t",)))
+                assert isinstance(joined, Assignment)
+                given.append(joined.generation)
+            leader = await group.leader()
+            leader.die()
+            await group.leader()
+            leader.begin(*[one.address for one in group.nodes if one is not leader])
+            await group.level()
+        assert given == sorted(set(given))
+
+    in_group(7, scenario)
+
+
+def test_a_gateway_in_the_process_of_a_node_works_through_its_promotion() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.begin()
+        await group.until_done(CreateTopic("t", 1))
+        await group.level()
+        first = await group.leader()
+        sessions = {
+            node.name: node.running.open_session(Peer(0, "in this process"))
+            for node in group.nodes
+            if node.running is not None
+        }
+        first.die()
+        second = await group.leader()
+        results: list[Result] = []
+        with trio.fail_after(30.0):
+            while not any([isinstance(one, Appended) for one in results]):
+                sessions[second.name].submit(append(Message("t", b"x")), results.append)
+                sessions[second.name].flush()
+                await trio.sleep(0.1)
+
+    in_group(8, scenario)
 
 
 def test_the_lead_moves_to_the_voter_that_an_operator_names() -> None:

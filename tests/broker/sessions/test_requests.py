@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker.kernel.outcomes import AfterQuorum, Now
 from broker.sessions.calls import HANDOVER_S
 from broker.sessions.requests import SessionRequests
 from penstock.errors import Busy, Fenced, InvalidRequest, SessionNotFound, StorageFull, TooLarge
@@ -83,6 +84,13 @@ def pass_time(rig: Rig, seconds: float) -> None:
     rig.clock.now += seconds
     rig.dispatch.tick()
     rig.sync()
+
+
+def test_where_another_node_may_lead_every_session_waits_for_the_group() -> None:
+    """Else that one could give the same epoch, a position of the log, to another gateway."""
+    passing = OpenSession("g", "d", True, 0, b"")
+    assert isinstance(Rig().handle(passing), Now)
+    assert isinstance(Rig(node="a", replica_port=0).handle(passing), AfterQuorum)
 
 
 def test_what_was_saved_comes_back_with_a_higher_epoch_also_after_a_kill() -> None:
