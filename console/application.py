@@ -16,7 +16,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from console import markup
 from console.guard import Guard
-from console.pages import access, brokers, clients, groups, letters, login, messages, overview, sleeping, topics
+from console.pages import (
+    access,
+    brokers,
+    clients,
+    groups,
+    letters,
+    login,
+    messages,
+    overview,
+    retained,
+    sleeping,
+    topics,
+)
 from console.visits import Answer, Console, Endpoint, change, view
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -49,6 +61,7 @@ PAGES: Final[Mapping[str, Answer]] = MappingProxyType(
         "/filters": clients.filters,
         "/access": access.access,
         "/audit": access.audit,
+        "/retained": retained.retained,
         "/brokers": brokers.brokers,
         "/brokers/live": brokers.live,
         "/broker": brokers.broker,

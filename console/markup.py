@@ -25,6 +25,7 @@ NAVIGATION: Final = (
     ("/sleeping", "Transactions & timers"),
     ("/clients", "MQTT clients"),
     ("/filters", "Subscriptions"),
+    ("/retained", "Retained"),
     ("/brokers", "Brokers"),
     ("/access", "Users & rules"),
     ("/audit", "Audit log"),

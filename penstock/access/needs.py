@@ -170,7 +170,7 @@ NEEDS: Final[Mapping[type[Request], Row]] = MappingProxyType(
         filters.OpenFilters: _PEER,
         filters.CloseFilters: _PEER,
         filters.KeepFilters: _PEER,
-        filters.FetchRetained: _PEER,
+        filters.FetchRetained: Row("`consume` the cluster", lambda _: (Need(_READ),)),
         filters.ListFilters: _VIEW,
         groups.JoinGroup: Row("`group`, and `consume` each topic", _join),
         groups.WatchGroup: _GROUP,

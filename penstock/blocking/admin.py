@@ -16,6 +16,7 @@ from penstock.client import (
     message_tasks,
     page_tasks,
     replica_tasks,
+    retained_tasks,
     session_tasks,
     topic_tasks,
 )
@@ -98,6 +99,7 @@ class Admin(OnlyBlocking):
     reset_group = carried_out(group_tasks.reset_group)
     message = carried_out(message_tasks.message)
     browse = carried_out(message_tasks.browse)
+    retained_page = carried_out(retained_tasks.retained_page)
     trace = carried_out(message_tasks.trace)
     audit = carried_out(audit_tasks.audit)
     clients = carried_out(session_tasks.clients)

@@ -16,9 +16,7 @@ from click.core import ParameterSource
 from penstock.client.contexts import CONTEXT_VARIABLE, contexts_file, read_contexts
 from penstock.protocol.addresses import SERVERS
 
-NO_CLIENTS: Final = frozenset(
-    {"up", "demo", "store", "backup", "restore", "doctor", "bench", "context", "login", "mqtt"}
-)
+NO_CLIENTS: Final = frozenset({"up", "demo", "store", "backup", "restore", "doctor", "context", "login", "mqtt"})
 """Commands that the current context does not concern."""
 _VARIABLES: Final = {
     "user": "PENSTOCK_USER",

@@ -176,7 +176,7 @@ def root(context: click.Context, /, server: str, name: str, **credentials: str) 
 
 _IN_MODULES_OF_THEIR_NAME: Final = (
     *("acl", "audit", "bench", "broker", "client", "config", "consume", "context", "event", "find", "group", "message"),
-    *("produce", "replica", "report", "share", "spark", "sql", "status", "top", "topic", "user"),
+    *("produce", "replica", "report", "retained", "share", "spark", "sql", "status", "top", "topic", "user"),
 )
 root.add_places({name: f"penstock.cli.{name}:{name}" for name in _IN_MODULES_OF_THEIR_NAME})
 root.add_places({name: f"penstock.cli.sleeping:{name}" for name in ("dlq", "timer", "transaction")})

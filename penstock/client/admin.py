@@ -19,6 +19,7 @@ from penstock.client import (
     message_tasks,
     page_tasks,
     replica_tasks,
+    retained_tasks,
     session_tasks,
     topic_tasks,
 )
@@ -132,6 +133,7 @@ class Admin(OnlyAsync):
     reset_group = awaited(group_tasks.reset_group)
     message = awaited(message_tasks.message)
     browse = awaited(message_tasks.browse)
+    retained_page = awaited(retained_tasks.retained_page)
     trace = awaited(message_tasks.trace)
     audit = awaited(audit_tasks.audit)
     clients = awaited(session_tasks.clients)

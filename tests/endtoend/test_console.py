@@ -41,6 +41,7 @@ PAGES = (
     "/clients",
     "/client?id=pump-1",
     "/filters",
+    "/retained",
     "/brokers",
     "/broker?name=broker-a",
     "/access?user=vera&action=consume&about=orders",

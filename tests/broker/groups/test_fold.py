@@ -139,23 +139,3 @@ def test_messages_that_were_tried_are_known_until_they_are_passed_also_from_a_sn
         one.follow(Change(events=[TopicGone("t", ("t:0",), 5)]))
         assert list(one.tried("g")) == []
     assert offsets.snapshot() == copy.snapshot()
-
-
-def test_messages_that_were_tried_are_known_until_they_are_passed_also_from_a_snapshot() -> None:
-    offsets = Offsets()
-    take(offsets, offsets.fact("g", (QueueOffset("t:0", 1), QueueOffset("t:1", 4)), ("gateway",)), stored_ms=10)
-    tried = Tried("t:0", 1, 3), Tried("t:0", 2, 1), Tried("t:1", 4, 2)
-    take(offsets, offsets.fact("g", (QueueOffset("t:0", 1), QueueOffset("t:1", 4)), None, tried), stored_ms=20)
-    frozen = offsets.freeze()
-    take(offsets, offsets.fact("g", (QueueOffset("t:0", 1),), None, [Tried("t:0", 1, 4)]), stored_ms=20)
-    assert (list(offsets.tried("g"))[0], offsets.holders("g")) == (Tried("t:0", 1, 4), ("gateway",))
-    copy = Offsets()
-    copy.restore(msgpack.unpackb(b"".join(frozen)))
-    assert tuple(copy.tried("g")) == tried
-    assert list(offsets.tried("h")) == []
-    for one in (offsets, copy):
-        take(one, one.fact("g", (QueueOffset("t:0", 2), QueueOffset("t:1", 3))), stored_ms=30)  # one passed, one set back
-        assert list(one.tried("g")) == [Tried("t:0", 2, 1)]
-        one.follow(Change(events=[TopicGone("t", ("t:0",), 5)]))
-        assert list(one.tried("g")) == []
-    assert offsets.snapshot() == copy.snapshot()
