@@ -1,7 +1,8 @@
 """``python -m loadtest COMMAND``: ``bench`` (side by side with mosquitto and amqtt), ``native`` (the native path,
 beside RocketMQ), ``spark`` (the Spark source, beside Kafka's), ``store`` (the store by itself), ``filters`` (the filter
 index, selectors), ``soak`` (the long proofs), ``timers`` (many delayed messages),
-``events`` (the event bridge), ``scrape`` (a page of many metrics)."""
+``events`` (the event bridge), ``scrape`` (a page of many metrics),
+``replica`` (what copies of a log cost)."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from loadtest import (
     bench,
     events,
     filter_bench,
+    replica,
     report,
     scrape,
     selector_bench,
@@ -63,6 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
     five.add_argument("--count", type=int, default=timer_scale.COUNT)
     commands.add_parser("events", help="the event bridge: patterns, events in by HTTP, out to a local API (a minute)")
     commands.add_parser("scrape", help="a page of 100,000 metrics: how long it takes, and holds the loop (seconds)")
+    seven = commands.add_parser("replica", help="a group of three nodes beside one node, and failover (2 minutes)")
+    seven.add_argument("--rounds", type=int, default=replica.ROUNDS, help="how often the two are measured")
+    seven.add_argument("--seconds", type=float, default=replica.SECONDS, help="how long one run measures")
     options = parser.parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 132)
     if options.command == "filters":
@@ -86,6 +91,8 @@ def main(arguments: list[str] | None = None) -> int:
         return events.run(console)
     if options.command == "scrape":
         return scrape.run(console)
+    if options.command == "replica":
+        return replica.run(console, options.rounds, options.seconds)
     if options.command == "timers":
         return timer_scale.run(console, options.count)
     return _bench(options, console)

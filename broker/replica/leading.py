@@ -7,6 +7,8 @@ caller begins a round and waits until a majority has answered it.
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker.replica.commit_rule import agreed
 from broker.replica.end_times import EndTimes
 from broker.replica.epochs import begun_within
@@ -15,6 +17,9 @@ from broker.replica.members import why_not
 from broker.replica.own_log import OwnLog
 from broker.replica.progress import Progress
 from penstock.protocol.requests.replicas import Members, TakeEntries, TakeLead, Taken
+
+UNDER_WAY_MAX: Final = 1 << 20
+"""Bytes that a node which is level may lack: they are on their way to it."""
 
 
 class Leading:
@@ -38,6 +43,7 @@ class Leading:
         self._moves_to = ""
         self._moves_until = 0.0
         self._ends = EndTimes()
+        self._ticked = now
         self.look(now)
 
     # ------------------------------------------------------------ what is committed
@@ -131,8 +137,12 @@ class Leading:
         return f"node {node} lacks {lacks} of what is committed: a voter has all of it"
 
     def _is_level(self, node: str) -> bool:
+        """Whether it has all that was committed an election time ago. What is stored just now is on its way to it."""
         peer = self._peers.get(node)
-        return peer is not None and peer.durable >= self._log.committed
+        if peer is None or self._log.committed - peer.durable > UNDER_WAY_MAX:
+            return False
+        behind_s = self._ends.behind_s(peer.durable, self._log.committed, self._ticked)
+        return behind_s <= self._timing.election_s
 
     # ------------------------------------------------------------ moving the lead
 
@@ -152,6 +162,7 @@ class Leading:
         """The messages that are due."""
         self.look(now)
         self._ends.note(self._log.end, now)
+        self._ticked = now
         if self._moves_to and now >= self._moves_until:
             self._moves_to = ""
         sent: list[ToPeer] = []

@@ -58,3 +58,26 @@ def test_a_change_waits_until_something_of_the_epoch_is_committed() -> None:
     assert "does not know yet" in lead.change_refusal(GROUP._replace(copies=2))
     log.commit(120)
     assert lead.change_refusal(GROUP._replace(copies=2)) == ""
+
+
+def test_a_node_that_lacks_only_what_was_stored_just_now_may_become_a_voter() -> None:
+    nodes = tuple(Member(node, node, "", node != "c") for node in "abc")
+    log = OwnLog(100, 100, 80, [EpochAt(1, 0)], [MembersAt(-1, Members(nodes))])
+    lead = Leading("a", 2, log, Timing(), 0.0)
+
+    def stored(end: int, now: float) -> str:
+        log.grow(end, [EpochAt(2, 100)] if end == 120 else [])
+        log.synced(end)
+        log.commit(end)
+        lead.tick(now)
+        return lead.change_refusal(GROUP)
+
+    stored(120, 0.0)
+    lead.taken("c", Taken(2, 120, 0), 0.1)
+    assert stored(5_000, 1.0) == ""
+    lead.tick(1.0 + Timing().election_s)
+    assert lead.change_refusal(GROUP) == ""
+    lead.tick(1.2 + Timing().election_s)
+    assert lead.change_refusal(GROUP) == "node c lacks 4,880 bytes of what is committed: a voter has all of it"
+    lead.taken("c", Taken(2, 5_000, 0), 9.0)
+    assert "lacks 1,995,000 bytes" in stored(2_000_000, 9.1)
