@@ -128,10 +128,11 @@ endif
 test-compiled: .checked/.made  ## the unit tests with the hot modules compiled, and those of the load generator (about 4 minutes)
 	@cd .checked && PYTHONPATH=$(CURDIR)/.checked $(CURDIR)/$(PYTEST) -q -m 'not interpreted' $(COMPILED_TESTS) $(GENERATOR_TESTS)
 
-bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, interleaved, with goals, and the store (about 14 minutes)
+bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, interleaved, with goals, the store, events and copies (about 17 minutes)
 	$(BIN)/python -m loadtest bench
 	$(BIN)/python -m loadtest store
 	$(BIN)/python -m loadtest events
+	$(BIN)/python -m loadtest replica
 	@[ ! -d .compiled/loadtest ] || (cd .compiled && PYTHONPATH=$(CURDIR)/.compiled $(CURDIR)/$(BIN)/python -m loadtest store)
 
 bench-native: compile  ## what programs send and consume, plain and compiled, and beside RocketMQ where there is Java, with goals (about 5 minutes)

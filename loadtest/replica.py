@@ -184,13 +184,17 @@ def beside_one_node(folder: Path, one: Node, leader: Node, rounds: int, seconds:
 
 
 def failover(nodes: dict[str, Node]) -> Iterator[Row]:
-    """From the death of the leader to the next PUBACK of a gateway at another node."""
-    with MqttClient(nodes["b"].mqtt, timeout_s=WAIT_S) as device:
-        device.publish("site/before", b"1", qos=1)
-        nodes["a"].process.send_signal(signal.SIGKILL)
-        began = time.perf_counter()
-        device.publish("site/after", b"2", qos=1)
-        took = time.perf_counter() - began
+    """From the death of the leader to the next PUBACK of a gateway at another node. What was out to the leader has an
+    unknown fate: the device connects again then, and repeats it."""
+
+    def publish(body: bytes) -> bool:
+        with MqttClient(nodes["b"].mqtt, timeout_s=WAIT_S) as device:
+            device.publish("site/state", body, qos=1)
+        return True
+
+    publish(b"before")
+    nodes["a"].process.send_signal(signal.SIGKILL)
+    took = _until(lambda: publish(b"after"))
     yield Row("from the leader's death to the next PUBACK", took, "s", "<= 3", took <= 3)
 
 
@@ -203,7 +207,7 @@ def resync(folder: Path, nodes: dict[str, Node], join: list[str], size: int) -> 
     with _node(folder, "d", "--node=d", *join):
         took = _until(lambda: _is_level(servers, "d"))
     per_s = size / took / 1e6
-    yield Row(f"a new node copies {size >> 20} MiB", per_s, "MB/s", ">= 200", per_s >= 200)
+    yield Row(f"a new node starts and copies {size >> 20} MiB", per_s, "MB/s", ">= 200", per_s >= 200)
 
 
 def run(console: Console, rounds: int = ROUNDS, seconds: float = SECONDS, size: int = RESYNC_BYTES) -> int:
