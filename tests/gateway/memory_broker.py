@@ -85,6 +85,7 @@ from penstock.protocol.requests.messages import (
     Refused,
     SeekTime,
     TellAcknowledged,
+    TellAudited,
 )
 from penstock.protocol.requests.request import Done, Request, Result
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
@@ -357,6 +358,9 @@ class MemoryBroker:
                 self._held.append((on_result, result))
 
     # ------------------------------------------------------------ requests
+
+    def _TellAudited(self, request: TellAudited) -> Result:
+        return Done()
 
     def _Ping(self, request: Ping) -> Result:
         return ServerInfo("broker", "b", "0", self.now_ms)
