@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import paho.mqtt.client as paho
 import pytest
 import trio
 
 from penstock import Producer
+from penstock.blocking import Producer as BlockingProducer
 from penstock.client.credentials import service_credentials
 from penstock.client.wire_link import WireLinks, ask
 from penstock.errors import PenstockError
@@ -24,6 +27,7 @@ from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.protocol.requests.replicas import DescribeReplicas, Replicas, SetRole
 from penstock.protocol.requests.request import Done
 from tests.endtoend.conftest import Service
+from tests.endtoend.paho_ends import end
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
@@ -235,3 +239,95 @@ def test_nothing_acknowledged_is_lost_when_leaders_are_killed_and_stand_still(gr
     assert shared
     for name in shared:
         assert sums[0][name] == sums[1][name] == sums[2][name]
+
+
+class Device:
+    """A subscriber with a session that stays. It publishes nothing: paho, when it has to connect twice, sends a message
+    of QoS 2 again that it has a PUBREC for, and that is another message then."""
+
+    def __init__(self, address: tuple[str, int], name: str) -> None:
+        self.got: list[bytes] = []
+        self.client = paho.Client(
+            paho.CallbackAPIVersion.VERSION2,
+            name,
+            protocol=paho.MQTTv311,
+            clean_session=False,
+            reconnect_on_failure=True,
+        )
+        self.client.reconnect_delay_set(1, 1)
+        self.client.on_message = self._on_message
+        self.heard = threading.Event()
+        self.subscribed = threading.Event()
+        self.client.on_subscribe = lambda *_: self.subscribed.set()
+        self.client.connect(*address)
+        self.client.loop_start()
+
+    def _on_message(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
+        self.got.append(bytes(message.payload))
+        self.heard.set()
+
+
+def kill_the_leader(group: Group) -> None:
+    """A leader is killed; returns when another one leads and the node is back."""
+
+    async def whole() -> None:
+        async with trio.open_nursery() as nursery:
+            asking = Asking(group, WireLinks(nursery, credentials=service_credentials(KEY.encode(), "test")))
+            leader = await asking.leader()
+            group.nodes[leader].kill()
+            del group.nodes[leader]
+            other = await asking.leader()
+            [row] = [one for one in (await described(asking, other)).rows if one.node == other]
+            group.start(leader, join=row.address)
+            await asking.level()
+            nursery.cancel_scope.cancel()
+
+    trio.run(whole)
+
+
+async def formed(group: Group) -> None:
+    async with trio.open_nursery() as nursery:
+        asking = Asking(group, WireLinks(nursery, credentials=service_credentials(KEY.encode(), "test")))
+        [first] = (await described(asking, "a")).rows
+        for name in "bc":
+            group.start(name, join=first.address)
+        for row in (await joined(asking, "a", 3)).rows:
+            group.places[row.node] = (row.clients.rpartition(":")[2], row.address.rpartition(":")[2])
+        for name in "bc":
+            await asking.promote(name)
+        nursery.cancel_scope.cancel()
+
+
+def test_each_payload_of_qos_2_comes_once_over_three_leaders_that_are_killed(group: Group) -> None:
+    group.start("a")
+    trio.run(formed, group)
+    gateway = Service(
+        "gateway",
+        port="0",
+        namesrv=group.names.address,
+        name="gw",
+        anonymous="everyone",
+        cluster_secret_file=str(group.key),
+    )
+    devices: list[Device] = []
+    try:
+        subscriber = Device(gateway.place, "subscriber")
+        devices.append(subscriber)
+        subscriber.client.subscribe("d/#", 2)
+        assert subscriber.subscribed.wait(PATIENCE_S)
+        sent: list[bytes] = []
+        with BlockingProducer(servers=group.names.address, timeout_s=60.0) as producer:
+            for number in range(3):
+                for _ in range(50):
+                    sent.append(b"%d" % len(sent))
+                    producer.send("d", sent[-1], mqtt_topic=f"d/{number}", qos=2)
+                kill_the_leader(group)
+        ends = time.monotonic() + PATIENCE_S
+        while len(set(subscriber.got)) < len(sent) and time.monotonic() < ends:
+            subscriber.heard.wait(1.0)
+            subscriber.heard.clear()
+        assert sorted(subscriber.got, key=int) == sent
+    finally:
+        for device in devices:
+            end(device.client)
+        gateway.kill()
