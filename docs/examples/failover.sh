@@ -5,7 +5,7 @@
 #     bash docs/examples/failover.sh
 set -uo pipefail
 HOSTS=${HOSTS:-127.0.77}
-if [ -n "${SHORT:-}" ]; then MESSAGES=300 KILLS=3 DEVICE_MESSAGES=200 DEVICE_KILLS=2 STOP_S=4
+if [ -n "${SHORT:-}" ]; then MESSAGES=300 KILLS=1 DEVICE_MESSAGES=200 DEVICE_KILLS=1 STOP_S=3
 else MESSAGES=5000 KILLS=${KILLS:-100} DEVICE_MESSAGES=10000 DEVICE_KILLS=5 STOP_S=10; fi
 folder=$(mktemp -d); cd "$folder" || exit 1
 declare -A PID HOST JOIN EXTRA
