@@ -172,7 +172,8 @@ class Server:
         within, peer = found
         host, _, port = peer.address.rpartition(":")
         logins = SignedLogins(self._access.guard, peer)
-        connection = Connection(within, peer, _eight(host, int(port or 0)), logins)
+        peer_bytes = _eight(host, int(port) if port.isdigit() else 0)  # one that was reset already has no address
+        connection = Connection(within, peer, peer_bytes, logins)
         self._connections[connection.number] = connection
         began = trio.current_time()
         self._journal.connected(peer, began)

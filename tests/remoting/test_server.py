@@ -7,6 +7,7 @@ import json
 import os
 import random
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -46,6 +47,16 @@ def test_what_is_no_frame_ends_its_own_connection_only(data: bytes, connect: Cal
     hostile.socket.sendall(data)
     assert is_closed(hostile)
     assert bystander.ask(codes.CHECK_CLIENT_CONFIG).code == codes.SUCCESS
+
+
+def test_connections_that_are_reset_at_once_harm_no_other(connect: Callable[..., RemotingClient]) -> None:
+    bystander = connect()
+    at_once = struct.pack("ii", 1, 0)
+    for _ in range(20):
+        with socket.create_connection(bystander.socket.getpeername()) as gone:
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+    for client in (connect(), bystander):  # the new one is accepted behind those that were reset
+        assert client.ask(codes.CHECK_CLIENT_CONFIG).code == codes.SUCCESS
 
 
 def test_binary_headers_are_answered_in_binary(connect: Callable[..., RemotingClient], name: str) -> None:
