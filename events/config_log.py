@@ -33,7 +33,7 @@ class ConfigLog:
         facts: what stands.
     """
 
-    def __init__(self, servers: Sequence[str], links: Links | None, admin: Admin, world: World) -> None:
+    def __init__(self, servers: Sequence[str], links: Links, admin: Admin, world: World) -> None:
         self.facts = Facts()
         self._servers = ",".join(servers)
         self._links = links

@@ -66,7 +66,7 @@ class Runner:
         counts: RuleCounts,
         world: World,
         servers: str,
-        links: Links | None,
+        links: Links,
         session_s: float,
     ) -> None:
         self._assignment = assignment

@@ -107,8 +107,7 @@ async def run(
         logins = CallerLogins(access, world.offload, takes_clear=settings.insecure)
         face = Face(desk, ingest, Callers(settings.hosts), logins, settings.body_bytes_max)
         nursery.start_soon(access.run)
-        if links is not None:
-            nursery.start_soon(access.keep_audit, "event bridge", links, settings.namesrv)
+        nursery.start_soon(access.keep_audit, "event bridge", links, settings.namesrv)
         await nursery.start(partial(serve, cast(Any, face.app), _served_at(listening.detach(), settings)))
         task_status.started(RunningEvents(host, port, ingest, rules, world.clock))
 
