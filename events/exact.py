@@ -85,10 +85,11 @@ class ExactSends:
         await self._discovery.brokers(topic, create=True)
         found = await self._discovery.holders(topic)
         layout = sorted([*[one.broker for one in found.brokers], *found.away])
+        whole = [BrokerRoute(name, "", 1) for name in layout]
         set_backs = await self._set_backs(sender.group, [origin for origin, _ in rows])
         parts: dict[str, list[bytes]] = {}
         for origin, message in rows:
-            route = _route_of(origin, message, found.brokers, layout)
+            route = route_of(origin, message, found.brokers, whole)
             told = (*sender, set_backs[origin.broker, origin.queue], origin.broker, origin.queue, topic, route.broker)
             parts.setdefault(route.address, []).append(
                 record_of(message, producer_of(*told, *layout), origin.offset, self._clock.wall_ms())
@@ -101,8 +102,8 @@ class ExactSends:
                     raise from_wire(one.code, one.message)
 
     async def _set_backs(self, group: str, origins: Sequence[Origin]) -> dict[tuple[str, str], int]:
-        """How often a group's position was set back, by broker and queue. Who asks holds the position for no time, and
-        moves nothing."""
+        """How often a group's position was set back, by broker and queue. The request that asks holds the
+        position for no time and does not move it."""
         addresses = {one.broker: one.address for one in await self._discovery.all_brokers()}
         found: dict[tuple[str, str], int] = {}
         for broker in sorted({one.broker for one in origins}):
@@ -114,12 +115,16 @@ class ExactSends:
         return found
 
 
-def _route_of(origin: Origin, message: Message, live: Sequence[BrokerRoute], layout: Sequence[str]) -> BrokerRoute:
+def route_of(
+    origin: Origin, message: Message, live: Sequence[BrokerRoute], whole: Sequence[BrokerRoute]
+) -> BrokerRoute:
     """The broker of a message: that of its key, as all producers choose it, or of the queue that it came from. Raises
-    ``PenstockError`` where that broker does not take messages now."""
-    whole = [BrokerRoute(name, "", 1) for name in layout]
-    wanted = choose(message.key or f"{origin.broker}/{origin.queue}", whole, 0).broker
-    return choose(message.key or "x", [one for one in live if one.broker == wanted], 0)
+    ``PenstockError`` where that broker does not take messages now. ``whole``: all brokers, also those that are away."""
+    key = message.key or f"{origin.broker}/{origin.queue}"
+    if live and live[0].places:
+        return choose(key, live, 0)  # an ordered topic: its configuration says which broker has a key
+    wanted = choose(key, whole, 0).broker
+    return choose(key, [one for one in live if one.broker == wanted], 0)
 
 
 def producer_of(*told: str | int) -> str:
@@ -130,7 +135,7 @@ def producer_of(*told: str | int) -> str:
 def record_of(message: Message, producer: str, number: int, born_ms: int) -> bytes:
     """The record of a message that a broker stores once."""
     properties = record_properties(encode_message(message))
-    own = encode_properties({UNIQUE_KEY: f"{producer}{number:012x}"})
+    own = encode_properties({UNIQUE_KEY: f"{producer}{number:0{DIGITS}x}"})
     packed = properties + b"\x02" + own if properties else own
     topic = message.topic.encode()
     return encode_record(topic, message.body, packed, queue_id=ANY_QUEUE, flag=FLAG_SEQUENCED, born_ms=born_ms)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from events.exact import producer_of, record_of
+from events.exact import Origin, producer_of, record_of, route_of
 from penstock import Message
 from penstock.blocking import Admin, Reader
+from penstock.client.sending import choose
+from penstock.errors import NoRoute
 from penstock.protocol.requests.messages import Append
+from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.topics import CreateTopic
 from tests.broker.broker_rig import Rig
 from tests.events.bridge import Bridge
@@ -34,6 +37,25 @@ def test_a_producer_has_another_name_wherever_anything_is_another() -> None:
     others = [[*told[:at], 9 if isinstance(told[at], int) else "x", *told[at + 1 :]] for at in range(len(told))]
     names = {producer_of(*one) for one in [told, *others, [*told, "second"]]}
     assert len(names) == len(told) + 2
+
+
+@pytest.mark.parametrize("key", ["", "a", "b", "c", "d"])
+def test_an_event_goes_to_the_broker_of_its_key_or_to_none(key: str) -> None:
+    brokers = [BrokerRoute(name, f"{name}:1", 1) for name in "abc"]
+    origin, message = Origin("from", "queue:0", 7), Message("t", b"", key)
+    wanted = route_of(origin, message, brokers, brokers)
+    assert wanted == choose(key or "from/queue:0", brokers, 0)
+    assert route_of(origin, message, [wanted], brokers) == wanted
+    with pytest.raises(NoRoute):
+        route_of(origin, message, [one for one in brokers if one != wanted], brokers)
+
+
+@pytest.mark.parametrize("key", ["", "a", "b", "c", "d"])
+def test_an_event_goes_where_an_ordered_topic_has_its_key(key: str) -> None:
+    live = [BrokerRoute(name, f"{name}:1", 1, place=place, places=2) for place, name in enumerate("ba")]
+    whole = [BrokerRoute(name, "", 1) for name in "ab"]
+    found = route_of(Origin("from", "queue:0", 7), Message("t", b"", key), live, whole)
+    assert found == choose(key or "from/queue:0", live, 0)
 
 
 def stored(bridge: Bridge, topic: str) -> list[str]:
