@@ -1,7 +1,7 @@
 """The HTTP face: events in, configuration in and out. An ASGI application of starlette; errors are problem details.
 
-It decides little: bytes to values, a call, values to bytes. Every request passes ``Callers`` and ``CallerLogins``
-before its body is read, and has at most ``body_bytes_max``.
+It decides little: bytes to values, a call, values to bytes. Every request passes ``Callers``, and all but
+``/openapi.json`` pass ``CallerLogins``, before the body is read, of which there are at most ``body_bytes_max``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def problem_answer(problem: Problem) -> Response:
 class Face:
     """The routes. ``app`` is what a server runs.
 
-    A request without a right is refused before its body is read. To send events takes ``produce`` on the bus; to look
+    A request without a right is refused before its body is read; ``/putEvents`` names its buses in the body, so only
+    its login is checked before. To send events takes ``produce`` on the bus; to look
     takes ``view`` of the cluster, and to change ``admin``: a rule reads and writes any topic.
     """
 
@@ -69,7 +70,6 @@ class Face:
     ) -> None:
         self._desk = desk
         self._ingest = ingest
-        self._callers = callers
         self._logins = logins
         self._body_bytes_max = body_bytes_max
         self._body_s = body_s
