@@ -10,7 +10,7 @@ import contextlib
 import ssl
 from collections.abc import Sequence
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult
 
 import h11
 import trio
@@ -35,9 +35,8 @@ class Place(NamedTuple):
     is_secure: bool
 
     @classmethod
-    def of(cls, url: str) -> Place:
+    def of(cls, parts: SplitResult) -> Place:
         """That of a checked URL."""
-        parts = urlsplit(url)
         is_secure = parts.scheme == "https"
         return cls(parts.hostname or "", parts.port or (443 if is_secure else 80), is_secure)
 

@@ -174,8 +174,9 @@ def _http(spec: Mapping[str, Any]) -> Http:
     is_structured = choice(spec, "mode", ("binary", "structured")) == "structured"
     method = choice(spec, "method", METHODS)
     netloc, path = parts.netloc, (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    place = Place.of(str(url))
-    return Http(str(url), place, netloc, path, method, headers, secrets, str(key), is_structured, timeout_s, batch)
+    return Http(
+        str(url), Place.of(parts), netloc, path, method, headers, secrets, str(key), is_structured, timeout_s, batch
+    )
 
 
 def _checked_url(url: object) -> SplitResult:
