@@ -22,7 +22,8 @@ from console import markup
 from console.cluster import Cluster
 from console.logins import Attempts, Login, Logins, Users
 from console.watch import Watch
-from penstock.access.acl import ADMIN, VIEW
+from penstock.access.acl import ADMIN, CONSUME, VIEW
+from penstock.access.needs import PEER, of_topic
 from penstock.access.policy import CLUSTER, NOBODY, PASSWORD, Identity
 from penstock.errors import (
     GroupNotFound,
@@ -112,6 +113,13 @@ class Visit:
         if refusal is not None:
             self.console.note(self.login.user, self.request, self.request.url.path, name, allowed=False, why=action)
             raise refusal
+
+    def check_reading(self, topic: str) -> None:
+        """Raises ``NotAuthorized`` where the user may not read a topic's messages. It takes the same rights as at the
+        native ports; topics that only services read there take ``admin`` of the cluster."""
+        need = of_topic((CONSUME,), topic)
+        [action] = need.actions
+        self.check(ADMIN if action == PEER else action, need.name)
 
     def ask(self, name: str, default: str = "") -> str:
         """A field of the form, or else of the address."""

@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from console import markup, payloads
 from console.visits import Visit, number_of, time_of
-from penstock.access.acl import CONSUME
 from penstock.client.arguments import Place
 from penstock.client.message_tasks import offset_id
 from penstock.errors import InvalidRequest
@@ -30,7 +29,7 @@ async def messages(visit: Visit) -> Response:
         return await message(visit)
     parts = [_form(visit)]
     if topic:
-        visit.check(CONSUME, topic)
+        visit.check_reading(topic)
     if topic and key:
         since: datetime | int = time_of("time", visit.ask("time")) if visit.ask("time") else 0
         found = await visit.cluster.find(topic, key, since, FOUND_MAX)
@@ -129,7 +128,7 @@ def key_text(one: ReceivedMessage) -> str:
 async def message(visit: Visit) -> Response:
     """One message, by its offset id."""
     one = await visit.cluster.reads.message(visit.ask("id"))
-    visit.check(CONSUME, one.queue.topic)
+    visit.check_reading(one.queue.topic)
     id, form = offset_id(one), visit.ask("as", "auto")
     try:
         form, text = payloads.shown(one.body, form)

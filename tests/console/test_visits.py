@@ -84,6 +84,34 @@ async def test_a_viewer_sees_no_forms_and_is_refused_what_they_would_do(site: Si
         assert "may not view the cluster" in await browser.post("/login", 403, user="carl", password="carl")
 
 
+class Readers(TwoUsers):
+    """A user who may consume every topic, and one who may use one group."""
+
+    policy = Policy(
+        parse_acl(
+            "allow user ada view *\nallow user ada consume *\nallow user carl view *\nallow user carl group stuck\n"
+        )
+    )
+
+    def refusal(self, user: str, action: str, name: str = "") -> NotAuthorized | None:
+        identity = Identity(user, PASSWORD)
+        return None if self.policy.may(identity, action, name) else self.policy.refusal(identity, (action,), name)
+
+
+async def test_topics_of_the_system_and_dead_letters_take_the_rights_that_they_take_at_the_native_ports(
+    site: Site,
+) -> None:
+    audit, letters, system = "%25AUDIT%25", "%25DLQ%25stuck", "%25sys%25topics"
+    async with site.open(Readers()) as browser:
+        await browser.post("/login", user="ada", password="ada")
+        await browser.get(f"/messages?topic={audit}", 404)
+        assert "allow user ada group stuck" in await browser.get(f"/messages?topic={letters}", 403)
+        assert "allow user ada admin *" in await browser.get(f"/messages?topic={system}", 403)
+        await browser.post("/logout")
+        await browser.post("/login", user="carl", password="carl")
+        await browser.get(f"/messages?topic={letters}", 404)
+
+
 async def test_what_users_do_is_in_the_audit_log(site: Site) -> None:
     async with site.open(TwoUsers()) as browser:
         await browser.post("/login", 403, user="ada", password="wrong")
