@@ -53,7 +53,8 @@ class Face:
         elif credentials.user:
             shown = b64encode(f"{credentials.user}:{credentials.password}".encode()).decode()
             self._login = {"authorization": f"Basic {shown}"}
-        if self._login and self._base.startswith("http:") and not is_loopback(urlsplit(self._base).hostname or ""):
+        target = urlsplit(self._base)
+        if self._login and target.scheme != "https" and not is_loopback(target.hostname or ""):
             raise NotAuthorized("a password or token goes over TLS only, or within this machine", hint=_TLS)
         self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=tls), _NoRedirects())
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.cli.event import _told, event
-from penstock.errors import InvalidRequest, TopicNotFound, Unavailable
+import pytest
+
+from penstock.cli.event import Face, _told, event
+from penstock.client.credentials import Credentials
+from penstock.errors import InvalidRequest, NotAuthorized, TopicNotFound, Unavailable
 
 
 def test_a_problem_document_is_an_error_with_its_place() -> None:
@@ -12,6 +15,14 @@ def test_a_problem_document_is_an_error_with_its_place() -> None:
     assert (error.message, error.hint) == ("no url", "at /url")
     assert isinstance(_told(404, b'{"detail": "no rule"}'), TopicNotFound)
     assert isinstance(_told(502, b"<html>"), Unavailable)
+
+
+@pytest.mark.parametrize("address", ["bridge:8095", "http://bridge:8095", "HTTP://bridge:8095"])
+def test_no_password_goes_to_another_machine_in_clear(address: str) -> None:
+    with pytest.raises(NotAuthorized):
+        Face(address, Credentials(user="ada", password="pencil"))
+    Face("HTTP://127.0.0.1:8095", Credentials(user="ada", password="pencil"))
+    Face("HTTPS://bridge:8095", Credentials(user="ada", password="pencil"))
 
 
 def test_each_kind_has_the_same_commands() -> None:
