@@ -28,37 +28,37 @@ _log = logging.getLogger("penstock.audit")
 
 
 class Trail:
-    """The entries of one server that are not stored yet. Equal acts are one entry with a count, so that a thousand
-    refusals a second of one client cannot push out what others do.
+    """The entries of one server that are not stored yet. Equal acts are one entry with a count, so a client that
+    repeats one act a thousand times a second takes the place of one. Refusals cannot push out acts that were allowed.
 
     Attributes:
         left_out: how many entries were only counted since the start.
     """
 
     def __init__(self) -> None:
-        self._counts: dict[AuditEntry, int] = {}  # by entry without its time and how often
-        self._times: dict[AuditEntry, int] = {}
+        self._entries: dict[AuditEntry, AuditEntry] = {}  # by the same without its time and how often
         self._kinds = [0, 0]
         self.left_out = 0
 
     def add(self, entry: AuditEntry) -> None:
         """Adds one."""
         kind = entry._replace(at_ms=0, times=1)
-        if kind not in self._counts:
+        held = self._entries.get(kind)
+        if held is None:
             if self._kinds[entry.allowed] >= KINDS_MAX and entry.act != OTHERS:
                 self.left_out += entry.times
                 others = AuditEntry(entry.at_ms, "", "", "", OTHERS, "", entry.allowed, "too many", times=entry.times)
                 self.add(others)
                 return
             self._kinds[entry.allowed] += 1
-            self._counts[kind], self._times[kind] = 0, entry.at_ms
-        self._counts[kind] += entry.times
+            self._entries[kind] = entry
+        else:
+            began_ms = min(held.at_ms, entry.at_ms)
+            self._entries[kind] = held._replace(at_ms=began_ms, times=held.times + entry.times)
 
     def take(self) -> tuple[AuditEntry, ...]:
         """All entries, oldest first; the trail is empty then."""
-        counts, began = self._counts, self._times
-        self._counts, self._times, self._kinds = {}, {}, [0, 0]
-        taken = [kind._replace(at_ms=began[kind], times=count) for kind, count in counts.items()]
+        taken, self._entries, self._kinds = self._entries.values(), {}, [0, 0]
         return tuple(sorted(taken, key=lambda one: one.at_ms))
 
     def put_back(self, entries: Iterable[AuditEntry]) -> None:

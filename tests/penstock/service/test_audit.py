@@ -61,3 +61,12 @@ def test_no_flood_of_refusals_pushes_out_an_act_of_administration() -> None:
     assert [one.name for one in taken if one.allowed] == ["orders"]
     trail.put_back(taken)
     assert sorted(trail.take()) == sorted(taken)
+
+
+def test_an_entry_that_is_put_back_keeps_the_time_of_its_first_act() -> None:
+    trail, act = Trail(), AuditEntry(5, "", "anonymous", "a", "Pull", "orders", False)
+    trail.add(act)
+    taken = trail.take()
+    trail.add(act._replace(at_ms=9))
+    trail.put_back(taken)
+    assert trail.take() == (act._replace(times=2),)
