@@ -11,7 +11,7 @@ from penstock.blocking.admin import Admin
 from penstock.cli.display import confirm, json_option, named, print_json, print_rows
 from penstock.client.replica_tasks import ReplicaGroup, ReplicaNode, check_forced
 from penstock.client.replica_words import advice_on, losses, shown_bytes, state_of, words_for
-from penstock.errors import Busy, InvalidConfig, PenstockError, Unavailable
+from penstock.errors import Busy, InvalidConfig, NoRoute, PenstockError, Unavailable
 from penstock.world import RealClock, new_secret, pause
 
 MOVE_S: Final = 10.0
@@ -256,6 +256,8 @@ def _looked(admin: Admin, broker: str) -> ReplicaGroup | None:
 
 
 def _one(groups: Sequence[ReplicaGroup], broker: str) -> ReplicaGroup:
+    if not groups:
+        raise NoRoute("there is no broker", hint="penstock status says which servers answer")
     if len(groups) != 1 and not broker:
         names = ", ".join(one.group for one in groups)
         raise InvalidConfig("there are several brokers", hint=f"say which: --broker, one of {names}")

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from penstock.cli.replica import _one
+from penstock.errors import NoRoute
+
 Penstock = Callable[..., Result]
 Rows = Callable[..., list[dict[str, Any]]]
 
@@ -53,3 +56,8 @@ def test_what_a_group_of_one_cannot_do_is_said(
     refused = penstock("replica", *command)
     assert refused.exit_code in (2, 3)
     assert why in refused.stderr
+
+
+def test_without_a_broker_none_is_asked_for_by_name() -> None:
+    with pytest.raises(NoRoute, match="there is no broker"):
+        _one([], "")
