@@ -1,7 +1,7 @@
-"""The options by which every command is told where to go and who asks: a context, or a server and credentials.
+"""The options that every command takes for its server and its login: a context, or a server and credentials.
 
 They hold for the process while the command runs, as variables of the environment: names and paths alone, never a
-password or a token, so that none is in a list of processes or comes to a child.
+password or a token, so that none is in a list of processes or reaches a child.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from penstock.client.contexts import CONTEXT_VARIABLE, contexts_file, read_contexts
 from penstock.protocol.addresses import SERVERS
 
-NO_CLIENTS: Final = frozenset({"up", "demo", "store", "backup", "restore", "doctor", "context", "login", "mqtt"})
+NO_CLIENTS: Final = frozenset({"up", "store", "backup", "restore", "doctor", "context", "login", "mqtt"})
 """Commands that the current context does not concern."""
 _VARIABLES: Final = {
     "user": "PENSTOCK_USER",
@@ -24,7 +24,8 @@ _VARIABLES: Final = {
     "token_file": "PENSTOCK_CLIENT_TOKEN_FILE",
     "tls": "PENSTOCK_TLS",
 }
-_SECRETS: Final = ("PENSTOCK_PASSWORD", "PENSTOCK_TOKEN", *_VARIABLES.values())
+_LOGIN: Final = frozenset({"PENSTOCK_PASSWORD", "PENSTOCK_TOKEN", *_VARIABLES.values()} - {"PENSTOCK_TLS"})
+"""Variables that an option for another user or token takes out."""
 
 
 def server_of(context: click.Context, server: str, name: str, options: Mapping[str, str]) -> str:
@@ -42,9 +43,7 @@ def server_of(context: click.Context, server: str, name: str, options: Mapping[s
     if not name and not is_named and context.invoked_subcommand not in NO_CLIENTS:
         name = read_contexts(contexts_file(os.environ)).current
     given = {_VARIABLES[option]: value for option, value in options.items() if value}
-    cleared: set[str] = set()
-    if {"user", "token_file"} & {option for option, value in options.items() if value}:
-        cleared = {one for one in _SECRETS if one != "PENSTOCK_TLS"} - given.keys()
+    cleared = _LOGIN - given.keys() if options.get("user") or options.get("token_file") else frozenset()
     found = ""
     if name:
         found = read_contexts(contexts_file(os.environ)).named(name).server

@@ -95,14 +95,8 @@ def _show_copies(admin: Admin, as_json: bool) -> None:
             continue
         if as_json:
             for one in group.nodes:
-                row = {
-                    "name": one.node,
-                    "kind": "copy",
-                    "broker": group.group,
-                    "role": one.role,
-                    "state": state_of(one),
-                }
-                print_json(row | {"behind": one.behind})
-            continue
-        states = [f"{one.node} {state_of(one)}" for one in group.nodes]
-        click.echo(f"{group.group}, epoch {group.epoch}: {'; '.join(states)}", err=True)
+                row = {"name": one.node, "kind": "copy", "broker": group.group, "role": one.role}
+                print_json(row | {"state": state_of(one), "behind": one.behind})
+        else:
+            states = [f"{one.node} {state_of(one)}" for one in group.nodes]
+            click.echo(f"{group.group}, epoch {group.epoch}: {'; '.join(states)}", err=True)
