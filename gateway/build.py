@@ -127,7 +127,7 @@ def build(
     spans: Spans | None = None,
 ) -> Gateway:
     """Makes a gateway. ``call``: how a round is called for from outside of one. ``pollers``: one for each shard.
-    ``journal``: the log of connections. ``spans``: who records traces, if anybody does."""
+    ``journal``: the log of connections. ``spans``: the recorder of traces; ``None`` without one."""
     name = settings.name or f"gateway-{rng.getrandbits(48):012x}"
     rounds = Rounds(clock, call)
     shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]

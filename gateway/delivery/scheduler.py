@@ -45,9 +45,8 @@ class DeliveryScheduler:
         self._wake = wake
         self._at_once: dict[Feed[Cursor], None] = {}
         self._in_turn: FairQueue[Waiter, Waiter] = FairQueue(LOOKS_PER_TURN, LOOKS_MAX)
-        self._queued: set[Waiter] = (
-            set()
-        )  # what waits there: sessions that lag, feeds that one session reads or that lag
+        # what waits there: sessions that lag, feeds that one session reads or that lag
+        self._queued: set[Waiter] = set()
 
     @property
     def has_looks(self) -> bool:

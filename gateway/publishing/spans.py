@@ -1,7 +1,7 @@
-"""What the gateway needs of whoever records traces (``penstock/service/otel_spans.py``).
+"""The interface to a recorder of traces (``penstock/service/otel_spans.py``).
 
 A publication that belongs to a trace has one span here, with one within for the broker's append; the message is stored
-with the context of the latter, so that the span of who consumes it is a child of that.
+with the context of the latter, so that a consumer's span is a child of that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Spans(Protocol):
 
 
 def open_spans(export: str, gateway: str, share: float) -> Spans | None:
-    """What records the traces of a gateway; ``None`` without a collector to ``export`` to. Raises ``InvalidConfig``
+    """The recorder of a gateway's traces; ``None`` without a collector to ``export`` to. Raises ``InvalidConfig``
     where OpenTelemetry is not installed."""
     if not export:
         return None

@@ -71,7 +71,7 @@ class Upstream(Stage):
         epoch: str,
         spans: Spans | None = None,
     ) -> None:
-        """``spans``: who records traces, if anybody does."""
+        """``spans``: the recorder of traces; ``None`` without one."""
         self._map = topic_map
         self.spans = spans
         self._append_bytes_max = append_bytes_max
