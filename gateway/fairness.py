@@ -1,4 +1,4 @@
-"""Deficit round robin: how work of which a round does a bounded amount is shared among those who want it.
+"""Deficit round robin: a bounded amount of work in each round, shared fairly among keys.
 
 Items wait by key (a session, a connection, an address), and keys have turns. A key is served until its items have cost
 ``quantum``, then the next; what it costs beyond that is taken off its next turns. A cost may be known only when the
@@ -105,8 +105,8 @@ class FairQueue(Generic[K, T]):
         return list(waiting.items)
 
     def crowd_out(self, key: K) -> T | None:
-        """Makes room for one more item of a key where the whole is full: takes out the last item of the key that has
-        most; ``None`` if this key would have as many."""
+        """Makes room for one more item of a key in a queue that is full: takes out the last item of the key with the
+        most items. ``None`` if with that item this key would have as many."""
         own = len(self._keys[key].items) if key in self._keys else 0
         longest = max(self._keys.values(), key=lambda one: len(one.items), default=None)
         if longest is None or len(longest.items) <= own + 1:

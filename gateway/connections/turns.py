@@ -1,9 +1,9 @@
-"""Who subscribes or unsubscribes has a turn: a number of filters in a round, and the others wait for the next.
+"""Turns of connections that subscribe or unsubscribe: a number of filters in a round, the others wait for the next.
 
 A filter costs as much as many messages. Without turns one client with a thousand filters in each of many packets, or
-thousands of clients with one each after a fault of the network, kept everybody waiting until all of them were seen to.
-Whoever waits is not read meanwhile, what it has sent stays bytes (``gateway/mqtt/reader.py``), and it goes on in the
-order in which it came. A packet with more filters than a round has room for goes on behind the others that wait.
+thousands of clients with one each after a fault of the network, kept all others waiting until all of them were done.
+A connection that waits is not read meanwhile, what it has sent stays bytes (``gateway/mqtt/reader.py``), and its
+packets go on in their order. A packet with more filters than a round has room for goes on behind the others that wait.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Turns(Stage):
     """The turns of one gateway's SUBSCRIBEs and UNSUBSCRIBEs."""
 
     def __init__(self, rounds: Rounds, failed: Callable[[Waiter], None]) -> None:
-        """``failed`` closes a connection for an error that nobody has foreseen, which is being handled."""
+        """``failed`` closes a connection for an unforeseen error, which is being handled."""
         self._rounds = rounds
         self._failed = failed
         self._round = rounds.number

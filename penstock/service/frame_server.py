@@ -52,8 +52,8 @@ class ConnectionWatch(Protocol):
     """Watch between a connection and its session (``guard.py``)."""
 
     def watch(self, session: Any, peer: Peer, frames: wire.FrameReader, limit: Limit) -> WatchedSession:
-        """The session of one connection, watched. ``frames`` cuts its bytes into frames, ``limit`` ends it in so many
-        seconds."""
+        """The session of one connection, watched. ``frames`` cuts its bytes into frames, ``limit`` ends it after a
+        number of seconds."""
         ...
 
 
@@ -88,8 +88,8 @@ async def serve_frames(
 ) -> None:
     """Serves every connection until cancelled; closes the listeners and all connections at the end. ``door`` is told
     what keeps it from accepting; ``room`` is what all connections together may hold; ``guard`` says who may ask what;
-    with ``certificates`` all of them speak TLS; ``connection_log`` says how many of
-    them have lines in the log."""
+    with ``certificates`` all of them speak TLS; ``connection_log`` (``paced_lines.LOG_RATES``) says how many of them
+    have lines in the log."""
     door = door or Doorkeeper("this server")
     held, told = room or NativeRoom(), NativeJournal(door.what, connection_log)
     ids = itertools.count(1)
