@@ -1,9 +1,9 @@
 """Flows: generators that carry out a command and yield the requests whose answers they need.
 
-A flow yields a ``Request`` for the broker, ``AtNames`` for the name server, either of them as the front's ``Own``,
-``FromClient``, or ``Sleep``; it is resumed with the reply,
-or with the ``PenstockError`` that stands for it. It waits for nothing itself, so the same flows run over trio and in
-tests. Each runs to its end by callbacks: no task per command. What several flows append in one round is one request.
+A flow yields a ``Request`` for the broker or ``AtNames`` for the name server, either of them within ``Own``, or
+``FromClient``, or ``Sleep``. It is resumed with the reply, or with the ``PenstockError`` that stands for it. It waits
+for nothing itself, so the same flows run over trio and in tests. Each runs to its end by callbacks: no task per
+command. What several flows append in one round is one request.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class AtNames(NamedTuple):
 
 
 class Own(NamedTuple):
-    """A request of the front's own: whoever asked for the command needs no permission for it."""
+    """A request of the front's own, for which the client's user needs no permission."""
 
     request: Request | AtNames
 
@@ -84,8 +84,8 @@ class Flows:
         self._names.flush()
 
     def run(self, flow: Flow, on_end: Callable[[Any], None], check: Check | None = None) -> None:
-        """Runs a flow; ``on_end`` gets what it returns, or the ``PenstockError`` that ended it. ``check``: of whoever
-        asked for it; None where everything is allowed."""
+        """Runs a flow; ``on_end`` gets what it returns, or the ``PenstockError`` that ended it. ``check``: of
+        the user whose command it is; None where everything is allowed."""
         _Run(self, flow, on_end, check).go(None)
 
     def begin(self, wanted: Wanted, check: Check | None, resume: Resume) -> None:
