@@ -84,7 +84,8 @@ def sent_of(body: bytes, text: str, flag: int, new_id: Callable[[], str]) -> Sen
         new_id: makes a unique id for a message that has none.
 
     Raises:
-        InvalidMessage: the name of a property is Penstock's, or the text is none.
+        InvalidMessage: the name of a property is Penstock's, or the text of a special message is damaged. Of other
+            messages the broker finds that.
     """
     text = text.rstrip("\x02")
     unique_id, special = _unique_id_of(text), _NOTHING
@@ -103,10 +104,12 @@ def sent_of(body: bytes, text: str, flag: int, new_id: Callable[[], str]) -> Sen
 
 def _unique_id_of(text: str) -> str:
     """The unique id in the text of properties, empty for none."""
-    at = 0 if text.startswith(_UNIQUE) else text.find(_FURTHER_UNIQUE) + 1
-    if not at and not text.startswith(_UNIQUE):
+    if text.startswith(_UNIQUE):
+        at = len(_UNIQUE)
+    elif (before := text.find(_FURTHER_UNIQUE)) >= 0:
+        at = before + len(_FURTHER_UNIQUE)
+    else:
         return ""
-    at += len(_UNIQUE)
     end = text.find("\x02", at)
     return text[at:] if end < 0 else text[at:end]
 

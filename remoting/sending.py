@@ -111,8 +111,8 @@ def _special(group: str, sent: Sent, record: bytes, now_ms: int) -> Append | Set
 
 
 def _refuse_stale(call: Call, born_ms: int) -> None:
-    """Raises ``NotAuthorized`` for a signed message that was made long ago: somebody may have kept it, to send it once
-    more."""
+    """Raises ``NotAuthorized`` for a signed message that was not made lately: it may have been recorded, and be sent
+    again."""
     if call.permissions is not None:
         late_ms = abs(call.front.clock.wall_ms() - born_ms)
         if late_ms > STALE_MS:
@@ -187,10 +187,9 @@ def send_reply(call: Call) -> Command:
         return call.command.answer(
             codes.SYSTEM_ERROR, remark=f"the client {properties.get(_REPLY_TO, '')} is not connected here"
         )
-    host, _, port = call.peer.rpartition(":")
     fields = {name: command.text(name) for name in ("producerGroup", "topic", "properties", "bornTimestamp")}
     fields |= {
-        "bornHost": f"{host}:{port}",
+        "bornHost": call.peer,
         "storeHost": call.front.place,
         "storeTimestamp": str(call.front.clock.wall_ms()),
     }
