@@ -90,18 +90,27 @@ class Server:
         self._last = 0
         self._commands = 0
         self._handlers = handlers()
-        token = trio.lowlevel.current_trio_token()
         self._is_in_round = False  # at its end what flows want is sent
-        self._run_soon = token.run_sync_soon
+        self._run_soon = trio.lowlevel.current_trio_token().run_sync_soon
         self._flows = Flows(broker, names, self._wake, self._flush_soon, self._ask_client)
         self._asked: dict[tuple[int, int], Resume] = {}  # by connection and number of the question
         self._questions = 0
         host, _, told = settings.advertise.rpartition(":")
         host, port = (host, int(told)) if told else (settings.host, port)
-        groups = Groups(f"remoting@{name}", self.start)
-        of_world = world.clock, world.rng
-        at = name, settings.broker, host, port, _eight(host, port)
-        self.front = Front(*at, *of_world, Members(), groups, self.start, self.push, set())
+        self.front = Front(
+            broker=name,
+            broker_address=settings.broker,
+            host=host,
+            port=port,
+            address=_eight(host, port),
+            clock=world.clock,
+            rng=world.rng,
+            members=Members(),
+            groups=Groups(f"remoting@{name}", self.start),
+            start=self.start,
+            push=self.push,
+            topics=set(),
+        )
 
     def _flush_soon(self) -> None:
         if not self._is_in_round:
