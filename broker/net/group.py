@@ -5,7 +5,6 @@ The pieces are put together here, and taken apart in order. The reasons: decisio
 
 from __future__ import annotations
 
-import logging
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -55,14 +54,6 @@ from penstock.world import Offload, World, guarded, mutex
 
 TICK_S: Final = 0.05
 NAMES_S: Final = 0.5
-ASK_S: Final = 2.0
-JOIN_S: Final = 0.5
-LOOK_S: Final = 1.0
-"""How often a node looks whether it is too far behind, and goes over a little of its log."""
-MEND_S: Final = 0.05
-COPY_BYTES: Final = 4 << 20
-
-_log = logging.getLogger(__name__)
 
 
 async def run(

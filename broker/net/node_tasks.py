@@ -40,7 +40,6 @@ JOIN_S: Final = 0.5
 LOOK_S: Final = 1.0
 """How often a node looks whether it is too far behind, and goes over a little of its log."""
 MEND_S: Final = 0.05
-COPY_BYTES: Final = 4 << 20
 
 _log = logging.getLogger(__name__)
 

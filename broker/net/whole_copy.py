@@ -17,11 +17,7 @@ from penstock.errors import PenstockError
 from penstock.protocol.requests.replicas import FetchLog, LogStretch
 from penstock.world import World
 
-TICK_S: Final = 0.05
 ASK_S: Final = 2.0
-JOIN_S: Final = 0.5
-LOOK_S: Final = 1.0
-"""How often a node looks whether it is too far behind, and goes over a little of its log."""
 MEND_S: Final = 0.05
 COPY_BYTES: Final = 4 << 20
 
