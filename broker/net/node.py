@@ -321,6 +321,7 @@ class Node:
                 on_result(Done())
             elif isinstance(request, TakeEntries):
                 self._committed = max(self._committed, request.committed)
+            self._sessions[session.hello.node] = session  # a node that knows two addresses of this one has two
             self._step(Received(session.hello.node, session.hello.uuid, request))  # type: ignore[arg-type]
             if isinstance(request, TakeEntries) and request.end > request.position:
                 self._has_received = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import trio
 
+from penstock.protocol.requests.replicas import MoveLeader, SetRole
 from penstock.protocol.requests.topics import CreateTopic
 from tests.simulation.nodes import KEY, SimGroup, in_group
 
@@ -41,3 +42,25 @@ def test_a_line_that_was_cut_is_used_again_when_it_is_whole() -> None:
         assert logs[0] == logs[1] == logs[2]
 
     in_group(42, scenario)
+
+
+def test_a_node_that_is_known_at_two_addresses_still_hears_answers() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.begin(voters="a")
+        for one in (group.b, group.c):
+            one.stop()
+        await trio.sleep(1.0)
+        for one in (group.b, group.c):
+            one.begin(group.a.address.replace(":", ":0"))  # another way to write the same place
+        for one in (group.b, group.c):
+            await group.until_done(SetRole(one.name, True, True))
+        await group.until_done(CreateTopic("t", 1))
+        await group.level()
+        await group.until_done(MoveLeader("b"))
+        with trio.fail_after(60.0):
+            while await group.leader() is not group.b:  # noqa: ASYNC110 (nothing sets an event)
+                await trio.sleep(0.2)
+        group.c.die()
+        await group.send("with the answers of a")
+
+    in_group(43, scenario)
