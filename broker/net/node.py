@@ -1,7 +1,8 @@
 """One node of a group at work: what other nodes and its broker bring goes into its replica, what comes out is sent.
 
 Everything that happens to the replica goes through ``_do``, one thing after the other: an answer that it brings about
-may append again at once. Pure: it is called back, it never waits; ``group.py`` drives it.
+may append again at once. When the disk has failed it does nothing more, and the next ``tick`` ends the node. Pure: it
+is called back, it never waits; ``group.py`` drives it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from penstock.errors import (
     NotAuthorized,
     NotLeader,
     PenstockError,
+    StorageFailed,
     Unavailable,
 )
 from penstock.protocol.link import OnResult
@@ -112,6 +114,7 @@ class Node:
         self._sessions: dict[str, PeerSession] = {}
         self._todo: deque[Callable[[], list[ToPeer]]] = deque()
         self._is_busy = False
+        self._failed: StorageFailed | None = None
         self._namesrv: dict[str, None] = {}  # of the nodes that it has met
         self._committed = 0  # as leaders have said
         self.repaired = 0
@@ -172,6 +175,8 @@ class Node:
         copy = self._copy
         if copy is None:
             return
+        if self._failed is not None:
+            raise self._failed
         self._todo.append(lambda: work(copy.replica, self._clock.monotonic()))
         if self._is_busy:
             return
@@ -180,6 +185,9 @@ class Node:
             while self._todo:
                 self._post(self._todo.popleft()())
                 copy.office.answer()
+        except StorageFailed as error:  # the core counts on what the disk has not: nothing more is sent or answered
+            self._failed = error
+            raise
         finally:
             self._is_busy = False
 
@@ -213,7 +221,8 @@ class Node:
         self._do(lambda replica, now: replica.synced(point, now))
 
     def tick(self) -> None:
-        """Time has passed; several in the time between two signs of life."""
+        """Time has passed; several in the time between two signs of life. Raises ``StorageFailed``, also where the disk
+        has failed at another call, whose caller may have answered it as a refusal."""
         if self._ways is not None:
             for one in self.members.nodes:
                 self._ways.know(one.address)
@@ -275,7 +284,7 @@ class Node:
     def heir(self) -> str:
         """The voter that could lead best in place of this node, which leads; empty where there is none."""
         copy = self._copy
-        if copy is None or not copy.replica.leads:
+        if copy is None or not copy.replica.leads or self._failed is not None:
             return ""
         peers = {one.node: one.durable for one in copy.core.peers(self._clock.monotonic())}
         there = [link.welcome.node for link in self._ways.there if link.welcome] if self._ways else []

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 import trio
 
-from penstock.errors import Busy, InvalidRequest, NoQuorum, PenstockError
+from penstock.errors import Busy, InvalidRequest, NoQuorum, PenstockError, StorageFailed
 from penstock.protocol.message import Message
 from penstock.protocol.requests.messages import Pull, Pulled
-from penstock.protocol.requests.replicas import ForceLeader, RemoveReplica, SetCopies
+from penstock.protocol.requests.replicas import ForceLeader, MoveLeader, RemoveReplica, SetCopies
 from penstock.protocol.requests.topics import CreateTopic
 from tests.broker.broker_rig import append, bodies
 from tests.simulation.nodes import SimGroup, in_group
@@ -82,3 +84,20 @@ def test_one_change_of_the_members_at_a_time() -> None:
         assert outcomes.count(None) == 1
 
     in_group(13, scenario)
+
+
+def test_a_node_that_cannot_write_down_its_vote_ends() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.begin()
+        await group.level()
+        await trio.sleep(5.0)  # no other write is under way
+        group.c.disk.fail("pwrite", errno.EIO)
+        await group.ask(group.a, MoveLeader("b"))
+        with trio.fail_after(60.0):
+            while group.c.is_alive:  # noqa: ASYNC110 (nothing sets an event)
+                await trio.sleep(0.2)
+        assert isinstance(group.c.error, BaseExceptionGroup)
+        assert group.c.error.subgroup(StorageFailed) is not None
+        assert await group.leader() is group.b
+
+    in_group(14, scenario)
