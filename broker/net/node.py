@@ -164,11 +164,6 @@ class Node:
         """How much of what is committed this copy lacks."""
         return max(0, self._committed - self._copy.replica.log.end) if self._copy else 0
 
-    @property
-    def committed(self) -> int:
-        """What leaders have said to be committed."""
-        return self._committed
-
     # ------------------------------------------------------------ one thing after the other
 
     def _do(self, work: Callable[[Replica, float], list[ToPeer]]) -> None:

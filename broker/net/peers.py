@@ -214,28 +214,18 @@ class Peers:
         self._tasks = tasks
         self._link = link
         self._own = own
-        self._links: dict[str, tuple[PeerLink, trio.CancelScope]] = {}
+        self._links: dict[str, PeerLink] = {}
 
     def know(self, address: str) -> None:
         """There is, or was, a node at this address."""
         if address and address != self._own and address not in self._links:
-            link, scope = self._link(address), trio.CancelScope()
-            self._links[address] = link, scope
-            self._tasks.start_soon(self._run, link, scope)
-
-    async def _run(self, link: PeerLink, scope: trio.CancelScope) -> None:
-        with scope:
-            await link.run()
-
-    def keep(self, addresses: set[str]) -> None:
-        """Only at these addresses are nodes of the group."""
-        for address in self._links.keys() - addresses:
-            self._links.pop(address)[1].cancel()
+            link = self._links[address] = self._link(address)
+            self._tasks.start_soon(link.run)
 
     @property
     def there(self) -> list[PeerLink]:
         """The links that have a connection."""
-        return [link for link, _ in self._links.values() if link.welcome is not None]
+        return [link for link in self._links.values() if link.welcome is not None]
 
     def to(self, node: str) -> PeerLink | None:
         """The link to a node, where there is a connection."""
