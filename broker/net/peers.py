@@ -119,7 +119,11 @@ class PeerLink:
         if self._tls is None:
             return stream
         encrypted = trio.SSLStream(stream, self._tls, server_hostname=host, https_compatible=True)
-        await encrypted.do_handshake()
+        try:
+            await encrypted.do_handshake()
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
         return encrypted
 
     def _tell(self, why: str) -> None:
