@@ -40,10 +40,12 @@ from penstock.errors import (
     PenstockError,
     StorageFailed,
     Unavailable,
+    UnknownRequest,
 )
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.replicas import (
     AddReplica,
+    AskVote,
     FetchLog,
     LogStretch,
     Members,
@@ -320,15 +322,17 @@ class Node:
         elif isinstance(request, AddReplica):
             self._add(request)
             on_result(Done())
-        elif session.hello is not None:
+        elif session.hello is not None and isinstance(request, AskVote | TakeEntries | TakeLead):
             if isinstance(request, TakeLead):
                 on_result(Done())
             elif isinstance(request, TakeEntries):
                 self._committed = max(self._committed, request.committed)
             self._sessions[session.hello.node] = session  # a node that knows two addresses of this one has two
-            self._step(Received(session.hello.node, session.hello.uuid, request))  # type: ignore[arg-type]
+            self._step(Received(session.hello.node, session.hello.uuid, request))
             if isinstance(request, TakeEntries) and request.end > request.position:
                 self._has_received = True
+        else:
+            raise UnknownRequest(f"the port for replicas does not serve {type(request).__name__}")
 
     def flush(self) -> None:
         """All that came with one read was taken in."""

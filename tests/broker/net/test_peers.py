@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 
-from penstock.protocol.requests.replicas import MoveLeader, SetRole
+from broker.net.peers import Introduction, PeerLink, ask
+from penstock.errors import UnknownRequest
+from penstock.protocol.requests.replicas import DescribeReplicas, MoveLeader, SetRole
 from penstock.protocol.requests.topics import CreateTopic
-from tests.simulation.nodes import KEY, SimGroup, in_group
+from tests.simulation.nodes import CLIENT, KEY, SimGroup, in_group
 
 
 def test_a_node_with_another_key_never_joins() -> None:
@@ -64,3 +67,19 @@ def test_a_node_that_is_known_at_two_addresses_still_hears_answers() -> None:
         await group.send("with the answers of a")
 
     in_group(43, scenario)
+
+
+def test_what_only_clients_ask_is_refused_on_the_port_for_replicas() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.begin(voters="a")
+        own = Introduction("", "group", "x", "u", f"{CLIENT}:1", f"{CLIENT}:2", ())
+        met = trio.Event()
+        rng = group.simulation.rng("x")
+        link = PeerLink(group.a.address, lambda: own, KEY, rng, lambda _: met.set(), lambda _: None)
+        group.nursery.start_soon(link.run)
+        await met.wait()
+        with pytest.raises(UnknownRequest, match="DescribeReplicas"):
+            await ask(link, DescribeReplicas(), 5.0)
+        assert group.a.is_alive
+
+    in_group(44, scenario)
