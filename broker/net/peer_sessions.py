@@ -85,6 +85,7 @@ class PeerSession:
                 self._keep(request, on_result)
                 self._host.asked(self, request, on_result)
         except PenstockError as error:
+            self._forget(request, on_result)
             on_result(error.as_result())
 
     def _greet(self, hello: ReplicaHello) -> ReplicaWelcome:
@@ -109,6 +110,13 @@ class PeerSession:
             waiting.append(on_result)
             if len(waiting) > WAITING_MAX:
                 waiting.popleft()(Unavailable("an election has overtaken this"))
+
+    def _forget(self, request: Request, on_result: OnResult) -> None:
+        """A request that is refused waits no longer: the next answer is for another one."""
+        kind = _ANSWERS.get(type(request))
+        waiting = self._waiting[kind] if kind is not None else None
+        if waiting and waiting[-1] is on_result:
+            waiting.pop()
 
     def answer(self, reply: Vote | Taken) -> None:
         """The oldest request of its kind is answered."""

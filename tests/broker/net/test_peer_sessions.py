@@ -28,6 +28,7 @@ class Called:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.gone = 0
+        self.refuses = False
 
     def welcome(self, hello: ReplicaHello) -> ReplicaWelcome:
         return ReplicaWelcome("c", "a", "u1", "host-a:1", "host-a:2", ())
@@ -36,6 +37,8 @@ class Called:
         """Nothing to note."""
 
     def asked(self, session: PeerSession, request: Request, on_result: OnResult) -> None:
+        if self.refuses:
+            raise Unavailable("this node is starting")
         self.requests.append(request)
 
     def flush(self) -> None:
@@ -106,3 +109,16 @@ def test_answers_go_to_the_oldest_request_of_their_kind() -> None:
         session.submit(TakeEntries(1, "b", 0, 0, 0, 0, 0), lambda result: None)
     assert results[2][0] == "second"
     assert isinstance(results[2][1], Unavailable), "an election has overtaken it"
+
+
+def test_a_request_that_is_refused_gets_no_other_answer() -> None:
+    host = Called()
+    session, results = greeted(host), list[tuple[str, Result]]()
+    host.refuses = True
+    session.submit(TakeEntries(1, "b", 0, 0, 0, 0, 0), lambda result: results.append(("refused", result)))
+    host.refuses = False
+    session.submit(TakeEntries(1, "b", 0, 0, 0, 0, 0), lambda result: results.append(("taken", result)))
+    session.answer(Taken(1, 5, 0))
+    [(first, error), second] = results
+    assert (first, type(error)) == ("refused", Unavailable)
+    assert second == ("taken", Taken(1, 5, 0))
