@@ -154,7 +154,7 @@ MODELS := tests/gateway/delivery/test_positions_model.py tests/gateway/sessions/
 wheels:  ## build the plain and the compiled wheel, and run each in a fresh environment (about 4 minutes)
 	packaging/wheels.sh
 
-soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets and remoting frames, 5 minutes of chaos, 100,000 sends through 30 kill -9, two simulated hours, 100,000 groups of copies, a million delayed messages, 2,000 batches of Spark (about 48 minutes)
+soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets and remoting frames, 5 minutes of chaos, 100,000 sends through 30 kill -9, two simulated hours, 100,000 groups of copies, 100 leaders lost, a million delayed messages, 2,000 batches of Spark (about an hour)
 	for run in $$(seq 20); do PENSTOCK_SEARCH=1 $(BIN)/pytest -q $(MODELS) || exit 1; done
 	PENSTOCK_FUZZ_PACKETS=1000000 PENSTOCK_FUZZ_SEQUENCES=2000 $(BIN)/pytest -q --timeout=0 tests/conformance/test_flood.py \
 	  tests/conformance/test_any_sequence.py tests/gateway/mqtt
@@ -162,6 +162,7 @@ soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a
 	PENSTOCK_CHAOS_S=300 $(BIN)/pytest -q tests/endtoend/test_chaos.py
 	PENSTOCK_SENDS=100000 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_idempotent_producer.py
 	PENSTOCK_SEEDS=100000 $(BIN)/pytest -q --timeout=0 tests/simulation/test_rafts.py -k worlds
+	PENSTOCK_FAILOVERS=100 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_failover.py -k killed_and_stand
 	PENSTOCK_SIMULATED_S=7200 $(BIN)/pytest -q --timeout=0 tests/simulation/test_messaging.py -k long
 	$(BIN)/python -m loadtest soak
 	$(BIN)/python -m loadtest timers
