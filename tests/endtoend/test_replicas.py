@@ -153,6 +153,7 @@ def test_a_group_grows_fails_over_and_has_a_lost_disk_replaced(group: Group) -> 
     group.kill("a")
     group.done("produce", "orders", "after")
     second = group.leader("a")
+    group.until(lambda rows: any(row["node"] == "a" and row["state"].startswith("silent") for row in rows))
     assert "Start a" in group.done("replica", "list")
     group.start("a")
     group.level(3)
