@@ -27,9 +27,12 @@ from penstock.protocol.requests.topics import (
     TopicList,
 )
 from penstock.protocol.topic_names import topic_of
+from topicmap.queues import AUDIT_TOPIC
 
 LEVELS: Final = ("quorum", "disk", "cache")
 """Of acknowledged messages: committed by a group of copies, on one disk, in memory."""
+SERVERS_TOPICS: Final = (*GATEWAYS_TOPICS, AUDIT_TOPIC)
+"""Topics of the servers themselves, which ``penstock topic list`` leaves out."""
 _retention_option = click.option(
     "--retention",
     type=DURATION,
@@ -207,7 +210,7 @@ def _row(one: TopicAt) -> dict[str, Any]:
 
 
 @topic.command("list")
-@click.option("--all", "shows_all", is_flag=True, help="Those that the gateways keep for themselves too.")
+@click.option("--all", "shows_all", is_flag=True, help="Those that gateways and the audit log use too.")
 @incomplete_option
 @json_option
 @click.pass_obj
@@ -223,7 +226,7 @@ def list_topics(server: str, shows_all: bool, allow_incomplete: bool, as_json: b
     with bootstrap(server) as routes:
         for route in to_list(routes.holders(), "the topics", allow_incomplete):
             for one in routes.link(route.address).ask(ListTopics(), TopicList).topics:
-                if shows_all or one.topic not in GATEWAYS_TOPICS:
+                if shows_all or one.topic not in SERVERS_TOPICS:
                     rows.append(_row(topic_at(route.broker, one)))
     rows.sort(key=lambda row: (row["topic"], row["broker"]))
     columns = ("topic", "name", "broker", "queues", "level", "retention_s", "access")

@@ -17,10 +17,12 @@ import pytest
 import scramp
 import trio
 import trustme
+from click.testing import CliRunner
 
 from console.cluster import open_cluster
 from penstock import Admin, Consumer, Message, PopConsumer, Producer, Reader, blocking
 from penstock.blocking.link import BlockingLink
+from penstock.cli.root import root
 from penstock.client.credentials import NO_CREDENTIALS, Credentials, credentials_of, service_credentials
 from penstock.client.wire_link import WireLinks, call
 from penstock.errors import NotAuthorized, PenstockError, Unavailable
@@ -93,6 +95,12 @@ async def test_both_servers_keep_who_did_what_in_the_audit_log(tmp_path: Path) -
                     }
             assert not {"AppendRuns", "QueryTopics"} & {one[2] for one in told}, "what is allowed is not an act"
             assert all(one.address.startswith("127.0.0.1:") for one in rows)
+            (tmp_path / "secret").write_text("lovelace")
+            (tmp_path / "secret").chmod(0o600)
+            ada = ["--server", at.namesrv, "--user", "ada", "--password-file", str(tmp_path / "secret")]
+            for more, is_shown in (([], False), (["--all"], True)):
+                listed = partial(CliRunner().invoke, root, [*ada, "topic", "list", *more])
+                assert ("%AUDIT%" in (await trio.to_thread.run_sync(listed)).stdout) == is_shown
             with pytest.raises(NotAuthorized):
                 async with Admin(at.namesrv, links=as_user(nursery, "billing")) as other:
                     await other.audit()
