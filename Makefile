@@ -85,7 +85,7 @@ check-others:
 	@$(BIN)/pytest $(QUICK) $(patsubst %,--ignore=%,$(HALF))
 
 BESIDE := --no-print-directory -j5 -k --output-sync=target
-test: $(VENV)/.test  ## install what the tests need and run all of them (under 10 minutes)
+test: $(VENV)/.test  ## install what the tests need and run all of them (about 20 minutes on two cores)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@$(MAKE) $(BESIDE) .checked/.made install-test test-types

@@ -30,7 +30,7 @@ def blocks(task: str) -> list[tuple[str, str]]:
 
 def run_commands(text: str) -> None:
     for line in text.splitlines():
-        words = shlex.split(line)
+        words = shlex.split(line, comments=True)
         assert words[0] == "penstock"
         result = CliRunner().invoke(root, words[1:], input="pencil\n")
         assert result.exit_code == 0, (line, result.output, result.exception)
@@ -58,11 +58,14 @@ async def test_the_task_works_as_it_is_printed(task: str, tmp_path: Path, monkey
     access: dict[str, Any] = {}
     own: dict[str, Any] = {}
     programs = []
+    contexts = ""
     told = blocks(task)
     if task != "Require passwords":  # its first step
         told = [blocks("Require passwords")[0], *told]
     for language, text in told:
-        if language == "sh":
+        if language == "sh" and text.startswith("penstock context"):
+            contexts = text
+        elif language == "sh":
             run_commands(text)
         elif language == "rules":
             (tmp_path / "rules").write_text(text)
@@ -72,6 +75,9 @@ async def test_the_task_works_as_it_is_printed(task: str, tmp_path: Path, monkey
             programs.append(text)
     assert programs
     async with servers(tmp_path, access, **own) as at:
+        monkeypatch.setenv("PENSTOCK_CONTEXTS_FILE", str(tmp_path / "contexts.toml"))
+        here = contexts.replace("names-1:9876,names-2:9876 --tls /etc/penstock/ca.pem", at.namesrv)
+        await trio.to_thread.run_sync(run_commands, here)
         monkeypatch.setenv("PENSTOCK_SERVER", at.namesrv)
         for program in programs:
             await trio.to_thread.run_sync(exec, compile(program, "docs/guide/access.md", "exec"), {})

@@ -64,6 +64,7 @@ def test_every_block_of_the_guide_runs(real_cluster: Any) -> None:
     assert re.search(r"^save \[(0, )*1(, 0)*\]$", said, re.MULTILINE)
     assert "the sum is 5" in said
     assert "billing" in said
+    assert "traced: b'new'" in said
 
 
 def test_the_guide_has_blocks_of_both_kinds() -> None:

@@ -34,8 +34,17 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "born_timestamp": ("timestamp",),
 }
 """Columns that a message takes, with their types in Spark."""
-PASSED_OVER: Final = ("offset", "timestamp", "timestampType", "client_id", "msg_id", "broker", "position")
-"""Columns of read messages that the broker gives anew."""
+PASSED_OVER: Final = (
+    "offset",
+    "timestamp",
+    "timestampType",
+    "client_id",
+    "msg_id",
+    "broker",
+    "position",
+    "traceparent",
+)
+"""Columns of read messages that the broker gives anew, or that are properties too."""
 
 
 @dataclass(frozen=True, slots=True)
