@@ -19,16 +19,16 @@ from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import trio
 from rich.console import Console
-from rich.table import Table
 
 from events.cloudevents import Event, from_document
 from events.pattern import Pattern
 from events.pattern_index import PatternIndex
 from loadtest.proc import cpu_s
+from loadtest.rows import Row, show
 
 BATCH = 500
 EVENTS = 40_000
@@ -36,16 +36,6 @@ CONNECTIONS = 4
 ROUNDS = 5
 WAIT_S = 120.0
 _READY = re.compile(r"^ready .*events=(\S+)")
-
-
-class Row(NamedTuple):
-    """``goal``: what issue 47 asks for, empty for nothing; ``is_reached`` says whether ``value`` is that."""
-
-    name: str
-    value: float
-    unit: str
-    goal: str
-    is_reached: bool
 
 
 def event(of_type: str, number: int = 0) -> dict[str, Any]:
@@ -228,14 +218,5 @@ def run(console: Console, count: int = EVENTS) -> int:
             rows += ingest(ready[1], pid, count)
             for batch in (1, 100):
                 rows += delivery(ready[1], pid, at, batch, count // 2)
-    show(console, rows)
+    show(console, "event bridge", rows)
     return 0
-
-
-def show(console: Console, rows: list[Row]) -> None:
-    """The rows as a table."""
-    table = Table("event bridge", "value", "unit", "goal", "")
-    for row in rows:
-        value = f"{row.value:,.0f}" if row.value >= 100 else f"{row.value:.2f}"
-        table.add_row(row.name, value, row.unit, row.goal, row.goal and ("reached" if row.is_reached else "missed"))
-    console.print(table)

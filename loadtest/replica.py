@@ -18,12 +18,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import trio
 from rich.console import Console
-from rich.table import Table
 
+from loadtest.rows import Row, show
 from node.mqtt_client import MqttClient
 from penstock import Message, Producer, blocking
 from penstock.errors import PenstockError
@@ -37,16 +36,6 @@ SECONDS = 4.0
 RESYNC_BYTES = 256 << 20
 WAIT_S = 120.0
 _READY = re.compile(r"^ready mqtt=(\S+) broker=(\S+) namesrv=(\S+) ")
-
-
-class Row(NamedTuple):
-    """``goal``: what issue 46 asks for; ``is_reached`` says whether ``value`` is that."""
-
-    name: str
-    value: float
-    unit: str
-    goal: str
-    is_reached: bool
 
 
 class Node:
@@ -218,15 +207,5 @@ def run(console: Console, rounds: int = ROUNDS, seconds: float = SECONDS, size: 
             rows = list(beside_one_node(folder, one, nodes["a"], rounds, seconds))
             rows += resync(folder, nodes, join, size)
             rows += failover(nodes)
-    show(console, rows)
+    show(console, "copies", rows)
     return 0
-
-
-def show(console: Console, rows: list[Row]) -> None:
-    """The rows as a table."""
-    table = Table("copies", "value", "unit", "goal", "")
-    for row in rows:
-        value = f"{row.value:,.0f}" if row.value >= 100 else f"{row.value:.2f}"
-        verdict = ("reached" if row.is_reached else "missed") if row.goal else ""
-        table.add_row(row.name, value, row.unit, row.goal, verdict)
-    console.print(table)

@@ -6,18 +6,11 @@ import pytest
 from rich.console import Console
 
 from events.cloudevents import from_document
-from loadtest.events import Row, event, run, show
+from loadtest.events import event, run
 
 
 def test_the_event_that_is_measured_is_one() -> None:
     assert from_document(event("reading", 7)).value["n"] == 7
-
-
-def test_a_row_says_whether_its_goal_is_reached() -> None:
-    out = io.StringIO()
-    show(Console(file=out, width=120), [Row("a", 4.0, "us", "<= 5", True), Row("b", 1_000.0, "/s", ">= 5,000", False)])
-    assert "reached" in out.getvalue()
-    assert "missed" in out.getvalue()
 
 
 @pytest.mark.endtoend
