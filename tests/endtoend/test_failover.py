@@ -172,13 +172,7 @@ async def through_failovers(group: Group) -> tuple[dict[bytes, tuple[str, int]],
     done = trio.Event()
     async with trio.open_nursery() as nursery:
         asking = Asking(group, WireLinks(nursery, credentials=service_credentials(KEY.encode(), "test")))
-        [first] = (await described(asking, "a")).rows
-        for name in "bc":
-            group.start(name, join=first.address)
-        for row in (await joined(asking, "a", 3)).rows:
-            group.places[row.node] = (row.clients.rpartition(":")[2], row.address.rpartition(":")[2])
-        for name in "bc":
-            await asking.promote(name)
+        first = await grown(asking)
         nursery.start_soon(send_all, group.names.address, receipts, done)
         for cycle in range(CYCLES):
             await until_more(receipts)
@@ -193,7 +187,7 @@ async def through_failovers(group: Group) -> tuple[dict[bytes, tuple[str, int]],
                 del group.nodes[leader]
                 await asking.leader()
                 await until_more(receipts)
-                group.start(leader, join=first.address)
+                group.start(leader, join=first)
             await until_more(receipts)
         done.set()
         await trio.lowlevel.checkpoint()
@@ -217,6 +211,19 @@ async def joined(asking: Asking, name: str, count: int) -> Replicas:
             if len(said.rows) == count and all([row.clients for row in said.rows]):
                 return said
             await trio.sleep(0.1)
+
+
+async def grown(asking: Asking) -> str:
+    """Adds b and c to the group of a, as voters; returns the address at which other nodes reach a."""
+    group = asking.group
+    [first] = (await described(asking, "a")).rows
+    for name in "bc":
+        group.start(name, join=first.address)
+    for row in (await joined(asking, "a", 3)).rows:
+        group.places[row.node] = (row.clients.rpartition(":")[2], row.address.rpartition(":")[2])
+    for name in "bc":
+        await asking.promote(name)
+    return first.address
 
 
 def sealed(folder: Path) -> dict[str, str]:
@@ -288,13 +295,7 @@ def kill_the_leader(group: Group) -> None:
 async def formed(group: Group) -> None:
     async with trio.open_nursery() as nursery:
         asking = Asking(group, WireLinks(nursery, credentials=service_credentials(KEY.encode(), "test")))
-        [first] = (await described(asking, "a")).rows
-        for name in "bc":
-            group.start(name, join=first.address)
-        for row in (await joined(asking, "a", 3)).rows:
-            group.places[row.node] = (row.clients.rpartition(":")[2], row.address.rpartition(":")[2])
-        for name in "bc":
-            await asking.promote(name)
+        await grown(asking)
         nursery.cancel_scope.cancel()
 
 
