@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -18,6 +17,7 @@ from click.core import ParameterSource
 
 from penstock.blocking.routes import Routes
 from penstock.cli.display import confirm, json_option, print_rows
+from penstock.cli.secret_files import ask_secret, replace_file
 from penstock.client.contexts import CONTEXT_VARIABLE, NAME, VARIABLES, Context, Contexts, contexts_file, read_contexts
 from penstock.client.credentials import credentials_of
 from penstock.errors import InvalidConfig
@@ -147,10 +147,7 @@ def login(server: str, user: str) -> None:
     source = click.get_current_context().find_root().get_parameter_source("server")
     if source is ParameterSource.DEFAULT:
         server = before.server or server
-    if sys.stdin.isatty():
-        password = click.prompt("Password", hide_input=True)
-    else:
-        password = sys.stdin.readline().removesuffix("\n").removesuffix("\r")
+    password = ask_secret("Password", twice=False)
     fields = ("tls", "certificate", "key")
     tls = {field: os.environ.get(VARIABLES[field], "") or getattr(before, field) for field in fields}
     kept = Context(server, user, password, **tls)
@@ -167,16 +164,11 @@ def _write(path: Path, contexts: Contexts) -> None:
     for name, one in sorted(contexts.by_name.items()):
         lines += ["", f"[contexts.{_quoted(name)}]"]
         lines += [f"{field} = {_quoted(value)}" for field, value in one.given().items()]
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside.unlink(missing_ok=True)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
-        beside.replace(path)
     except OSError as error:
         raise InvalidConfig(f"{path} cannot be written: {error.strerror}") from None
+    replace_file(path, "\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _quoted(text: str) -> str:

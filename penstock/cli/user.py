@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,6 +32,7 @@ from penstock.access.passwords import (
 )
 from penstock.access.scram import ITERATIONS, ITERATIONS_MAX, ITERATIONS_MIN, derive_keys, prepared_password
 from penstock.cli.display import json_option, print_json
+from penstock.cli.secret_files import ask_secret, replace_file
 from penstock.errors import InvalidConfig
 from penstock.world import new_secret
 
@@ -128,7 +127,7 @@ def key(name: str, file: Path, own: bool, revoke: bool) -> None:
       penstock user key billing --revoke --file /etc/penstock/passwords
     """
     _expect(file, _read(file), name)
-    secret = "" if revoke else _asked("Secret key") if own else new_secret()[:20].hex()
+    secret = "" if revoke else ask_secret("Secret key", twice=True) if own else new_secret()[:20].hex()
     if not revoke and not SIGNING_BYTES_MIN <= len(secret.encode()) <= SIGNING_BYTES_MAX:
         raise InvalidConfig(f"a secret key has {SIGNING_BYTES_MIN} to {SIGNING_BYTES_MAX} bytes")
     with _changing(file) as users:
@@ -183,7 +182,7 @@ def _expect(file: Path, users: Users, name: str, *, is_new: bool = False) -> Non
 
 def _new_hash(iterations: int) -> Hashed:
     """Asks for a password. ``iterations``: of SCRAM, 0 to keep nothing for it."""
-    password = _asked("Password")
+    password = ask_secret("Password", twice=True)
     if not password:
         raise InvalidConfig("a password has at least one character")
     if "\0" in password:
@@ -200,12 +199,6 @@ def _new_hash(iterations: int) -> Hashed:
         )
         return hashed
     return hashed._replace(scram=derive_keys(password.encode(), new_secret()[:SALT_BYTES], iterations))
-
-
-def _asked(what: str) -> str:
-    if sys.stdin.isatty():
-        return str(click.prompt(what, hide_input=True, confirmation_prompt=True))
-    return sys.stdin.readline().removesuffix("\n").removesuffix("\r")
 
 
 def _read(file: Path) -> Users:
@@ -228,7 +221,8 @@ def _changing(file: Path) -> Iterator[Users]:
     try:
         users = _read(target)
         yield users
-        _replace(target, users, os.fstat(descriptor))
+        users.secret = users.secret or new_secret()[:SECRET_BYTES]
+        replace_file(target, format_passwords(users), os.fstat(descriptor))
     finally:
         os.close(descriptor)
 
@@ -243,23 +237,3 @@ def _lock(file: Path) -> int:
             if os.path.samestat(os.fstat(descriptor), file.stat()):
                 return descriptor
         os.close(descriptor)
-
-
-def _replace(file: Path, users: Users, old: os.stat_result) -> None:
-    """Puts a new file in the place of the ``old``, with its owner and mode."""
-    users.secret = users.secret or new_secret()[:SECRET_BYTES]
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "w") as stream:
-            stream.write(format_passwords(users))
-            stream.flush()
-            made = os.fstat(descriptor)
-            if (made.st_uid, made.st_gid) != (old.st_uid, old.st_gid):
-                os.fchown(descriptor, old.st_uid, old.st_gid)
-            os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
-            os.fsync(descriptor)
-        beside.replace(file)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise InvalidConfig(f"{file} cannot be written: {error.strerror}") from None
