@@ -151,7 +151,7 @@ def topics_page(after: str = "", count: int = 50, contains: str = "") -> Task[To
         ends += [page.after] if page.after else []
         for row in page.topics:
             counts.setdefault(row.topic, []).append((route, row.stored, row.messages))
-    names = [name for name in sorted(counts) if _is_within(name, ends)]
+    names = [name for name in sorted(counts) if is_within(name, ends)]
     rows = []
     for name in names[:count]:
         at: list[TopicAt] = []
@@ -175,12 +175,12 @@ def groups_page(after: str = "", count: int = 50, contains: str = "") -> Task[Gr
         page: GroupsPage = yield Ask(route.address, ListGroups(after, count, contains), GroupsPage)
         found += page.groups
         ends += [page.after] if page.after else []
-    rows = states_of([one for one in found if _is_within(one.group, ends)])
+    rows = states_of([one for one in found if is_within(one.group, ends)])
     continues = bool(ends) or len(rows) > count
     return GroupsOnPage(tuple(rows[:count]), rows[:count][-1].group if continues and rows else "")
 
 
-def _is_within(key: K, ends: Sequence[K]) -> bool:
+def is_within(key: K, ends: Sequence[K]) -> bool:
     """Whether the rows of all brokers are known up to this key. ``ends``: the last keys of pages that continue."""
     return all(key <= end for end in ends)
 
@@ -338,7 +338,7 @@ def delayed_page(after: tuple[int, int] = (0, 0), count: int = 50) -> Task[Delay
             DelayedMessage(route.broker, one.id, one.due_ms, one.topic, one.key, one.size, one.damaged)
             for one in page.timers
         ]
-    found = [one for one in found if _is_within((one.due_ms, one.id), ends)]
+    found = [one for one in found if is_within((one.due_ms, one.id), ends)]
     found.sort(key=lambda one: (one.due_ms, one.id, one.broker))
     rows = found[:count]
     rows += [one for one in found[count:] if (one.due_ms, one.id) == (rows[-1].due_ms, rows[-1].id)]

@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.client.administration import ALL_BROKERS, Ask, Task
 from penstock.client.arguments import check_integer, check_text
+from penstock.client.page_tasks import is_within
 from penstock.errors import InvalidRequest
 from penstock.protocol.message import decode_batch
 from penstock.protocol.received import ReceivedMessage
@@ -47,7 +48,7 @@ def retained_page(filter: str = "#", after: str = "", count: int = 50) -> Task[R
             message.queue = message.queue._replace(broker=route.broker)
             found.append(message)
         ends += [page.after] if page.after else []
-    found = sorted([one for one in found if all(one.name <= end for end in ends)], key=lambda one: one.name)
+    found = sorted([one for one in found if is_within(one.name, ends)], key=lambda one: one.name)
     shown = found[:count]
     if len(found) > count:
         return RetainedOnPage(tuple(shown), shown[-1].name)
