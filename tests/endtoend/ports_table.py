@@ -1,9 +1,9 @@
 """Draws the table of docs/formats/access.md that says what each port does for whom; ``python
 tests/endtoend/ports_table.py`` writes it there.
 
-Each cell is what a running system answered: one request of that kind at that port, by somebody with that right and no
-other. ``yes``: it was carried out, or failed for another reason than rights; ``no``: it was refused; ``–``: nobody
-comes there like that. So there is no cell that was not tried.
+Each cell is the answer of a running system to one request of that kind at that port, from a client with that right
+alone. ``yes``: it was carried out, or failed for another reason than rights; ``no``: it was refused; ``–``: that port
+has no such clients. So each cell was tried.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Ports:
         client.on_subscribe = lambda *given: note(given[3][0])
         client.on_publish = lambda *given: note(given[3])
         if who != NOBODY:
-            client.username_pw_set(who if who != WRONG else "boss", PASSWORD if who != WRONG else "wrong")
+            client.username_pw_set(*shown_by(who))
         host, _, port = self.at.mqtt.rpartition(":")
         client.reconnect_delay_set(PATIENCE_S, PATIENCE_S)
         client.connect(host, int(port))
@@ -134,7 +134,7 @@ class Ports:
             return NONE
         with httpx.Client(base_url=self.at.console, timeout=PATIENCE_S) as client:
             if who != NOBODY:
-                user, password = ("boss", "wrong") if who == WRONG else (who, PASSWORD)
+                user, password = shown_by(who)
                 client.post("/login", data={"user": user, "password": password})
             token = re.search(r'name="csrf" value="(\w+)"', client.get("/").text)
             data = {**form, "csrf": token[1] if token else ""}
@@ -146,7 +146,7 @@ class Ports:
         """A request of HTTP, with Basic where it has a user."""
         if who == SERVICE:
             return NONE
-        login = None if who == NOBODY else ("boss", "wrong") if who == WRONG else (who, PASSWORD)
+        login = None if who == NOBODY else shown_by(who)
         answer = httpx.request(method, f"http://{address}{path}", json=value, auth=login, timeout=PATIENCE_S)
         return NO if answer.status_code in (401, 403, 405) else YES
 
@@ -154,8 +154,7 @@ class Ports:
         """A command of RocketMQ, signed where it has a user."""
         if who == SERVICE:
             return NONE
-        secret = "" if who == NOBODY else "wrong" if who == WRONG else PASSWORD
-        user = "" if who == NOBODY else "boss" if who == WRONG else who
+        user, secret = ("", "") if who == NOBODY else shown_by(who)
         source = f"127.0.{2 + WHO.index(who)}.{code % 250 + 1}"
         with closing(RemotingClient(address, user=user, secret=secret, source=source)) as client:
             answer = client.produce("orders", b"x") if code == codes.SEND_V2 else client.ask(code, **fields)
@@ -167,13 +166,18 @@ APPEND: Final = Append(1, False, encode_message(Message("orders", b"x")))
 EVENT: Final = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 
 
+def shown_by(who: str) -> tuple[str, str]:
+    """The user and password of a column."""
+    return ("boss", "wrong") if who == WRONG else (who, PASSWORD)
+
+
 def credentials_of(who: str) -> Credentials:
     """The credentials of a column at native ports."""
     if who == NOBODY:
         return Credentials()
     if who == SERVICE:
         return service_credentials(SECRET.encode(), "gateway-1")
-    return Credentials("boss", "wrong") if who == WRONG else Credentials(who, PASSWORD)
+    return Credentials(*shown_by(who))
 
 
 def _native(part: str, request: Request) -> Try:
