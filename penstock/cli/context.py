@@ -42,7 +42,7 @@ def context() -> None:
 @click.option("--key", default="", help="Its key, where that is in another file.")
 @click.option("--use", is_flag=True, help="Use it from now on; the first one is used in any case.")
 def add(name: str, use: bool, **fields: str) -> None:
-    """Add a context, or change one.
+    """Add a context, or replace the one of that name, its login included.
 
     \b
     Examples:
@@ -172,5 +172,5 @@ def _write(path: Path, contexts: Contexts) -> None:
 
 
 def _quoted(text: str) -> str:
-    """A string of TOML, of which JSON's are some."""
+    """A basic string of TOML: one of JSON, but that TOML wants U+007F escaped too."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
