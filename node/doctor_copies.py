@@ -1,5 +1,5 @@
-"""What `penstock doctor` looks at on a node of a group of copies: its key, its ways to other nodes, how they are, and
-whether their clocks agree."""
+"""Checks of `penstock doctor` on a node of a group of copies: its key, its connections to other nodes, their states and
+their clocks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLOCK_MS_MAX: Final = 1_000
 
 
 def copies(configuration: Configuration, environ: Mapping[str, str], clock: Clock) -> Iterator[Finding]:
-    """All of that; nothing where the broker's log has no copies."""
+    """The findings of all these checks; none where the broker's log has no copies."""
     node = configuration.node
     if not node.copies:
         return
@@ -69,7 +69,7 @@ def ways(join: Sequence[str]) -> Iterator[Finding]:
 
 
 def nodes(address: str, clock: Clock) -> Iterator[Finding]:
-    """The group as it is, asked of the broker at ``address``; nothing where none answers."""
+    """The states and clocks of the group of the broker at ``address``; nothing if it does not answer."""
     with Admin(address, timeout_s=ANSWER_S) as admin:
         try:
             [group] = admin.replicas(address=address)
@@ -87,7 +87,7 @@ def nodes(address: str, clock: Clock) -> Iterator[Finding]:
 
 
 def states(group: ReplicaGroup) -> Iterator[Finding]:
-    """How each node is, and what the group bears."""
+    """The state of each node, and the advice on their group."""
     for one in group.nodes:
         is_bad = one.is_away or bool(one.damaged)
         yield Finding(f"node {one.node}", BAD if is_bad else GOOD, f"{one.role}, {state_of(one)}")

@@ -53,7 +53,7 @@ class Child:
         service: ``namesrv``, ``broker`` or ``gateway``: the package that is run.
         settings: what the process is given, by setting name; ports of 0 are fixed by the first start.
         number: which of several of the service it is.
-        log: what it logs.
+        log: level and format of its log.
 
     Attributes:
         who: what its lines in the log, and those about it, call it.
@@ -301,7 +301,7 @@ class Parts:
 
     @property
     def children(self) -> list[Child]:
-        """All of them."""
+        """All children."""
         return list(self._children.values())
 
     def _pages(self) -> dict[str, str]:

@@ -233,7 +233,7 @@ _DEFAULTS: Final = {field.name: field.default for field in fields(NodeSettings)}
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """Node settings, the names of those that a flag gave, and, per service, the table of settings that a file gives
-    it. ``source``: that file, for errors. ``log``: what all processes log."""
+    it. ``source``: that file, for errors. ``log``: level and format of all processes."""
 
     node: NodeSettings
     services: Mapping[str, Mapping[str, Any]]

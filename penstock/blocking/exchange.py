@@ -1,8 +1,8 @@
 """Requests left open at several servers at once, without threads: what comes back is dispatched by ``wait``.
 
 It keeps what to call for each open request. Every one ends in exactly one call: with its result, or with
-``Unavailable`` when the connection that it left on was lost; one that a node has refused because another one leads goes
-on to that one, once. Callbacks run inside ``wait`` and ``submit``.
+``Unavailable`` when the connection that it left on was lost. A request that a node refuses because it does not lead
+goes on to the leader, once. Callbacks run inside ``wait`` and ``submit``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.world import pause
 class _Open:
     on_result: OnResult
     losses: int  # of the link when the request left
-    request: Request | None  # to go on with at the leader; None where it has gone on
+    request: Request | None  # the request, while it may still go on to the leader; else None
 
 
 class Exchange:

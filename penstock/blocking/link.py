@@ -114,8 +114,8 @@ class BlockingLink:
     def call_many(
         self, requests: Sequence[Request], timeout_s: float | None = None, *, follows: bool = True
     ) -> list[Result]:
-        """The result of each request, sent with one write under one deadline. ``follows``: what this server refuses
-        because another one leads goes to that one, once.
+        """The result of each request, sent with one write under one deadline. ``follows``: requests that this server
+        refuses because it does not lead go on to the leader, once.
 
         Raises ``TimedOut``, ``Unavailable`` and ``ProtocolError`` for all of them; other errors are results, also of a
         request that cannot be sent.
@@ -144,7 +144,7 @@ class BlockingLink:
         return results
 
     def leader_of(self, result: Result) -> BlockingLink | None:
-        """The link on which a request may go on that this server has refused."""
+        """The link to the leader, where a result says that this server does not lead; else None."""
         leader = leader_of(result, self.address)
         try:
             return self._leader_at(leader) if leader and self._leader_at is not None else None
@@ -250,7 +250,7 @@ class BlockingLink:
         return self._socket
 
     def _turn(self, error: PenstockError) -> PenstockError:
-        """The next connection is to another copy, if there is one; returns why."""
+        """Makes the next connection one to another copy, if there is one. Returns ``error``, to be raised."""
         if self._copies_of is not None:
             self.address = next_copy(self.address, self._copies_of(self.address))
             self._host, self._port = split_address(self.address)

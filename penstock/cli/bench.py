@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from typing import Any, Final
 
 import click
@@ -66,8 +67,8 @@ def _measure(server: str, topic: str, clock: Clock, part_s: float, body: bytes) 
     return [*rows, _read(server, topic, clock, part_s, stored)]
 
 
-def _timed(act: Any, clock: Clock, part_s: float) -> list[float]:
-    """Seconds of each act, until they are over."""
+def _timed(act: Callable[[], object], clock: Clock, part_s: float) -> list[float]:
+    """Seconds of each call of ``act``, repeated for ``part_s`` seconds."""
     began, found = clock.monotonic(), list[float]()
     while clock.monotonic() - began < part_s:
         at = clock.monotonic()
@@ -84,7 +85,7 @@ def _row(what: str, took: list[float], each: int) -> dict[str, Any]:
 
 
 def _read(server: str, topic: str, clock: Clock, part_s: float, stored: int) -> dict[str, Any]:
-    """Reads what was stored, for so long."""
+    """Reads the stored messages, for about ``part_s`` seconds at most."""
     count, began = 0, clock.monotonic()
     with Reader(topic, servers=server, start="earliest") as reader:
         while count < stored and clock.monotonic() - began < part_s:

@@ -1,4 +1,4 @@
-"""``penstock replica``: the copies of a broker's log, who leads them, and what an operator makes of them."""
+"""``penstock replica``: the copies of a broker's log: their states, their roles and their leader."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from penstock.errors import Busy, InvalidConfig, NoRoute, PenstockError, Unavail
 from penstock.world import RealClock, new_secret, pause
 
 MOVE_S: Final = 10.0
-"""How long a move of the lead is waited for."""
+"""Seconds to wait for a move of the lead."""
 BUSY_S: Final = 10.0
-"""How long a change is tried again."""
+"""Seconds for which a change is tried again while the group is busy."""
 LOOK_S: Final = 0.1
 _COLUMNS: Final = ("broker", "node", "role", "state", "behind", "heard", "address")
 
@@ -234,8 +234,8 @@ def force(server: str, node: str, lost: Sequence[str], words: str, broker: str, 
 
 
 def _patiently(act: Callable[[], None]) -> None:
-    """Does it, again for a while where the group is busy: with another change, or until a node that follows closely has
-    what was stored just now. Raises as ``act``."""
+    """Calls ``act``, and again for ``BUSY_S`` seconds while the group is busy: with another change, or because a node
+    has yet to get the last messages. Raises as ``act``."""
     clock = RealClock()
     until = clock.monotonic() + BUSY_S
     while True:
@@ -248,7 +248,7 @@ def _patiently(act: Callable[[], None]) -> None:
 
 
 def _looked(admin: Admin, broker: str) -> ReplicaGroup | None:
-    """The group as it is; nothing while no node of it answers."""
+    """The group as it is; None while no node of it answers."""
     try:
         return _one(admin.replicas(broker), broker)
     except PenstockError:
@@ -269,7 +269,7 @@ def _a(node: ReplicaNode) -> str:
 
 
 def _print(groups: Sequence[ReplicaGroup], as_json: bool) -> None:
-    """The nodes, and for people what their group bears."""
+    """Prints the nodes, and for people the advice on their groups."""
     if as_json:
         for group in groups:
             for one in group.nodes:

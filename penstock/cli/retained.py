@@ -19,7 +19,9 @@ def retained() -> None:
 
 @retained.command("ls")
 @click.argument("filter", default="#")
-@click.option("-n", "--count", default=100, show_default=True, type=click.IntRange(min=1), help="At most so many.")
+@click.option(
+    "-n", "--count", default=100, show_default=True, type=click.IntRange(min=1), help="Maximum number of messages."
+)
 @json_option
 @click.pass_obj
 def list_retained(server: str, filter: str, count: int, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""What administrators ask of the audit log, the topic ``%AUDIT%``. Pure; tasks as in ``administration.py``."""
+"""Administration: reading the audit log, the topic ``%AUDIT%``. Pure; tasks as in ``administration.py``."""
 
 from __future__ import annotations
 

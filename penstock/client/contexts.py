@@ -39,7 +39,7 @@ VARIABLES: Final[Mapping[str, str]] = {
 }
 """The variable that each field stands in for."""
 WHO: Final = ("user", "password", "password_file", "token", "token_file")
-"""The fields that say who somebody is: they come from one place together."""
+"""The fields of a login. They are taken together, from the context or from elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -133,8 +133,8 @@ def _context(where: str, told: object) -> Context:
 
 
 def with_context(environ: Mapping[str, str], *, is_known: bool = False) -> Mapping[str, str]:
-    """The environment, and behind it what the context says that it names. ``is_known``: a program has said who it is,
-    so the context does not. Raises ``InvalidConfig``."""
+    """The environment, completed by the context that it names. ``is_known``: the program gives its own login, so the
+    context's is left out. Raises ``InvalidConfig``."""
     name = environ.get(CONTEXT_VARIABLE, "")
     if not name:
         return environ

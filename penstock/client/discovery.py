@@ -39,7 +39,7 @@ from penstock.world import Clock, RealClock
 NAMESRV_S: Final = 3.0
 """How long one name server may take to answer before the next is asked."""
 FOLLOW_S: Final = 1.0
-"""How often a node that owes an answer is looked for among those that are there; only where logs have copies."""
+"""Seconds between two checks whether a node that owes an answer is still registered; only where logs have copies."""
 
 _R = TypeVar("_R", bound=Reply)
 
@@ -79,7 +79,8 @@ class Discovery:
         return link
 
     async def read(self, address: str, request: Request, kind: type[_R]) -> _R:
-        """What a broker answers that is only read; where it has copies, the first of them that is there."""
+        """A broker's answer to a request that changes nothing; where its log has copies, that of the first node that
+        answers."""
         for _ in self._copies.of(address):
             try:
                 return await ask(self.link(address), request, kind)
@@ -89,7 +90,7 @@ class Discovery:
 
     async def keep_following(self) -> None:
         """To be run as long as links are used: gives up a node that does not answer and whose group goes on without it.
-        A host that is gone, or a process that is stopped, says nothing; its connection would wait on."""
+        A host that is gone, or a process that is stopped, does not close its connection; requests would wait on."""
         while True:
             await anyio.sleep(FOLLOW_S)
             waits_at = {link.waits_at for link in self._following.values()}

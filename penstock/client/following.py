@@ -20,13 +20,13 @@ CopiesOf = Callable[[str], Sequence[str]]
 
 
 class KnownCopies:
-    """Which nodes have a copy of which log, as routes have told."""
+    """The nodes that have copies of each log, as learned from routes."""
 
     def __init__(self) -> None:
         self._copies: dict[str, tuple[str, ...]] = {}
 
     def learn(self, routes: Iterable[BrokerRoute]) -> None:
-        """Name servers have told of these brokers."""
+        """Takes the copies that the routes of these brokers name."""
         for route in routes:
             if route.readers:
                 copies = tuple(dict.fromkeys((route.address, *route.readers)))
@@ -38,19 +38,19 @@ class KnownCopies:
 
 
 def leader_of(result: Result, address: str) -> str:
-    """Where a request goes that was refused at an address, empty where it is to go nowhere."""
+    """The address of the leader to which a request goes on that was refused at ``address``; empty if it does not."""
     if isinstance(result, NotLeader) and not result.unknown and result.leader != address:
         return result.leader
     return ""
 
 
 def is_away(result: Result) -> bool:
-    """Whether the next request had better go to another copy."""
+    """Whether a result means that the next request should go to another copy."""
     return isinstance(result, Unavailable) and not isinstance(result, NoQuorum)
 
 
 def next_copy(address: str, copies: Sequence[str]) -> str:
-    """The copy to ask behind the one at an address."""
+    """The copy after the one at an address, in turn; the address itself if there are no copies."""
     return copies[(copies.index(address) + 1) % len(copies)] if address in copies else copies[0] if copies else address
 
 
@@ -83,7 +83,7 @@ class FollowingLink:
         self._link.flush()
 
     def _heard(self, address: str, request: Request | None, on_result: OnResult, result: Result) -> None:
-        """``request``: what may still go on to the leader."""
+        """``request``: the request, while it may still go on to the leader; else None."""
         self._out -= 1
         if is_away(result):
             leader = leader_of(result, address)
@@ -98,7 +98,8 @@ class FollowingLink:
         on_result(result)
 
     def _turn(self, left: str, address: str) -> bool:
-        """The next requests go to another node, unless they do already. False where that is no address."""
+        """Sends the next requests to another node, unless they already go elsewhere than to ``left``. False if
+        ``address`` is not one."""
         try:
             link = self._links.link(address)
         except InvalidConfig:

@@ -1,8 +1,8 @@
-"""What administrators ask of a group of copies of one broker's log, and order for it. Pure; tasks as in
-``administration.py``.
+"""Administration of a group of copies of one broker's log: reports and orders. Pure; tasks as in ``administration.py``.
 
-The node that leads knows how far all others are; how its own copy is, each node says itself. So all that answer are
-asked, and an order goes to the leader. While nobody leads, what the nodes say of themselves is all that there is.
+The leader knows how far all others are; each node knows the state of its own copy. So a report is made of the answers
+of all nodes that answer, and an order goes to the leader. Without a leader, a report has only what the nodes say of
+themselves.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from penstock.protocol.requests.request import Done, Request
 from penstock.protocol.requests.routes import BrokerRoute
 
 SILENT_S: Final = 3.0
-"""A node that its leader has not heard for so long is taken for one that is away."""
-TWO: Final = 2
+"""Seconds without a word to the leader after which a node counts as away."""
 LEADER: Final = "leader"
 VOTER: Final = "voter"
 OBSERVER: Final = "observer"
@@ -125,7 +124,7 @@ class ReplicaGroup:
         raise InvalidRequest(f"broker {self.group} has no node {name}", hint=f"its nodes: {there}")
 
 
-# ------------------------------------------------------------ what is asked
+# ------------------------------------------------------------ reports
 
 
 def replicas(broker: str = "", *, address: str = "") -> Task[list[ReplicaGroup]]:
@@ -152,7 +151,7 @@ def replicas(broker: str = "", *, address: str = "") -> Task[list[ReplicaGroup]]
 
 
 def _group_at(addresses: Sequence[str]) -> Task[ReplicaGroup]:
-    """The group of the nodes at these addresses, as all say that answer."""
+    """The group of the nodes at these addresses, from the answers of all that answer."""
     words: dict[str, tuple[str, Replicas]] = {}
     asked = dict.fromkeys(addresses)
     left = deque(asked)
@@ -176,7 +175,7 @@ def _group_at(addresses: Sequence[str]) -> Task[ReplicaGroup]:
 
 
 def group_of(words: dict[str, tuple[str, Replicas]]) -> ReplicaGroup:
-    """The group as these nodes say together; each with the address at which it answered."""
+    """The group, from the answers of its nodes. ``words``: by node, where it answered, and its answer."""
     said = max((one for _, one in words.values()), key=lambda one: (one.role == LEADER, one.epoch, one.end))
     leader = said.node if said.role == LEADER else ""
     nodes = tuple(_node(row, said, words.get(row.node)) for row in sorted(said.rows))
@@ -203,7 +202,7 @@ def _node(row: ReplicaRow, said: Replicas, own: tuple[str, Replicas] | None) -> 
     )
 
 
-# ------------------------------------------------------------ what is ordered
+# ------------------------------------------------------------ orders
 
 
 def promote_replica(nodes: str | Sequence[str], *, broker: str = "", yes_no_failover: bool = False) -> Task[None]:
@@ -222,7 +221,7 @@ def promote_replica(nodes: str | Sequence[str], *, broker: str = "", yes_no_fail
         group.node(name)
     voters = {one.node for one in group.voters} | set(names)
     for name in names:
-        yield from _order(group, SetRole(name, True, yes_no_failover or len(voters) != TWO))
+        yield from _order(group, SetRole(name, True, yes_no_failover or len(voters) != 2))
 
 
 def demote_replica(node: str, *, broker: str = "", yes_no_failover: bool = False) -> Task[None]:
@@ -328,7 +327,7 @@ def _group(broker: str, address: str = "") -> Task[ReplicaGroup]:
 
 
 def _order(group: ReplicaGroup, request: Request) -> Task[None]:
-    """Asks the leader to do it; the next one, where the lead has moved meanwhile."""
+    """Sends an order to the leader; if the lead has moved meanwhile, to the new one."""
     if not group.leader:
         away = [one.node for one in group.voters if one.is_away]
         raise NoQuorum(

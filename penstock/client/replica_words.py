@@ -1,10 +1,10 @@
-"""What an operator reads of a group of copies: how each node is, what that means, what to do next. Pure."""
+"""Texts for operators about a group of copies: the state of each node, what it means, what to do next. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.client.replica_tasks import LEADER, TWO, ReplicaGroup, ReplicaNode
+from penstock.client.replica_tasks import LEADER, ReplicaGroup, ReplicaNode
 
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -15,7 +15,7 @@ def shown_bytes(count: int) -> str:
 
 
 def state_of(node: ReplicaNode) -> str:
-    """How a node is, in a few words."""
+    """The state of a node, in a few words."""
     if node.is_away:
         return "does not answer" if node.heard_s is None else f"silent for {node.heard_s:,.0f} s"
     if node.damaged:
@@ -31,7 +31,7 @@ def state_of(node: ReplicaNode) -> str:
 
 
 def advice_on(group: ReplicaGroup) -> list[str]:
-    """What a group bears as it is, and what to do; a sentence or two each, the most urgent first."""
+    """How many failures a group bears as it is, and what to do; a sentence or two each, the most urgent first."""
     said = _on_the_lead(group)
     if group.leader:
         said += _on_voters(group)
@@ -62,15 +62,15 @@ def _on_voters(group: ReplicaGroup) -> list[str]:
             " penstock up --node NAME --join HOST:REPLICA_PORT --key FILE"
         ]
     if len(voters) == 1:
-        more = f"penstock replica promote {' '.join(observers[:TWO])}"
+        more = f"penstock replica promote {' '.join(observers[:2])}"
         hint = (
             f" Three voters go on by themselves: {more}"
-            if len(observers) >= TWO
+            if len(observers) >= 2
             else " With a third node two more can be voters."
         )
         return [f"{voters[0].node} alone votes: if it is lost, reads go on, and nothing is stored.{hint}"]
     spare = len([one for one in voters if not one.is_away]) - group.majority
-    if len(voters) == TWO:
+    if len(voters) == 2:
         return ["There are two voters: nothing is stored while either is away. A third one mends that."]
     if spare <= 0:
         return ["No further voter may be lost: nothing would be stored then."]
@@ -107,7 +107,7 @@ def losses(group: ReplicaGroup, node: str, lost: Sequence[str]) -> list[str]:
 
 
 def words_for(lost: Sequence[str]) -> str:
-    """What an operator types to show that it is meant."""
+    """The words that an operator types to confirm the loss."""
     return f"lose what only {_listed(lost)} had"
 
 

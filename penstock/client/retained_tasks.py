@@ -1,4 +1,4 @@
-"""What administrators ask of retained messages, the last values of MQTT names, a page at a time. Pure; tasks as in
+"""Administration of retained messages, the last values of MQTT names, a page at a time. Pure; tasks as in
 ``administration.py``."""
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def read_ranges(ranges: Sequence[Range], options: SourceOptions) -> Iterator[pa.
 
 
 BEHIND_S: Final = 5.0
-"""So long a node may take to have what is known to be stored: a copy, or a leader that is new."""
+"""Longest wait for a node, a copy or a new leader, to have messages that are known to be stored."""
 
 
 class _Asked(NamedTuple):
