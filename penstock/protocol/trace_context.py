@@ -14,6 +14,7 @@ from penstock.protocol.answers import USER_PROPERTY, strings_of
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
+_PARENT_NAME: Final = TRACEPARENT.encode()
 _PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _STATE: Final = re.compile(r"[ -~]{1,512}")
 _NOT_A_VERSION: Final = "ff"
@@ -61,7 +62,7 @@ def trace_of(properties: Mapping[str, str]) -> TraceContext:
 
 def trace_in(application: bytes) -> TraceContext:
     """The same in the properties of an MQTT 5 PUBLISH that belong to its application."""
-    if TRACEPARENT.encode() not in application:
+    if _PARENT_NAME not in application:
         return NO_TRACE
     pairs = [strings for identifier, strings in strings_of(application) if identifier == USER_PROPERTY]
     found = {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in reversed(pairs)}
