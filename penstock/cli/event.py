@@ -19,7 +19,7 @@ from click.decorators import pass_meta_key
 from penstock.cli.display import confirm, json_option, print_json, print_rows
 from penstock.client.credentials import Credentials, credentials_of
 from penstock.errors import InvalidRequest, NotAuthorized, PenstockError, TopicNotFound, Unavailable
-from penstock.service.exposure import is_loopback
+from penstock.protocol.addresses import is_loopback
 from penstock.world import new_rng
 
 ANSWER_S: Final = 60.0
