@@ -209,8 +209,9 @@ class Node:
     # ------------------------------------------------------------ what its broker brings
 
     def appended(self) -> None:
-        """Requests have written to the log that this node leads."""
-        if self.leads():
+        """Requests may have written to the log that this node leads."""
+        copy = self._copy
+        if copy is not None and copy.replica.leads and copy.replica.has_grown:
             self._do(lambda replica, now: replica.appended(now) if replica.leads else [])
 
     def synced(self, point: int) -> None:

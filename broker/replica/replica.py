@@ -112,6 +112,11 @@ class Replica:
             events += self._carry_out(self._core.take_ready(), sent)
         return sent
 
+    @property
+    def has_grown(self) -> bool:
+        """Whether the log has frames that the core does not know of."""
+        return self.log.end > self._core.log.end
+
     def appended(self, now: float) -> list[ToPeer]:
         """The broker that leads has written to the log: it goes to the others while this disk syncs it."""
         return self.step(self._grown(), now)

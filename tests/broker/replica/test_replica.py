@@ -106,6 +106,17 @@ def test_the_log_says_who_its_members_are_whoever_dies_while_they_change(seed: i
     assert [node.replica.members for node in world.nodes] == [GROUP._replace(copies=2)] * 3, "a start knows it too"
 
 
+def test_a_leader_has_grown_until_its_core_knows_of_what_was_appended() -> None:
+    world = World(4)
+    leader = world.elect()
+    assert leader.rig
+    assert not leader.replica.has_grown
+    leader.rig.submit(CreateTopic("t", 1))
+    assert leader.replica.has_grown
+    world.post(leader, leader.replica.appended(world.clock.now))
+    assert not leader.replica.has_grown
+
+
 def test_a_second_change_waits_until_the_first_is_committed() -> None:
     world = World(4)
     leader = world.elect()
