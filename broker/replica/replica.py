@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from broker.replica.core import Core
+from broker.replica.epochs import begun_within
 from broker.replica.events import Ask, Durable, Ended, Event, Force, Missing, Read, Ready, Role, RoleKind, ToPeer
 from broker.replica.follower_log import Mismatch
 from broker.replica.log_face import STRETCH_BYTES, HardState, ReplicaLog, StateFile, Stretch
@@ -131,10 +132,9 @@ class Replica:
         return self.step(Missing(False), now)
 
     def _grown(self) -> Ended:
-        known = self._core.log.end
-        log = self.log
-        epochs = tuple(one for one in log.epochs if one.position >= known)
-        return Ended(log.end, epochs, tuple(one for one in log.changes if one.position >= known))
+        known, log = self._core.log.end, self.log
+        changes = tuple(one for one in log.changes if one.position >= known)
+        return Ended(log.end, begun_within(log.epochs, known, log.end), changes)
 
     def _carry_out(self, ready: Ready, sent: list[ToPeer]) -> list[Event]:
         """What there is to do, in its order; returns what the core is to know of it."""
