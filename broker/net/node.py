@@ -22,7 +22,7 @@ from broker.replica import members
 from broker.replica.core import Core
 from broker.replica.describing import described, figures_of
 from broker.replica.events import Event, Lost, MoveLead, Received, Tick, ToPeer
-from broker.replica.follower_log import FollowerLog
+from broker.replica.log_face import ReplicaLog
 from broker.replica.members import MembersFold
 from broker.replica.membership import forced, with_node
 from broker.replica.repair import Repair
@@ -110,7 +110,7 @@ class Node:
         self._clock = clock
         self._log_id = log_id
         self._copy: RunningCopy | None = None
-        self._shown: tuple[OpenLog, FollowerLog] | None = None
+        self._shown: tuple[OpenLog, ReplicaLog] | None = None
         self._has_received = False
         self._ways: Ways | None = None
         self._sessions: dict[str, PeerSession] = {}
@@ -127,7 +127,7 @@ class Node:
         """From now on it can reach other nodes by these."""
         self._ways = ways
 
-    def show(self, opened: OpenLog, log: FollowerLog) -> None:
+    def show(self, opened: OpenLog, log: ReplicaLog) -> None:
         """Other nodes may read this log before its replica runs."""
         self._shown = opened, log
 
@@ -144,6 +144,13 @@ class Node:
     def replica(self) -> Replica | None:
         """What runs."""
         return self._copy.replica if self._copy else None
+
+    @property
+    def log(self) -> ReplicaLog | None:
+        """Its log, also before its replica runs; None before it is shown."""
+        if self._copy is not None:
+            return self._copy.replica.log
+        return self._shown[1] if self._shown else None
 
     def leads(self) -> bool:
         """Whether this node leads."""
@@ -342,13 +349,11 @@ class Node:
             self._copy.on_received()
 
     def _fetch(self, request: FetchLog) -> LogStretch:
-        if self._shown is None:
+        log = self.log
+        if self._shown is None or log is None:
             raise Unavailable("this node is starting")
-        opened, log = self._shown
-        if self._copy is not None:
-            log = self._copy.replica.log  # type: ignore[assignment]
         until = min(log.committed, log.durable)
-        start = opened.store.start
+        start = self._shown[0].store.start
         if not start <= request.position < until:
             return LogStretch(request.position, 0, start, until)
         try:

@@ -161,8 +161,8 @@ class GroupNode:
 
     def _write_again(self, found: LogStretch) -> bool:
         """Raises ``ProtocolError``, ``StorageFailed``."""
-        replica = self._node.replica
-        log = replica.log if replica else self._opened.follower()
+        log = self._node.log
+        assert log is not None, "it is shown before anything of it is repaired"
         stretch = Stretch(found.position, found.before, bytes(found.body))
         before = log.epoch_at(found.position)
         is_better = self._repair.take(stretch, before) > found.position
