@@ -31,6 +31,7 @@ from broker.net.running import (
     keep_ticking,
     keep_times,
     mirror_of,
+    serve_clients,
     told_of_recovery,
 )
 from broker.net.whole_copy import copy_whole
@@ -221,9 +222,7 @@ class _Group:
         nursery.start_soon(keep_times, disk, parts.timer_clock)
         nursery.start_soon(access.run)
         nursery.start_soon(give_back, disk, self._world.offload)
-        told = self._settings.connection_log
-        served = partial(serve_frames, guard=access.guard, certificates=access.certificates, connection_log=told)
-        nursery.start_soon(partial(served, listeners, running.open_session, door=running.door, room=running.room))
+        nursery.start_soon(serve_clients, running, self._settings, access, listeners)
         nursery.start_soon(self._keep_mirror, parts.node, lead, links)
         self._tell("waiting for a leader of the group")
         while lead.reasons():  # noqa: ASYNC110 - it is a matter of seconds

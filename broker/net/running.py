@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import trio
@@ -22,7 +22,9 @@ from penstock.protocol.addresses import join_address
 from penstock.protocol.link import Links
 from penstock.protocol.requests.request import Request, Result
 from penstock.service.accepting import Doorkeeper
+from penstock.service.access_files import AccessFiles
 from penstock.service.frame_connection import Peer, Session
+from penstock.service.frame_server import serve_frames
 from penstock.service.guard import Guard
 from penstock.service.native_room import NativeRoom
 from penstock.world import Clock, Offload
@@ -125,6 +127,21 @@ def advertised(settings: BrokerSettings, host: str, port: int) -> str:
             address,
         )
     return address
+
+
+async def serve_clients(
+    running: RunningBroker, settings: BrokerSettings, access: AccessFiles, listeners: Sequence[trio.SocketListener]
+) -> None:
+    """Serves the connections of clients until cancelled; closes them and the listeners at the end."""
+    await serve_frames(
+        listeners,
+        running.open_session,
+        door=running.door,
+        room=running.room,
+        guard=running.guard,
+        certificates=access.certificates,
+        connection_log=settings.connection_log,
+    )
 
 
 async def keep_mirror(

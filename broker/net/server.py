@@ -27,6 +27,7 @@ from broker.net.running import (
     keep_ticking,
     keep_times,
     mirror_of,
+    serve_clients,
     told_of_recovery,
     untold,
 )
@@ -45,7 +46,7 @@ from penstock.service.accepting import Doorkeeper
 from penstock.service.access_files import AccessFiles
 from penstock.service.cluster_secret import read_secret
 from penstock.service.exposure import NATIVE, is_loopback
-from penstock.service.frame_server import listening_address, open_listeners, serve_frames
+from penstock.service.frame_server import listening_address, open_listeners
 from penstock.service.native_room import NativeRoom
 from penstock.world import World, guarded
 
@@ -150,9 +151,7 @@ async def _serve(
             nursery.start_soon(keep_mirror, mirror, clock)
             _log.warning("the home of sessions does not answer: their filters are opened here when it does")
         nursery.start_soon(access.run)
-        told = settings.connection_log
-        served = partial(serve_frames, guard=access.guard, certificates=access.certificates, connection_log=told)
-        nursery.start_soon(partial(served, listeners, running.open_session, door=door, room=room))
+        nursery.start_soon(serve_clients, running, settings, access, listeners)
         tell("registering with the name servers")
         await nursery.start(registration.run)
         task_status.started(running)
