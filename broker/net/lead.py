@@ -62,6 +62,7 @@ class Lead:
         leads: bool = True,
     ) -> None:
         self._group = group or Alone(settings.name, lambda: state.epoch, store)
+        self._about_group = ReplicaRequests(self._group)
         self._settings = settings
         self._state = state
         self._store = store
@@ -74,7 +75,7 @@ class Lead:
         self._held: set[int] = set()
         self._is_held_back = False
         self._writer, self._alone = -1, 0  # the session that has changed something last, and how often in a row
-        self._asides = handlers_of((ReplicaRequests(self._group),))
+        self._asides = handlers_of((self._about_group,))
         self._refusal: PenstockError = Unavailable(NOT_HERE)
         self.service: BrokerService | None = None
         self.dispatch = self._begun(epoch) if leads else self._deposed()
@@ -157,7 +158,7 @@ class Lead:
             on_routes_changed=self._on_routes_changed,
             read_clock=self._read_clock,
             epoch=epoch,
-            more=(ReplicaRequests(self._group),),
+            more=(self._about_group,),
         )
         return Dispatch(self.service, clock, self._on_unsynced, parked, self._figures, self._asides)
 
