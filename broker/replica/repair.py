@@ -36,7 +36,7 @@ class Repair:
     """
 
     def __init__(self, store: MessageStore) -> None:
-        self.store = self._store = store
+        self.store = store
         self._log = store.log
         self._ranges: list[tuple[int, int]] = sorted(store.damage)
         self._scrubbed = store.log.start
@@ -120,7 +120,7 @@ class Repair:
 
     def _write(self, part: Part, data: bytes) -> None:
         log = self._log
-        if any([part.position == first for first, _ in self._store.missing]):
+        if any([part.position == first for first, _ in self.store.missing]):
             log.insert_segment(part.position)
         log.write_over(part.position, data)
         if not part.frames and part.behind < log.end:
@@ -134,7 +134,7 @@ class Repair:
             insort(self._ranges, (position, end))
         elif not self._is_good(position):
             self.note(position)
-        for found in (self._store.damage, self._store.missing):
+        for found in (self.store.damage, self.store.missing):
             found[:] = [one for one in found if one[1] > position]
 
     def _is_good(self, position: int) -> bool:

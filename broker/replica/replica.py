@@ -14,7 +14,6 @@ from broker.replica.epochs import begun_within
 from broker.replica.events import Ask, Durable, Ended, Event, Force, Missing, Read, Ready, Role, RoleKind, ToPeer
 from broker.replica.follower_log import Mismatch
 from broker.replica.log_face import STRETCH_BYTES, HardState, ReplicaLog, StateFile, Stretch
-from broker.replica.own_log import OwnLog
 from broker.store.raw import BadPlace, parts_of
 from penstock.errors import Damaged, ProtocolError, StorageFull
 from penstock.protocol.requests.replicas import Members, TakeEntries
@@ -68,11 +67,6 @@ class Replica:
     def role(self) -> Role:
         """What this node is, and who leads."""
         return self._core.role
-
-    @property
-    def known(self) -> OwnLog:
-        """The log as the core knows it."""
-        return self._core.log
 
     @property
     def state(self) -> HardState:
