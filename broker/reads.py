@@ -93,12 +93,16 @@ class FollowerReads:
             if not self._is_to_come(request):
                 raise
         wait_s = min(max(request.wait_s, BEHIND_S), WAIT_S_MAX)
-        return Parked((request.queue,), now + wait_s, _Later(self, request, now, now_ms))
+
+        def again(last: bool) -> Result | None:
+            return self._pull_later(request, now, now_ms, is_last=last)
+
+        return Parked((request.queue,), now + wait_s, again)
 
     def _is_to_come(self, request: Pull) -> bool:
         return request.offset > self._store.bounds(request.queue).end
 
-    def again(self, request: Pull, now: float, now_ms: int, *, is_last: bool) -> Result | None:
+    def _pull_later(self, request: Pull, now: float, now_ms: int, *, is_last: bool) -> Result | None:
         """What a pull brings that waits for an offset beyond the end of this copy; None for nothing yet."""
         try:
             if not self._is_to_come(request):
@@ -131,18 +135,6 @@ class FollowerReads:
         committed = self._state.offsets.of(request.group)
         rows = [QueueOffset(queue, committed.get(queue, UNCOMMITTED)) for queue in request.queues]
         return Now(GroupOffsets(tuple(rows)))
-
-
-class _Later:
-    """Such a pull is asked again."""
-
-    def __init__(self, reads: FollowerReads, request: Pull, now: float, now_ms: int) -> None:
-        self._reads = reads
-        self._request = request
-        self._now = now, now_ms
-
-    def __call__(self, last: bool) -> Result | None:
-        return self._reads.again(self._request, *self._now, is_last=last)
 
 
 def _not_here(topic: str) -> None:
