@@ -38,8 +38,9 @@ class AuditLog:
             raise InvalidRequest(f"a request has 1 to {AUDITED_MAX} entries of the audit log")
         self._topics.ensure_own(AUDIT_TOPIC, now_ms, LEVEL, self._kept_s)
         level = self._topics.level_of(AUDIT_TOPIC)
-        told = [(one, _row(request.server, one)) for one in request.entries]
-        made = [own_message(AUDIT_TOPIC, _keys(one), row, now_ms, level) for one, row in told]
+        made = [
+            own_message(AUDIT_TOPIC, _keys(one), _row(request.server, one), now_ms, level) for one in request.entries
+        ]
         self._store.append_facts(made, now_ms)
         self._written += len(made)
         return AfterQuorum(Done(), self._store.written)
@@ -55,7 +56,10 @@ def _keys(entry: AuditEntry) -> str:
 
 
 def _row(server: str, entry: AuditEntry) -> dict[str, Any]:
-    told: dict[str, Any] = {"time_ms": entry.at_ms, "server": server, "act": entry.act, "allowed": entry.allowed}
-    said = (("name", entry.name), ("user", entry.user), ("how", entry.how), ("client", entry.client))
-    told |= {name: value for name, value in (*said, ("address", entry.address), ("why", entry.why)) if value}
-    return told | ({"times": entry.times} if entry.times > 1 else {})
+    row: dict[str, Any] = {"time_ms": entry.at_ms, "server": server, "act": entry.act, "allowed": entry.allowed}
+    for field in ("name", "user", "how", "client", "address", "why"):
+        if value := getattr(entry, field):
+            row[field] = value
+    if entry.times > 1:
+        row["times"] = entry.times
+    return row
