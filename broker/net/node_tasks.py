@@ -18,7 +18,7 @@ from broker.net.flusher import Flusher
 from broker.net.lead import Lead
 from broker.net.node import Node, RunningCopy
 from broker.net.office import NodeOffice, OpenLog
-from broker.net.peers import Peers, ask
+from broker.net.peers import ASK_S, MEND_S, Peers, ask
 from broker.net.whole_copy import copy_whole
 from broker.replica.core import Core
 from broker.replica.events import Timing
@@ -35,11 +35,9 @@ from penstock.protocol.requests.replicas import AddReplica, FetchLog, LogStretch
 from penstock.world import World
 
 TICK_S: Final = 0.05
-ASK_S: Final = 2.0
 JOIN_S: Final = 0.5
 LOOK_S: Final = 1.0
 """How often a node looks whether it is too far behind, and goes over a little of its log."""
-MEND_S: Final = 0.05
 
 _log = logging.getLogger(__name__)
 

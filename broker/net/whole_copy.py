@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from broker.net.peers import Peers, ask
+from broker.net.peers import ASK_S, MEND_S, Peers, ask
 from broker.replica.log_face import Stretch
 from broker.replica.resync import Resync
 from broker.settings import BrokerSettings
@@ -17,8 +17,6 @@ from penstock.errors import PenstockError
 from penstock.protocol.requests.replicas import FetchLog, LogStretch
 from penstock.world import World
 
-ASK_S: Final = 2.0
-MEND_S: Final = 0.05
 COPY_BYTES: Final = 4 << 20
 
 _log = logging.getLogger(__name__)
