@@ -31,7 +31,7 @@ from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.topics import CountTopics, DescribeTopic, ListTopics
 
 BEHIND_S: Final = 0.5
-"""So long at least a pull waits here for what this copy does not have yet."""
+"""Minimum time for which a pull waits for an offset that this copy does not have yet."""
 _PLAIN: Final = (FindByKey, ReadAt, ListTopics, CountTopics, FetchRetained)
 
 

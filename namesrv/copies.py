@@ -22,7 +22,7 @@ READERS_MAX: Final = 16
 
 @dataclass(slots=True)
 class Copy:
-    """A copy. ``epoch``: of the leader that it follows. ``committed``: what it can be read up to."""
+    """A copy. ``epoch``: of the leader that it follows. ``committed``: up to which position it can be read."""
 
     version: int
     topics: dict[str, TopicRoute]
@@ -68,7 +68,7 @@ class Copies:
         return self._by_broker.get(broker, {}).get(address)
 
     def register(self, request: RegisterBroker, lease_ends: float) -> None:
-        """A reader tells who it is and what it holds. Raises ``Busy``."""
+        """Puts in a reader and what it holds. Raises ``Busy``."""
         of_broker = self._by_broker.get(request.broker, {})
         if request.address not in of_broker and len(of_broker) >= READERS_MAX:
             raise Busy(f"broker {request.broker} has its {READERS_MAX} readers")
@@ -84,7 +84,7 @@ class Copies:
         self._next_end = min(self._next_end, lease_ends)
 
     def leave(self, broker: str, address: str) -> None:
-        """There is no reader at an address, or none any more."""
+        """Forgets the reader at an address, if there is one."""
         of_broker = self._by_broker.get(broker, {})
         of_broker.pop(address, None)
         if not of_broker:
@@ -103,19 +103,19 @@ class Copies:
     # ------------------------------------------------------------ questions
 
     def addresses(self, broker: str) -> tuple[str, ...]:
-        """Where a broker can be read without its leader: who has the most first."""
+        """Addresses of a broker's readers, the one that has the most first."""
         of_broker = self._by_broker.get(broker, {})
         return tuple(sorted(of_broker, key=lambda address: (-of_broker[address].committed, address)))
 
     def topics(self, broker: str) -> dict[str, TopicRoute]:
-        """What the readers of a broker hold together."""
+        """All topics that the readers of a broker hold."""
         found: dict[str, TopicRoute] = {}
         for address in reversed(self.addresses(broker)):
             found |= self._by_broker[broker][address].topics
         return found
 
     def tells_still(self, broker: str) -> bool:
-        """Whether no reader of a broker has told all that it holds."""
+        """Whether no reader of a broker has told all its topics yet."""
         return not any(one.is_whole for one in self._by_broker.get(broker, {}).values())
 
     def route(self, broker: str, topic: str) -> BrokerRoute | None:

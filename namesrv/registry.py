@@ -338,7 +338,7 @@ class Registry:
         return BrokerRoute(name, broker.address, held.queues, held.writable, epoch=broker.epoch, readers=readers)
 
     def _read_only(self, topic: str) -> list[BrokerRoute]:
-        """The routes to brokers without a leader, which have it, or may: all of them for an empty topic."""
+        """The routes to brokers without a leader whose readers have the topic; to all of them for an empty topic."""
         found = [self._readers.route(name, topic) for name in self._readers.brokers if name not in self._brokers]
         return [one for one in found if one]
 

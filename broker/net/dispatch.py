@@ -124,7 +124,7 @@ class Dispatch:
             return Now(error.as_result())
 
     def refuse(self, error: PenstockError) -> None:
-        """What is asked from now on of a broker that does not lead is answered so."""
+        """From now on a broker that does not lead answers requests with this error."""
         if self._service is None:
             self._closed = error
 

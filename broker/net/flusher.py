@@ -45,15 +45,15 @@ class Medium(Protocol):
         ...
 
     def mark_durable(self, point: int) -> None:
-        """The disk has what lies before."""
+        """The disk has everything before ``point``."""
         ...
 
     def mark_committed(self, point: int) -> None:
-        """As many disks as it takes have what lies before."""
+        """As many disks as it takes have everything before ``point``."""
         ...
 
     def tidy(self) -> None:
-        """What appends leave to do."""
+        """Does the work that appends have left."""
         ...
 
 

@@ -94,7 +94,7 @@ class Lead:
             before.step_down(Unavailable("this broker leads its log now: ask again"))
 
     def follow(self, store: MessageStore) -> None:
-        """The log that another node leads was opened again: what it has can be read."""
+        """Another node leads the log, which was opened again: it can be read."""
         before, self._store = self.dispatch, store
         self.dispatch = self._deposed()
         before.step_down(self._refusal)
@@ -105,13 +105,13 @@ class Lead:
             self.dispatch.step_down(self._refusal)
 
     def refuse(self, error: PenstockError) -> None:
-        """While it does not lead, requests are answered so."""
+        """While it does not lead, requests are answered with this error."""
         self._refusal = error
         if self.service is None:
             self.dispatch.refuse(error)
 
     def hold_back(self, error: PenstockError | None) -> None:
-        """While it leads, nothing is appended but this is the answer; None: everything is."""
+        """While it leads, appends are refused with this error; None: they are not."""
         self._is_held_back = error is not None
         self._store.log.hold_back(error)
 
@@ -170,7 +170,7 @@ class Lead:
 
     def tick(self) -> None:
         """Time has passed. Raises as ``Dispatch.tick``."""
-        if not self._is_held_back:  # what time brings is appended
+        if not self._is_held_back:  # a tick appends
             self.dispatch.tick()
         if self.service is None:
             self._store.tick(self._clock.wall_ms(), self._clock.age_ms())

@@ -1,7 +1,7 @@
-"""The tasks of a node of a group: what its disk has is repaired, its core ticks, its log is synced and looked over.
+"""The tasks of a node of a group: they repair its log, tick its core, sync the log and look for damage.
 
-A life of the node begins with what its disk has: what is damaged comes from other nodes first, then its core begins. It
-ends with the process, or where the log is too far behind all others: then a whole copy comes, and another life begins.
+A life of the node begins with the log on its disk: damaged parts come from other nodes first, then the core begins. The
+life ends with the process, or when the log is too far behind all others: then a whole copy comes, and another begins.
 The reasons: decisions 86 and 87.
 """
 
@@ -107,7 +107,7 @@ class GroupNode:
                 self._lead.follow(self._opened.store)
 
     async def _begin(self) -> None:
-        """What is damaged is repaired, then the core begins."""
+        """Repairs the log, then begins the core."""
         log = self._opened.follower()
         self._repair = Repair(self._opened.store)
         self._node.show(self._opened, log)
@@ -137,14 +137,14 @@ class GroupNode:
         node.begin(RunningCopy(self._opened, core, Replica(core, log, self._file, office), office, need))
 
     def _founders(self) -> list[MembersAt]:
-        """Who begins a group: a node that was not told of any other."""
+        """The members of a group that begins: this node, unless it is to join others."""
         own = self._node.introduction
         if self._settings.join:
             return []
         return [MembersAt(-1, Members((Member(own.node, own.uuid, own.address),)))]
 
     async def _mend(self) -> bool:
-        """Asks others for what is bad here; whether something is good again."""
+        """Asks other nodes for the first bad place. Returns whether something is good again."""
         wanted = self._node.wanted(self._repair)
         if wanted is None:
             return False
@@ -178,7 +178,7 @@ class GroupNode:
             await trio.sleep(min(TICK_S, self._settings.election_s / 20))
 
     async def _look(self) -> None:
-        """Whether this node is too far behind, and whether its log is good."""
+        """Looks again and again whether the log is damaged, and whether this node is too far behind."""
         while True:
             await trio.sleep(LOOK_S)
             if self._repair_is_old():

@@ -33,8 +33,8 @@ class OpenLog:
 
     Attributes:
         store: another one after each leadership.
-        cuts: how often the log was cut or opened again.
-        still: is held while a sync runs, and while the log is cut or let go.
+        cuts: how often the log was cut, closed or opened again: no sync that began before counts.
+        still: held while a sync runs, and while the log is cut or closed.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class OpenLog:
         )
 
     def follower(self) -> FollowerLog:
-        """Its face for the replication."""
+        """The log as the replication reads and writes it."""
         return HeldLog(self, self._state)
 
     def again(self) -> None:
-        """Lets go of it, and opens it again with what is committed. Raises as when it was opened first."""
+        """Closes the log as it is, and opens it again with the same position committed. Raises as the constructor."""
         with self.still:
             self.cuts += 1
             committed = self.store.committed
@@ -76,7 +76,7 @@ class OpenLog:
         self.store = self._open(committed)
 
     def begin_anew(self) -> None:
-        """It is opened after a whole copy has come. Raises as when it was opened first."""
+        """Opens the log after a whole copy of it has come. Raises as the constructor."""
         self.store = self._open(0)
         self._is_open = True
 
@@ -91,11 +91,11 @@ class OpenLog:
             self.store.close(now_ms)
 
     def count_cut(self) -> None:
-        """What a sync covers that has begun does not count."""
+        """The log is cut: a sync that has begun does not count."""
         self.cuts += 1
 
     def let_go(self) -> None:
-        """It is closed as it is, without a clean stop."""
+        """Closes the log as it is, without a clean stop."""
         with self.still:
             self.cuts += 1
             self._is_open = False
@@ -119,7 +119,7 @@ class LogMedium:
     """The log as the flusher sees it.
 
     Args:
-        on_synced: told up to where this disk has the log.
+        on_synced: called with the position up to which this disk has the log.
     """
 
     def __init__(self, opened: OpenLog, on_synced: Callable[[int], None]) -> None:
@@ -148,7 +148,7 @@ class LogMedium:
         return self._opened.store.sync_point()
 
     def sync(self) -> None:
-        """Blocks; nothing where the log was cut since the point was taken. Raises ``StorageFailed``."""
+        """Blocks. Does nothing where the log was cut since the point was taken. Raises ``StorageFailed``."""
         store, cuts = self._syncing
         with self._opened.still:
             if cuts == self._opened.cuts:
@@ -161,10 +161,10 @@ class LogMedium:
             self._on_synced(point)
 
     def mark_committed(self, point: int) -> None:
-        """The group's word has counted already."""
+        """Does nothing: ``NodeOffice.committed`` marks what the group has."""
 
     def tidy(self) -> None:
-        """What appends leave to do."""
+        """Does the work that appends have left."""
         self._opened.store.tidy()
 
 
@@ -173,7 +173,7 @@ class NodeOffice:
 
     Args:
         lead: the broker's face.
-        refusal: what is answered while another node leads.
+        refusal: gives the error for requests while another node leads.
         in_force: gives the members that the group has now.
         rng: for the id of a log that has none.
         on_role: called when this node has begun or ended to lead.
@@ -201,7 +201,7 @@ class NodeOffice:
         self._answered = opened.store.committed
 
     def lead(self, epoch: int) -> None:
-        """The broker's service is made, in this epoch. A log without members or without an id gets them."""
+        """Makes the broker's service, in this epoch. Gives the log its members and an id where it has none."""
         store, now_ms = self._opened.store, self._clock.wall_ms()
         self._lead.lead(epoch, store)
         with contextlib.suppress(StorageFull):  # the next leadership says it
@@ -213,19 +213,19 @@ class NodeOffice:
         self._on_role()
 
     def committed(self, point: int) -> None:
-        """That may be read; ``answer`` tells those that waited for it."""
+        """Everything before ``point`` may be read. Requests that wait for it are answered by ``answer``."""
         if point > self._opened.store.committed:
             self._opened.store.mark_committed(point)
 
     def answer(self) -> None:
-        """What has waited for what was committed since the last call is answered."""
+        """Answers the requests that waited for positions which were committed since the last call."""
         store = self._opened.store
         if store.committed != self._answered:
             self._answered = store.committed
             self._lead.dispatch.reached(store.durable, store.committed)
 
     def step_down(self) -> FollowerLog:
-        """All that waits is answered, the service dropped, the log opened again."""
+        """Answers all that waits, drops the service, and opens the log again."""
         self._lead.step_down(self._refusal())
         self._opened.again()
         self._lead.follow(self._opened.store)

@@ -1,7 +1,7 @@
-"""Connections from the other nodes of a group: only who has proved to have the key of the cluster is heard.
+"""Connections from the other nodes of a group: only a node that has proved to have the key of the cluster is heard.
 
-A session answers in no certain order: a node's core says ``Vote`` or ``Taken`` when its disk is as far, and the oldest
-request of that kind gets it, for each answer stands for itself. Pure: it never waits.
+A session answers in no certain order: a node's core says ``Vote`` or ``Taken`` when its disk is that far, and the
+oldest request of that kind gets the answer, for each answer stands for itself. Pure: it never waits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from penstock.service.guard import LOGIN_S, STRANGER_BYTES_MAX, Limit
 from penstock.world import new_secret
 
 WAITING_MAX: Final = 256
-"""So many requests of a kind wait for an answer; the oldest are given up then: an election has overtaken them."""
+"""Maximum number of requests of a kind that wait for an answer. The oldest beyond it are given up: an election has
+overtaken them."""
 _ANSWERS: Final[dict[type[Request], type[Reply]]] = {AskVote: Vote, TakeEntries: Taken}
 
 

@@ -28,7 +28,7 @@ RETRY_S: Final = 0.2
 ASK_S: Final = 2.0
 """Another node answers a question within this time, or not at all."""
 MEND_S: Final = 0.05
-"""A pause before other nodes are asked again for what they did not have."""
+"""Pause before other nodes are asked again for a part of the log."""
 DEAD_MS: Final = 5_000
 """What was sent and is not taken by the other machine for so long ends the connection."""
 READ_BYTES: Final = 256 * 1024

@@ -1,4 +1,4 @@
-"""Who a node is, and what it has promised: read at its start, before its log is opened; written when it is new."""
+"""The identity of a node and its promises: read at its start, before its log is opened; written when it is new."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Promised(NamedTuple):
 
 
 def promises(settings: BrokerSettings, disk: Disk, rng: Rng) -> Promised:
-    """What this node is and has promised; of a new one, who it is to be. A whole copy that has come is put in place.
+    """This node's identity and promises; new ones for a new node. Puts a whole copy that has come in place.
     Raises ``DataFolderLocked``, ``DataFolderUnusable``, ``Damaged``, ``InvalidConfig``."""
     disk.lock(segment.FOLDER)  # no other process is at work here
     try:

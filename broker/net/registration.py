@@ -99,7 +99,7 @@ class Registration:
         self.away: set[str] = set()
 
     def topics_changed(self) -> None:
-        """Name servers are told at once, also of another place in the group."""
+        """The topics, or this node's place in its group, have changed: name servers are told at once."""
         for event in self._changed.values():
             event.set()
 

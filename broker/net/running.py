@@ -33,7 +33,7 @@ EVERYWHERE: Final = ("0.0.0.0", "::")
 """Addresses to listen at that nobody elsewhere can connect to."""
 TICK_S: Final = 0.05
 STALL_S: Final = 1.0
-"""A broker that comes to its next tick so much later stood still: the disk or the whole machine did."""
+"""A broker whose next tick comes this much later stood still: the disk or the whole machine did."""
 HEARING_S: Final = 1.0
 MIRROR_S: Final = 0.5
 JOINING_S: Final = 0.005

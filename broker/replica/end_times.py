@@ -1,13 +1,13 @@
-"""When the end of a log was where: for how long a node has lacked what it lacks of it."""
+"""A history of a log's end: it tells for how long a node has been behind."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 STEP_S: Final = 0.1
-"""Ends that follow each other faster are one."""
+"""Ends that follow each other faster are noted once."""
 KEPT_MAX: Final = 2_000
-"""With more, every second one of the older half is forgotten: what is long ago is known less exactly."""
+"""With more ends, every second one of the older half is forgotten: old times are less exact."""
 
 
 class _EndAt(NamedTuple):

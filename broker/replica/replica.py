@@ -70,7 +70,7 @@ class Replica:
 
     @property
     def state(self) -> HardState:
-        """What the node must not forget."""
+        """The durable state of the node: its identity, epoch, vote and mark."""
         return self._core.state
 
     def joined(self, cluster: str) -> None:

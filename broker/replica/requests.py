@@ -1,7 +1,7 @@
-"""What operators ask of a group of copies: who is in it and how far, and changes of it.
+"""Requests of operators about a group of copies: its members and how far each is, and changes of it.
 
-Any node says what it knows; only the leader changes its group. A broker without other copies is a group of one, and has
-nothing to change.
+Any node describes the group as it knows it; only the leader changes it. A broker without other copies is a group of
+one, and has nothing to change.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Group(Protocol):
     """The group of this node's log."""
 
     def describe(self, now: float) -> Replicas:
-        """What this node knows of it."""
+        """The group as this node knows it."""
         ...
 
     def change(self, change: Change, now: float, now_ms: int) -> int:
         """Changes the members; returns the log position at whose commit they are changed. Raises ``NotLeader``,
-        ``Busy`` for what has to wait, and ``InvalidRequest`` for what may not be."""
+        ``Busy`` for a change that has to wait, and ``InvalidRequest`` for one that is not allowed."""
         ...
 
     def move_lead(self, node: str, now: float) -> None:
@@ -101,13 +101,12 @@ class ReplicaRequests:
 
     @handles(DescribeReplicas)
     def describe(self, request: DescribeReplicas, now: float, now_ms: int) -> Outcome:
-        """Who is in the group, and how far."""
+        """The members of the group, and how far each is."""
         return Now(self._group.describe(now))
 
     @handles(SetRole)
     def set_role(self, request: SetRole, now: float, now_ms: int) -> Outcome:
-        """A voter, or an observer."""
-
+        """Makes a node a voter or an observer."""
         leader = self._group.describe(now).leader
 
         def change(members: Members) -> Members:
@@ -118,8 +117,7 @@ class ReplicaRequests:
 
     @handles(RemoveReplica)
     def remove(self, request: RemoveReplica, now: float, now_ms: int) -> Outcome:
-        """One node less."""
-
+        """Takes a node out of the group."""
         leader = self._group.describe(now).leader
 
         def change(members: Members) -> Members:
@@ -129,18 +127,18 @@ class ReplicaRequests:
 
     @handles(SetCopies)
     def set_copies(self, request: SetCopies, now: float, now_ms: int) -> Outcome:
-        """So many disks at least."""
+        """Changes the minimum number of disks for what is committed."""
         point = self._group.change(lambda members: with_copies(members, request.copies), now, now_ms)
         return AfterQuorum(Done(), point)
 
     @handles(MoveLeader)
     def move_leader(self, request: MoveLeader, now: float, now_ms: int) -> Outcome:
-        """The move begins."""
+        """Begins to move the lead to a node."""
         self._group.move_lead(request.node, now)
         return Now(Done())
 
     @handles(ForceLeader)
     def force_leader(self, request: ForceLeader, now: float, now_ms: int) -> Outcome:
-        """This node leads, and the lost ones are members no more."""
+        """Has this node lead, and takes the lost ones out of the group."""
         self._group.force_lead(request.lost, now)
         return Now(Done())

@@ -74,7 +74,7 @@ class CommitLog:
         self._syncing: list[Segment] = []
 
     def hold_back(self, error: PenstockError | None) -> None:
-        """Requests append nothing until further notice: this is raised; None: all is as before."""
+        """Appends of requests raise this from now on; None: they are stored again."""
         self.held_back = error
 
     def begin_at(self, end: int, durable: int) -> None:
