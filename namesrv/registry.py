@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -229,6 +229,10 @@ class Registry:
         for route in topics:
             _check_topic(route, queues_min)
 
+    def _check_changes(self, held: Mapping[str, TopicRoute], changed: tuple[TopicRoute, ...]) -> None:
+        new = sum([route.topic not in held for route in changed if route.queues])
+        self._check_topics(changed, len(held) + new, 0)
+
     def _checked_lease(self, lease_s: float) -> float:
         if not 0 < lease_s < math.inf:  # also refuses a NaN
             raise InvalidRequest(f"a lease of {lease_s} s")
@@ -244,8 +248,7 @@ class Registry:
         if broker is None or (broker.address, broker.version, broker.epoch) != on_file:
             return HeartbeatReply(False)
         if request.topics:
-            new = sum([route.topic not in broker.topics for route in request.topics if route.queues])
-            self._check_topics(request.topics, len(broker.topics) + new, 0)
+            self._check_changes(broker.topics, request.topics)
             self._offer(request.broker, broker, request.topics)
             broker.tell(request)
         self._renew(broker, now + lease_s)
@@ -255,7 +258,7 @@ class Registry:
         reader = self._readers.get(request.broker, request.address)
         if reader is None or (reader.version, reader.epoch) != (version, request.epoch):
             return HeartbeatReply(False)
-        self._check_topics(request.topics, len(reader.topics) + len(request.topics), 0)
+        self._check_changes(reader.topics, request.topics)
         self._readers.beat(reader, request, lease_ends)
         return HeartbeatReply(True)
 
