@@ -262,9 +262,8 @@ class Acceptance:
         replaces = replaces_of(given.get(IF_RETAINED, ""))
         whose = None if exchange is None else (given.get(CLIENT_ID, ""), *exchange)
         tail = Tail(topic, properties, name, queues, queue_id, Level.of(config.level), whose, id_at, is_open, replaces)
-        is_unique = (
-            (id_at < 0 and _UNIQUE in properties) or _EXCHANGE in properties or replaces >= 0
-        )  # it never comes again
+        # A unique one never comes again.
+        is_unique = (id_at < 0 and _UNIQUE in properties) or _EXCHANGE in properties or replaces >= 0
         if len(raw) <= REMEMBERED_BYTES_MAX and not is_unique:
             remembered = self._tails if id_at < 0 else self._counting
             if len(remembered) >= REMEMBERED_MAX:
