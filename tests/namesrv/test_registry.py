@@ -275,6 +275,15 @@ def test_a_reader_renews_its_lease_and_tells_how_much_it_has() -> None:
     )
 
 
+def test_a_reader_with_as_many_topics_as_it_may_have_tells_that_one_has_changed() -> None:
+    registry = Registry(topics_max=2)
+    registry.answer(reader(A, 3, "orders", "rides"), 0.0)
+    beat = BrokerHeartbeat("a", A, 2, 120, (TopicRoute("orders", 8),), 1, epoch=3, is_reader=True)
+    assert registry.answer(beat, 1.0) == HeartbeatReply(True)
+    too_many = replace(beat, version=3, before=2, topics=(TopicRoute("new", 1),))
+    assert isinstance(registry.answer(too_many, 2.0), TooLarge)
+
+
 def test_a_new_name_at_an_address_takes_the_place_of_the_old_one() -> None:
     registry = Registry()
     registry.answer(registration("a", A, "orders"), 0.0)
