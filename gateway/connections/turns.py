@@ -107,6 +107,8 @@ class Turns(Stage):
 
     def flush(self) -> None:
         """Goes on with those whose turn it is."""
+        if not self._queue:
+            return  # as in most rounds
         self._come_to_round()
         while (waiting := self._queue.take()) is not None:
             device, task = waiting
