@@ -11,13 +11,18 @@ from tests.simulation.disk import SimDisk
 from tests.simulation.nodes import SimGroup, in_group
 
 
+async def begin_with_messages(group: SimGroup) -> None:
+    """Three voters that all have a topic with some messages."""
+    await group.begin()
+    await group.until_done(CreateTopic("t", 1))
+    for number in range(20):
+        await group.send(f"{number}" * 100)
+    await group.level()
+
+
 def test_rot_in_one_copy_is_repaired_from_another_before_the_node_takes_part() -> None:
     async def scenario(group: SimGroup) -> None:
-        await group.begin()
-        await group.until_done(CreateTopic("t", 1))
-        for number in range(20):
-            await group.send(f"{number}" * 100)
-        await group.level()
+        await begin_with_messages(group)
         group.b.die()
         await group.send("without b")
         path = segment_path(0)
@@ -35,11 +40,7 @@ def test_rot_in_one_copy_is_repaired_from_another_before_the_node_takes_part() -
 
 def test_rot_under_a_running_node_is_found_and_repaired() -> None:
     async def scenario(group: SimGroup) -> None:
-        await group.begin()
-        await group.until_done(CreateTopic("t", 1))
-        for number in range(20):
-            await group.send(f"{number}" * 100)
-        await group.level()
+        await begin_with_messages(group)
         for node in (group.a, group.b):  # the leader, and one that follows
             node.disk.flip(segment_path(0), 4_000)
             with trio.fail_after(120.0):
