@@ -179,8 +179,8 @@ async def run(
         return [one.address for one in found.brokers] if isinstance(found, Route) else []
 
     door, server = Doorkeeper("the name server"), f"name server {about.name}"
-    who = service_credentials(secret, server, settings.peers_tls_ca)
-    async with lasting_links(world.clock, world.rng, who) as links, trio.open_nursery() as nursery:
+    credentials = service_credentials(secret, server, settings.peers_tls_ca)
+    async with lasting_links(world.clock, world.rng, credentials) as links, trio.open_nursery() as nursery:
         nursery.start_soon(access.keep_audit, server, links, live)
         nursery.start_soon(_expire, registry, world.clock)
         nursery.start_soon(access.run)
