@@ -26,29 +26,13 @@ QUEUES_MAX: Final = 64
 """Maximum number of queues of a topic that the first message makes."""
 DELAYS_S: Final[tuple[int, ...]] = (1, 5, 10, 30, *[60 * minutes for minutes in (*range(1, 11), 20, 30, 60, 120)])
 """RocketMQ's delay levels, from level 1 on."""
-_SHORT: Final = dict(
-    zip(
-        "abcdefghijklmn",
-        (
-            *("producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag"),
-            *("bornTimestamp", "flag", "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch"),
-            "bname",
-        ),
-        strict=True,
-    )
-)
 STALE_MS: Final = 900_000
 """How far from now a signed message may have been made. No other command has a time in its signature."""
 _REPLY_TO: Final = "REPLY_TO_CLIENT"
 
 
-def long_names(command: Command) -> Command:
-    """A send in its short form (310, 320, 325) with the long names of its fields."""
-    return replace(command, fields={_SHORT.get(name, name): value for name, value in command.fields.items()})
-
-
 class _Names(NamedTuple):
-    """What the fields of a send are called."""
+    """Names of the fields of a send."""
 
     group: str
     topic: str
@@ -60,14 +44,23 @@ class _Names(NamedTuple):
     flag: str
     properties: str
     attempts: str
+    unit_mode: str
+    attempts_max: str
     batch: str
+    broker: str
 
 
 _OF_LONG: Final = _Names(
     *("producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp"),
-    *("flag", "properties", "reconsumeTimes", "batch"),
+    *("flag", "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch", "bname"),
 )
-_OF_SHORT: Final = _Names("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "m")
+_OF_SHORT: Final = _Names(*"abcdefghijklmn")
+_LONG: Final = dict(zip(_OF_SHORT, _OF_LONG, strict=True))
+
+
+def long_names(command: Command) -> Command:
+    """A send in its short form (310, 320, 325) with the long names of its fields."""
+    return replace(command, fields={_LONG.get(name, name): value for name, value in command.fields.items()})
 
 
 def send(call: Call) -> Flow:
