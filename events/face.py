@@ -55,8 +55,8 @@ class Face:
     """The routes. ``app`` is what a server runs.
 
     A request without a right is refused before its body is read; ``/putEvents`` names its buses in the body, so only
-    its login is checked before. To send events takes ``produce`` on the bus; to look
-    takes ``view`` of the cluster, and to change ``admin``: a rule reads and writes any topic.
+    its login is checked before. To send events takes ``produce`` on the bus; to look takes ``view`` of the cluster, and
+    to change ``admin``: a rule reads and writes any topic.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Face:
             Route("/v1/types", self._needs(VIEW, self._types), methods=["GET"]),
             Route("/v1/test", self._needs(VIEW, self._test_any), methods=["POST"]),
             Route("/v1/buses", self._needs(VIEW, self._buses), methods=["GET"]),
-            *self._value_routes(one, self._bus),
+            self._value_route(one, self._bus),
             Route(one + "/events", self._events, methods=["POST"]),
             Route(one + "/types", self._needs(VIEW, self._types), methods=["GET"]),
             Route(one + "/rules/{name}/test", self._needs(VIEW, self._test), methods=["POST"]),
@@ -90,7 +90,7 @@ class Face:
         for kind in PARTS:
             list_all = self._needs(VIEW, partial(self._parts, kind))
             routes.append(Route(f"{one}/{kind}s", list_all, methods=["GET"]))
-            routes += self._value_routes(f"{one}/{kind}s/{{name}}", partial(self._part, kind))
+            routes.append(self._value_route(f"{one}/{kind}s/{{name}}", partial(self._part, kind)))
         handlers: dict[Any, Any] = {
             Problem: _tell_problem,
             HTTPException: _tell_http,
@@ -100,12 +100,12 @@ class Face:
         self.app = Starlette(routes=routes, exception_handlers=handlers)
         self.app.add_middleware(_Checked, callers=callers)
 
-    def _value_routes(self, path: str, handler: Handler) -> list[Route]:
+    def _value_route(self, path: str, handler: Handler) -> Route:
         async def either(request: Request) -> Response:
             await self._check(request, VIEW if request.method in ("GET", "HEAD") else ADMIN)
             return await handler(request)
 
-        return [Route(path, either, methods=["GET", "PUT", "DELETE"])]
+        return Route(path, either, methods=["GET", "PUT", "DELETE"])
 
     def _needs(self, action: str, handler: Handler) -> Handler:
         async def guarded(request: Request) -> Response:

@@ -19,7 +19,7 @@ import trio
 from events.problems import Problem
 from penstock.access.acl import ADMIN
 from penstock.access.passwords import Users, verify
-from penstock.access.policy import AT_OPEN_PORT, CLUSTER, PASSWORD, Identity
+from penstock.access.policy import AT_OPEN_PORT, CLUSTER, NOBODY, PASSWORD, Identity
 from penstock.access.tokens import Unfit
 from penstock.protocol.addresses import join_address
 from penstock.service.access_files import AccessFiles
@@ -27,7 +27,6 @@ from penstock.service.exposure import is_loopback
 from penstock.service.frame_connection import Peer
 from penstock.world import Offload, new_secret
 
-UNKNOWN: Final = Identity()
 REMEMBERED_MAX: Final = 1_000
 AT_ONCE: Final = 2
 """Passwords that are looked at at a time: each takes a core and 16 MB."""
@@ -61,7 +60,7 @@ class CallerLogins:
             return AT_OPEN_PORT
         shown = dict(scope["headers"]).get(b"authorization", b"")
         if not shown:
-            return UNKNOWN
+            return NOBODY
         if authority.version != self._version:
             self._known.clear()
             self._version = authority.version
@@ -93,7 +92,7 @@ class CallerLogins:
             mechanism = kind[:20] if kind.isalnum() else "unknown"
             if found is None:
                 self._guard.failed(peer)
-                self._guard.audit.note(UNKNOWN, peer.address, "Login", mechanism, allowed=False, why="wrong")
+                self._guard.audit.note(NOBODY, peer.address, "Login", mechanism, allowed=False, why="wrong")
                 raise Problem(401, "wrong-login", "user and password, or token, are not right", challenge=_CHALLENGE)
             self._guard.audit.note(found, peer.address, "Login", mechanism, allowed=True)
             return found
