@@ -78,7 +78,6 @@ async def run(
 ) -> None:
     """Serves until cancelled; reports itself once it accepts. Raises ``AddressInUse`` and ``InvalidConfig``."""
     access = AccessFiles(settings, world, None)
-    await access.look()
     listening = open_socket(settings.host, settings.port, "the event bridge")
     servers = ",".join(settings.namesrv)
     producer = Producer(servers=servers, links=links, pending_max=PENDING_MAX, rng=world.rng)
