@@ -77,8 +77,8 @@ async def run(
     access = _access(settings, quotas, world, bell.ring, audit)
     pollers = [EpollPoller() for _ in range(settings.shards)]
     spans = open_spans(settings.trace_export, settings.name, settings.trace_sample)
-    means = settings, world.clock, links, world.rng, access, pollers[0].wake, pollers, quotas
-    gateway = build(*means, journal, spans)
+    call = pollers[0].wake
+    gateway = build(settings, world.clock, links, world.rng, access, call, pollers, quotas, journal, spans)
     files = (settings.password_file, settings.acl_file, settings.jwt_key_file)
     verifier = Verifier(
         access,

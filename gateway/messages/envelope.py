@@ -142,9 +142,7 @@ def _read(tail: bytes) -> Heading:
     mqtt_properties = property_of(properties, _MQTT_PROPERTIES)
     expiry_s, application = expiry_of(mqtt_properties), _application(mqtt_properties)
     sender, user = property_of(properties, _CLIENT_ID), _user(property_of(properties, _MQTT_USER))
-    if (
-        _TRACEPARENT in properties and _TRACEPARENT not in application
-    ):  # a program has sent it, or it began at a gateway
+    if _TRACEPARENT in properties and _TRACEPARENT not in application:  # a program or a gateway began the trace
         application += as_user_properties(trace_of(_trace_properties(properties)))
     return Heading(name, sender, expiry_s, application, topic, user)
 
