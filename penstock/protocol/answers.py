@@ -35,8 +35,13 @@ def packed_answer(to: str, correlation: bytes) -> str:
         if len(value) > STRING_BYTES_MAX:
             raise InvalidMessage(f"reply_to and correlation have at most {STRING_BYTES_MAX} bytes, not {len(value)}")
         if value:
-            parts.append(bytes((identifier,)) + len(value).to_bytes(2, "big") + value)
+            parts.append(packed_property(identifier, value))
     return ":" + b64encode(b"".join(parts)).decode()
+
+
+def packed_property(identifier: int, *strings: bytes) -> bytes:
+    """A property that consists of strings, as it is in a packet."""
+    return bytes((identifier,)) + b"".join([len(one).to_bytes(2, "big") + one for one in strings])
 
 
 def answer_in(mqtt_properties: str) -> Answer:

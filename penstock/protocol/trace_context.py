@@ -1,7 +1,7 @@
 """The W3C trace context of a message: ``traceparent`` and ``tracestate``, as native properties and as user properties
 of MQTT 5.
 
-A context that is damaged is none: the message is good without. Pure and total.
+A damaged context counts as none; the message itself is taken. Pure and total.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from penstock.protocol.answers import USER_PROPERTY, strings_of
+from penstock.protocol.answers import USER_PROPERTY, packed_property, strings_of
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
@@ -42,9 +42,11 @@ class TraceContext(NamedTuple):
         return f"00-{self.trace_id}-{self.span_id}-{int(self.is_sampled):02x}" if self.trace_id else ""
 
     def properties(self) -> dict[str, str]:
-        """The properties of a message that say so."""
-        found = {TRACEPARENT: self.parent} if self.trace_id else {}
-        return found | ({TRACESTATE: self.state} if found and self.state else {})
+        """The context as properties of a message; none for no trace."""
+        if not self.trace_id:
+            return {}
+        state = {TRACESTATE: self.state} if self.state else {}
+        return {TRACEPARENT: self.parent, **state}
 
 
 NO_TRACE: Final = TraceContext()
@@ -71,9 +73,5 @@ def trace_in(application: bytes) -> TraceContext:
 
 def as_user_properties(context: TraceContext) -> bytes:
     """The context as user properties of MQTT 5."""
-    return b"".join([_user_property(name, value) for name, value in context.properties().items()])
-
-
-def _user_property(name: str, value: str) -> bytes:
-    texts = [len(one.encode()).to_bytes(2, "big") + one.encode() for one in (name, value)]
-    return bytes((USER_PROPERTY,)) + b"".join(texts)
+    pairs = context.properties().items()
+    return b"".join([packed_property(USER_PROPERTY, name.encode(), value.encode()) for name, value in pairs])
