@@ -9,19 +9,17 @@ at the client: it travels as a property.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from penstock.errors import InvalidMessage
+from penstock.protocol import message
 from penstock.protocol.message import (
     ANY_QUEUE,
     ENTRY,
     FRAME_HEAD_BYTES,
     LENGTH_IS_REST,
-    RECORD_BYTES_MIN,
     RECORD_HEAD,
-    RECORD_MAGIC,
     UNIQUE_KEY,
     decode_properties,
 )
@@ -131,26 +129,16 @@ def encode_record(
     topic: bytes, sent: Sent, queue_id: int, born_ms: int, system_flag: int, born_host: bytes, attempts: int = 0
 ) -> bytes:
     """The record of a message, which the broker completes. ``queue_id``: negative for any."""
-    packed, body = sent.packed, sent.body
-    length = min(len(packed), LENGTH_IS_REST)
-    head = RECORD_HEAD.pack(
-        RECORD_BYTES_MIN + len(body) + len(topic) + len(packed),
-        RECORD_MAGIC,
-        zlib.crc32(body) & 0x7FFF_FFFF,
-        ANY_QUEUE if queue_id < 0 else queue_id,
-        0,
-        0,
-        0,
-        system_flag & _COMPRESSED,
-        max(born_ms, 0),
-        born_host,
-        0,
-        bytes(8),
-        attempts,
-        0,
-        len(body),
+    return message.encode_record(
+        topic,
+        sent.body,
+        sent.packed,
+        queue_id=ANY_QUEUE if queue_id < 0 else queue_id,
+        born_ms=max(born_ms, 0),
+        system_flag=system_flag & _COMPRESSED,
+        born_host=born_host,
+        attempts=attempts,
     )
-    return b"".join((head, body, len(topic).to_bytes(2, "big"), topic, length.to_bytes(2, "big"), packed))
 
 
 def batch_of(data: bytes, new_id: Callable[[], str]) -> list[Sent]:

@@ -188,9 +188,13 @@ def encode_record(
     queue_id: int = ANY_QUEUE,
     flag: int = 0,
     born_ms: int = 0,
+    system_flag: int = 0,
+    born_host: bytes = _NO_HOST,
+    attempts: int = 0,
 ) -> bytes:
     """One record with the broker's four fields left zero. The caller has checked the limits (see
-    ``encode_message``)."""
+    ``encode_message``). ``born_host``: address and port of the sender, eight bytes; ``attempts``: earlier deliveries of
+    the message; ``system_flag``: how the body is compressed."""
     body_bytes = len(body)
     head = RECORD_HEAD.pack(
         RECORD_BYTES_MIN + body_bytes + len(topic) + len(properties),
@@ -200,12 +204,12 @@ def encode_record(
         flag,
         0,
         0,
-        0,
+        system_flag,
         born_ms,
-        _NO_HOST,
+        born_host,
         0,
         _NO_HOST,
-        0,
+        attempts,
         0,
         body_bytes,
     )
