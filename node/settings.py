@@ -267,11 +267,11 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
         with faults.collected():
             service_settings(configuration, name, environ)
     faults.raise_all()
-    _refuse_a_way_round(configuration, environ)
+    _refuse_bypass(configuration, environ)
     return configuration
 
 
-def _refuse_a_way_round(configuration: Configuration, environ: Mapping[str, str]) -> None:
+def _refuse_bypass(configuration: Configuration, environ: Mapping[str, str]) -> None:
     """Raises ``InvalidConfig`` for a service that asks for no login, at a broker that does."""
     node = configuration.node
     if node.insecure or not service_settings(configuration, "broker", environ).asks:

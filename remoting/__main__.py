@@ -13,7 +13,7 @@ from penstock.client.lasting_links import lasting_links
 from penstock.service.cluster_secret import read_secret
 from penstock.service.service_main import main
 from penstock.world import World
-from remoting.server import RunningFront, refuse_a_way_round
+from remoting.server import RunningFront, refuse_bypass
 from remoting.server import run as serve
 from remoting.settings import RemotingSettings
 
@@ -26,7 +26,7 @@ async def run(
     who = service_credentials(key, "remoting", settings.peers_tls_ca)
     if key is not None and not (settings.asks or settings.insecure):
         async with lasting_links(credentials=service_credentials(None, "", settings.peers_tls_ca)) as strangers:
-            await refuse_a_way_round(strangers.link(settings.broker))
+            await refuse_bypass(strangers.link(settings.broker))
     async with lasting_links(credentials=who) as links, trio.open_nursery() as nursery:
         task_status.started(await nursery.start(partial(serve, settings, world, links)))
 

@@ -48,12 +48,12 @@ class Front:
     """One front: what all its connections share.
 
     Attributes:
-        broker, broker_address: the name of its broker, and where it is.
+        broker, broker_address: the name and the address of its broker.
         host, port: where its clients reach it.
         address: the same as eight bytes, as ids of messages have them.
         start: runs a flow beside the present one.
         push: sends a command to a connection, if it is still there.
-        topics: topics that messages were sent to: they were there then.
+        topics: topics that were found when a message was sent to them, or made then.
     """
 
     broker: str
@@ -82,7 +82,7 @@ class Front:
 @dataclass(slots=True)
 class Call:
     """A command that is to be carried out. ``connection``: number of the connection that it came by; ``peer``: the
-    other end's address, ``host:port``; ``permissions``: of the user whose command it is, None where all is allowed."""
+    other end's address, ``host:port``; ``permissions``: of the command's user, None where all is allowed."""
 
     command: Command
     front: Front
@@ -93,7 +93,7 @@ class Call:
 
     @property
     def user(self) -> str:
-        """Whose command it is; empty where no login is asked for."""
+        """The command's user; empty where no login is asked for."""
         return self.permissions.identity.user if self.permissions is not None else ""
 
     def require(self, need: Need) -> None:
@@ -103,7 +103,7 @@ class Call:
             self.permissions.check(f"remoting {self.command.code}", need)
 
     def may(self, need: Need) -> bool:
-        """The same as an answer."""
+        """Whether the sender may do this."""
         return self.permissions is None or self.permissions.meets(need)
 
 

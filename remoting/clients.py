@@ -41,11 +41,12 @@ class ClientCalls:
         self._checks = Checks()
 
     def heartbeat(self, call: Call) -> Flow:
-        """Takes in which groups a client has; the front joins and leaves groups by it. A client is told where the
-        broker does not let the front into a group, or the rules not its user; its other groups count all the same."""
+        """Takes in which groups a client has; the front joins and leaves groups by it. The answer is an error where the
+        broker does not let the front into one of them, or the rules do not allow it to the user; the other groups count
+        all the same."""
         beat, forbidden = _allowed(call, beat_of(json_of(call.command)))
         command, front = call.command, call.front
-        _own_client(call, beat.client)
+        _check_owner(call, beat.client)
         client = Client(beat.client, call.connection, command.language, command.version, call.peer, call.user)
         changed = front.members.beat(client, beat)
         for group in beat.producers:
@@ -63,13 +64,13 @@ class ClientCalls:
         """A client leaves a group."""
         command, front = call.command, call.front
         group = command.text("consumerGroup")
-        _own_client(call, command.text("clientID"))
+        _check_owner(call, command.text("clientID"))
         changed = front.members.leave(command.text("clientID"), command.text("producerGroup"), group)
         yield from leave_empty(front, changed)
         return command.answer(codes.SUCCESS)
 
 
-def _own_client(call: Call, client: str) -> None:
+def _check_owner(call: Call, client: str) -> None:
     """Raises ``NotAuthorized`` for a client id that another user has."""
     known = call.front.members.client(client)
     if known is not None and known.user != call.user:
@@ -77,8 +78,9 @@ def _own_client(call: Call, client: str) -> None:
 
 
 def _allowed(call: Call, beat: Beat) -> tuple[Beat, NotAuthorized | None]:
-    """What of a heartbeat its user may do, and why the rest is refused. Producers need no permission to be there, and
-    that of their group to be asked about its transactions."""
+    """The part of a heartbeat that its user is allowed, and why the rest is refused; None where all is allowed. A
+    producer without the right to its group is left out without an error: it can send, and is not asked about
+    transactions of the group."""
     forbidden, consumers = None, []
     for one in beat.consumers:
         try:
@@ -198,7 +200,7 @@ def running_info(call: Call) -> Flow:
 
 
 def consume_directly(call: Call) -> Flow:
-    """Has a consumer work a message off now, whatever its place in the queue; answers how that went."""
+    """Has a consumer process a message now, whatever its place in the queue; answers with the outcome."""
     command, front = call.command, call.front
     call.require(of_group((GROUP,), command.text("consumerGroup")))
     position = command.text("msgId")[-16:]

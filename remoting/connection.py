@@ -1,7 +1,7 @@
 """One connection of a RocketMQ client: what is read, what waits to be written, and how many commands are under way.
 
-Answers of one round of reading go to the socket together, at once and beside the stream, as far as it takes them; what
-is left, and what comes later, is the writer's.
+Answers of one round of reading go to the socket together, at the round's end and without a task's wake-up. A writer
+task sends what the socket did not take, and the answers that come between rounds.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Connection:
     """One client connection.
 
     Attributes:
-        number: among the connections of the front.
-        peer: who is at the other end. peer_bytes: the same as eight bytes.
-        logins: as whom.
+        number: unique among the connections of the front.
+        peer, peer_bytes: the other end; its address and port as eight bytes.
+        logins: the users whose commands came by it.
         running: number of commands under way.
         scope: ends with the connection.
     """
@@ -48,7 +48,7 @@ class Connection:
         self._heard_at = trio.current_time()
         self._stream = stream
         self._direct = DirectSocket.of(stream.socket) if isinstance(stream, trio.SocketStream) else None
-        self._is_writing = False  # the stream is
+        self._is_writing = False  # a write of the stream is under way
         self._is_in_round = False
         self._outbox: list[bytes] = []
         self._unsent = 0
@@ -68,7 +68,7 @@ class Connection:
             self._news.set()
 
     def end_in(self, seconds: float) -> None:
-        """Has the connection end so many seconds from now, instead of when it was said before."""
+        """Has the connection end ``seconds`` from now, whenever it was to end before."""
         self.scope.deadline = trio.current_time() + seconds
 
     def is_silent(self, now: float) -> bool:
@@ -76,17 +76,17 @@ class Connection:
         return self._heard_at + IDLE_S < now
 
     def begin(self) -> None:
-        """A command is under way."""
+        """Counts a command that begins."""
         self.running += 1
 
     def end(self) -> None:
-        """One is not any more."""
+        """Counts a command that has ended."""
         self.running -= 1
         if self.running == RUNNING_MAX - 1:
             self._room.set()
 
     async def receive(self) -> bytes | bytearray:
-        """What has come, when there is something and room for another command; empty at the end."""
+        """Waits for room for another command and for data, and returns that; empty at the end of the stream."""
         while self.running >= RUNNING_MAX:
             self._room = trio.Event()
             await self._room.wait()
@@ -107,11 +107,11 @@ class Connection:
                 return data
 
     def begin_round(self) -> None:
-        """What was read is about to be carried out: answers wait for each other."""
+        """Holds answers back until ``end_round``."""
         self._is_in_round = True
 
     def end_round(self) -> None:
-        """It is carried out: sends what is answered."""
+        """Sends the answers of the round."""
         self._is_in_round = False
         if not self._outbox:
             return
@@ -126,7 +126,7 @@ class Connection:
         self._news.set()
 
     async def write(self) -> None:
-        """Writes what is put, until the connection ends."""
+        """Writes the answers that ``end_round`` leaves, and those between rounds, until cancelled."""
         while True:
             await self._news.wait()
             self._news = trio.Event()
@@ -138,7 +138,7 @@ class Connection:
                 self._unsent -= len(data)
 
     async def close(self) -> None:
-        """Gives its descriptors back; whoever is cancelled meanwhile does so too."""
+        """Gives its descriptors back, also in a task that is cancelled."""
         if self._direct is not None:
             self._direct.close()
         with trio.CancelScope(shield=True):

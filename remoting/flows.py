@@ -20,7 +20,7 @@ from penstock.protocol.requests.request import Request, Result
 from remoting.frames import Command
 
 APPEND_BYTES_MAX: Final = 1 << 20
-"""Appends of one round go as one request as long as they have so few bytes together."""
+"""Maximum bytes of the appends of one round that go as one request; a larger one goes by itself."""
 
 _log = logging.getLogger(__name__)
 
@@ -84,8 +84,8 @@ class Flows:
         self._names.flush()
 
     def run(self, flow: Flow, on_end: Callable[[Any], None], check: Check | None = None) -> None:
-        """Runs a flow; ``on_end`` gets what it returns, or the ``PenstockError`` that ended it. ``check``: of
-        the user whose command it is; None where everything is allowed."""
+        """Runs a flow; ``on_end`` gets what it returns, or the ``PenstockError`` that ended it. ``check`` judges its
+        requests by the rights of the command's user; None where everything is allowed."""
         _Run(self, flow, on_end, check).go(None)
 
     def begin(self, wanted: Wanted, check: Check | None, resume: Resume) -> None:
@@ -134,7 +134,7 @@ class Flows:
 
 
 class _Run:
-    """A flow on its way. An answer that comes at once, inside the call that asks, is taken when that has returned:
+    """One run of a flow. An answer that comes at once, inside the call that asks, is taken when that call has returned:
     however many requests a flow has, they do not nest."""
 
     def __init__(self, flows: Flows, flow: Flow, on_end: Callable[[Any], None], check: Check | None) -> None:
@@ -147,7 +147,7 @@ class _Run:
         self._answer: Result | None = None
 
     def resume(self, result: Result | None) -> None:
-        """The answer has come."""
+        """Takes the answer that the flow waits for."""
         if self._is_asking:
             self._is_answered, self._answer = True, result
         else:

@@ -1,4 +1,4 @@
-"""Logins at the front: each command is signed, and so says whose it is.
+"""Logins at the front: each command is signed by its user.
 
 ``AccessKey`` is a user of the password file, ``Signature`` proves its secret key (`penstock user key`). Where tokens
 count, a ``SecurityToken`` is one: the user is its subject, and the secret key is the token itself. A client that shows
@@ -32,7 +32,7 @@ class SignedLogins:
 
     Attributes:
         is_known: whether a login has succeeded. Until then the connection is short-lived.
-        user: whose login was the last one; empty for nobody's.
+        user: the user of the last login; empty before the first.
     """
 
     def __init__(self, guard: Guard, peer: Peer) -> None:
@@ -48,7 +48,7 @@ class SignedLogins:
         return self._guard.authority.asks
 
     def permissions(self, command: Command) -> Permissions | None:
-        """Those of the user whose command it is; ``None`` where no login is asked for. Raises ``NotAuthorized``."""
+        """The permissions of a command's user; ``None`` where no login is asked for. Raises ``NotAuthorized``."""
         if not self._guard.authority.asks:
             return None
         if not self.is_known and not self._guard.may_try(self._peer):

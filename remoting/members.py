@@ -101,8 +101,8 @@ def _named(value: Any, names: tuple[str, ...]) -> str:
 
 
 class Client(NamedTuple):
-    """A client that is connected. ``connection``: the number of its connection; ``user``: who has logged in there,
-    empty where no login is asked for."""
+    """A client that is connected. ``connection``: the number of its connection; ``user``: the user of its
+    heartbeats, empty where no login is asked for."""
 
     id: str
     connection: int
@@ -123,7 +123,7 @@ class Members:
 
     def __init__(self) -> None:
         self._clients: dict[str, Client] = {}
-        self._count_of: dict[int, int] = {}  # how many of a connection there were
+        self._count_of: dict[int, int] = {}  # clients that each connection has brought
         self._consumers: dict[str, dict[str, Consumer]] = {}
         self._producers: dict[str, dict[str, None]] = {}
         self._locks: dict[tuple[str, str], tuple[str, float]] = {}

@@ -90,7 +90,7 @@ class Server:
         self._last = 0
         self._commands = 0
         self._handlers = handlers()
-        self._is_in_round = False  # at its end what flows want is sent
+        self._is_in_round = False  # at its end the requests of flows are sent
         self._run_soon = trio.lowlevel.current_trio_token().run_sync_soon
         self._flows = Flows(broker, names, self._wake, self._flush_soon, self._ask_client)
         self._asked: dict[tuple[int, int], Resume] = {}  # by connection and number of the question
@@ -228,8 +228,8 @@ class Server:
             connection.end_round()
 
     def _take(self, connection: Connection, command: Command) -> None:
-        """Carries out a command if it is signed as it must be. A failed login of a connection ends it, if it is the
-        first."""
+        """Carries out a command whose login succeeds. A login that fails ends the connection, unless one before it has
+        succeeded."""
         self._commands += 1
         logins, was_known = connection.logins, connection.logins.is_known
         try:
@@ -328,7 +328,7 @@ async def _about(broker: Link) -> ServerInfo:
         await trio.sleep(1.0)
 
 
-async def refuse_a_way_round(broker: Link) -> None:
+async def refuse_bypass(broker: Link) -> None:
     """Raises ``InvalidConfig`` where a broker asks for a login: a front that asks for none, and has the key of the
     cluster, would lead past it. ``broker``: a link without a login."""
     await _about(broker)

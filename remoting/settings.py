@@ -12,8 +12,8 @@ from penstock.service.paced_lines import check_detail
 
 @dataclass(frozen=True, slots=True)
 class RemotingSettings(AccessSettings):
-    """What a front for RocketMQ's clients needs to know. Users sign by the secret keys that the password file has of
-    them (`penstock user key`).
+    """Settings of a front for RocketMQ's clients. Users sign with their secret keys (`penstock user key`), which the
+    password file holds.
 
     Attributes:
         host: address on which it listens.
