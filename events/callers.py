@@ -1,6 +1,6 @@
 """Which requests the event bridge serves: those for a name of this machine, and of no web page of another origin.
 
-Who they are from is decided by ``logins.py``. Pure.
+Whose they are is the matter of ``logins.py``. Pure.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ class ConfigLog:
         raise Problem(503, "not-known", "the change was not read back in time; it may stand")
 
     async def _store(self, kind: str, bus: str, name: str, spec: Any, before: Fact | None, write: str) -> int | None:
-        """The position of the fact; None where it is not known, or another one came first: what stands by now is known
-        here then."""
+        """Stores a fact and returns its log position. None where the answer was lost, or where another fact came first,
+        which is folded here by then."""
         at, created_ms = _revision_of(before), before.created_ms if before else 0
         record = record_of(name_of(kind, bus, name), spec, at, created_ms, write, self._world.clock.wall_ms())
         try:

@@ -1,4 +1,5 @@
-"""Events to topics, each stored once: whatever dies, what is sent again is known by the place that it came from.
+"""Sends events to topics, which store each once: one that is sent again, after a failure or by another bridge, is known
+by the place where it was first stored.
 
 To the broker a rule is an idempotent producer for each queue that it reads, and the number of an event is its offset
 there (docs/decisions/0042, 0088). A reset of the rule's group, which means to deliver again, makes it another producer,
@@ -51,7 +52,7 @@ class Origin(NamedTuple):
 
 
 class RuleSender(NamedTuple):
-    """A rule as a producer. ``created_ms``: when the rule was written where none was."""
+    """A rule as a producer. ``created_ms``: when the rule was created."""
 
     group: str
     created_ms: int

@@ -1,5 +1,5 @@
-"""What a bridge asks the broker that keeps the configuration: what stands, and to store a fact. Pure; tasks as those of
-``penstock/client/administration.py``."""
+"""Tasks at the broker that keeps the configuration: to read the facts that stand, and to store one. Pure; they are
+carried out as those of ``penstock/client/administration.py``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from penstock.protocol.requests.topics import DescribeTopic, TopicDetail
 
 
 class StandingFacts(NamedTuple):
-    """What stands. ``offset``: of the topic's queue, from where on the log may have what is not among it."""
+    """The facts that stand. ``offset``: where a reader of the topic's queue goes on; some of what follows may be among
+    the facts already."""
 
     offset: int
     facts: list[StoredFact]

@@ -81,7 +81,7 @@ class Facts:
         self._facts: dict[tuple[str, str], dict[str, Fact]] = {}  # kind and bus -> by name
 
     def begin(self, stands: Iterable[StoredFact]) -> None:
-        """What stands is these messages and no others; the log goes on behind some of them."""
+        """Replaces all facts by these. The log may bring some of them again."""
         before, self._facts = self._facts, {}
         for one in sorted(stands):
             self._put(one)

@@ -103,8 +103,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """An HTTP API. ``secret_headers``: header -> name of a file with its value. ``hmac``: name of a file with the key
-    that signs. ``batch``: events in one request, as a CloudEvents batch."""
+    """An HTTP API. ``place``, ``netloc``, ``path``: of its URL, the last with the query. ``secret_headers``: header ->
+    name of a file with its value. ``hmac``: name of a file with the key that signs. ``batch``: events in one request,
+    as a CloudEvents batch."""
 
     url: str
     place: Place
