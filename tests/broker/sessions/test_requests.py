@@ -1057,7 +1057,7 @@ def test_what_is_told_of_lives_is_durable_whatever_is_opened() -> None:
     assert rig.submit(OpenSession("h", "newer", True, 0, b"", heard="a")) != []
 
 
-def test_another_broker_is_told_which_lives_are_over_and_never_forgets() -> None:
+def test_another_broker_is_told_which_epochs_are_over_and_never_forgets() -> None:
     rig = rig_with_a_topic()
     told = rig.submit(EndGatewayEpochs(("a", "b")))
     assert told == []

@@ -520,7 +520,7 @@ def test_whoever_comes_after_that_is_not_turned_away_for_one_that_came_before() 
     assert late.got_one(Connack).reason_code == 0
 
 
-def test_brokers_are_told_which_lives_are_over_before_anything_is_published_there() -> None:
+def test_brokers_are_told_which_epochs_are_over_before_anything_is_published_there() -> None:
     one, other = two()
     epoch = one.lease.epoch
     one.connect("c", **BRIEF)
@@ -534,7 +534,7 @@ def test_brokers_are_told_which_lives_are_over_before_anything_is_published_ther
     assert [type(request) for request in told[1:]] == [AppendRuns, AppendRuns]
 
 
-def test_a_broker_that_may_not_have_heard_which_lives_are_over_is_told_again() -> None:
+def test_a_broker_that_may_not_have_heard_which_epochs_are_over_is_told_again() -> None:
     one, other = two()
     epoch = one.lease.epoch
     one.connect("c", **BRIEF)
@@ -548,7 +548,7 @@ def test_a_broker_that_may_not_have_heard_which_lives_are_over_is_told_again() -
     assert one.broker.made(EndGatewayEpochs) == [EndGatewayEpochs((epoch,)), EndGatewayEpochs((epoch,))]
 
 
-def test_an_older_broker_that_knows_of_no_lives_is_told_once() -> None:
+def test_an_older_broker_that_knows_of_no_epochs_is_told_once() -> None:
     one, other = two()
     one.connect("c", **BRIEF)
     again = take_over(other, **BRIEF)
