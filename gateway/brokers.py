@@ -5,9 +5,9 @@ while it is away. A broker is known by its name: one that comes back at another 
 whoever holds it goes on there; what was out at the old address has ended by then. ``find`` asks for one topic and,
 where nobody has it yet, has it made at the broker that every gateway would choose; never where it is, or may be, at a
 broker that is away (``NoRoute``), for a topic that is made a second time has other messages in it. Name servers are
-asked in turn until one answers. A broker whose log has copies is where its leader is: a node that says that another
-one leads is left when nothing is out there any more, and one that cannot be reached has the name servers asked at the
-next tick. Nothing here waits: answers come by completion.
+asked in turn until one answers. The address of a broker whose log has copies is its leader's: where a node names
+another leader, requests go there once the node has answered all that it was sent; where a node cannot be reached, the
+name servers are asked at the next tick. Nothing here waits: answers come by completion.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Nowhere:
 
 class Broker:
     """One broker: its name, its address just now and the way to it. What is submitted leaves at the round's end
-    (``Brokers.flush``). ``has_copies``: other nodes may lead its log. ``out``: requests to such a one that are not
-    answered."""
+    (``Brokers.flush``). ``has_copies``: other nodes may lead its log. ``out``: unanswered requests, counted while it
+    has copies."""
 
     __slots__ = ("_brokers", "address", "has_copies", "is_idle", "link", "name", "out")
 
@@ -68,7 +68,7 @@ class Broker:
 
 
 class _Answer:
-    """What becomes of a request to a broker whose log has copies: it tells where the leader is."""
+    """Receiver of an answer of a broker whose log has copies: a refusal may name the leader."""
 
     __slots__ = ("_address", "_broker", "_brokers", "_on_result")
 
@@ -100,8 +100,8 @@ class Brokers(Stage):
         self._first = 0  # the name server that is asked before the others
         self._asked = 0  # the one that was asked last who lives
         self._waits_since: float | None = None  # for its answer
-        self._leaders: dict[Broker, str] = {}  # where brokers are led, as nodes have told that do not
-        self._is_lost = False  # where one is led
+        self._leaders: dict[Broker, str] = {}  # addresses of leaders, to which requests do not go yet
+        self._is_lost = False  # the leader of some broker
         self.unnamed = ""
         """Why no name server has said who lives when it was asked last; empty where one has."""
 
@@ -197,7 +197,7 @@ class Brokers(Stage):
         self._is_lost = True
 
     def _follow(self, broker: Broker, address: str) -> None:
-        """Goes to a broker's leader, but for what is out elsewhere: one publisher's messages keep their order."""
+        """Turns to a broker's leader if nothing is out elsewhere: one publisher's messages keep their order."""
         if broker.out == 0:
             del self._leaders[broker]
             if broker.address != address:
@@ -221,7 +221,7 @@ class Brokers(Stage):
                 broker.has_copies = route.epoch > 0
                 for tell in self._on_new:
                     tell(broker)
-            elif broker.address != route.address and route.address not in route.readers:  # else nobody leads it
+            elif broker.address != route.address and route.address not in route.readers:  # else no node leads it
                 self._leaders.pop(broker, None)
                 self._vacate(route.address)
                 self._move(broker, route.address, self._links.link(route.address))

@@ -45,8 +45,7 @@ class DeliveryScheduler:
         self._wake = wake
         self._at_once: dict[Feed[Cursor], None] = {}
         self._in_turn: FairQueue[Waiter, Waiter] = FairQueue(LOOKS_PER_TURN, LOOKS_MAX)
-        # what waits there: sessions that lag, feeds that one session reads or that lag
-        self._queued: set[Waiter] = set()
+        self._queued: set[Waiter] = set()  # there: sessions that lag, feeds that lag or that one session reads
 
     @property
     def has_looks(self) -> bool:

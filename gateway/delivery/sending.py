@@ -42,7 +42,7 @@ class Sending:
         self.travelled_s = Histogram()  # the same, since its sending
 
     def handed_out(self, batch: Batch) -> None:
-        """Those at the head of a queue have been given a batch: how old it was."""
+        """Observes the age of a batch that the readers at the head of a queue have been given."""
         newest = batch.newest
         if newest is not None:
             now_ms = self._clock.wall_ms()

@@ -55,7 +55,7 @@ class Lined(Protocol):
 
 
 class MemoryBudget:
-    """The bytes that all connections together may hold, and what of it each may.
+    """The bytes that all connections together may hold, and the part of them that each may.
 
     Attributes:
         unfinished, untaken, unstored: bytes of all connections, when they were last looked at.

@@ -120,8 +120,8 @@ class Door:
 
 
 class Takeovers:
-    """Rates of takeovers, by client id: clients that have the same id, by
-    mistake or on purpose, would throw each other out for ever, at the cost of a handover each time.
+    """Rates of takeovers, by client id: clients that have the same id, by mistake or on purpose, would throw each other
+    out for ever, at the cost of a handover each time.
 
     Attributes:
         count: how many there were.

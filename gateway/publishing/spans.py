@@ -23,15 +23,15 @@ class Spans(Protocol):
         ...
 
     def begin(self, name: str, client_id: str, given: TraceContext) -> TraceContext:
-        """A publication came under this name; the context that it is stored with."""
+        """Begins the spans of a publication under this name. Returns the context that it is stored with."""
         ...
 
     def carried_by(self, run: Run) -> None:
-        """The last one that began is on its way in this run."""
+        """The publication that began last, if it is traced, goes to the broker in this run."""
         ...
 
     def answered(self, runs: Sequence[Run], broker: str, result: Result) -> str:
-        """The broker has answered for these runs; the id of one of their traces, empty for none."""
+        """Ends the spans of these runs by the broker's answer. Returns the id of one of their traces; empty without."""
         ...
 
     def close(self) -> None:

@@ -18,10 +18,10 @@ there are never more that count, however often they come and go. Where there are
 
 
 class Ended(NamedTuple):
-    """End of a subscription of a session at a broker: it has delivered what it
-    matches from ``start``, the first that was its own to deliver, to ``seen``, but for what it was still to go over
-    again (``left``) and what was for others: there were so many ``older`` ones at that broker. Who comes to such a
-    message later passes over it."""
+    """End of a subscription of a session at a broker: it has delivered what it matches from ``start``, the first that
+    was its own to deliver, to ``seen``, but for what it was still to go over again (``left``) and what was for the
+    ``older`` ones, of which that many were open at that broker. A cursor that comes to such a message later passes over
+    it."""
 
     broker: str
     filter: str

@@ -73,7 +73,7 @@ class OtelSpans:
         return self._is_due
 
     def begin(self, name: str, client_id: str, given: TraceContext) -> TraceContext:
-        """A publication came; the context that it is stored with: its own where it is not recorded."""
+        """Begins the spans of a publication; returns the context that it is stored with: its own if unrecorded."""
         if self._begun is not None:
             _end(self._begun, "refused")
             self._begun = None
@@ -89,7 +89,7 @@ class OtelSpans:
         return TraceContext(f"{stored.trace_id:032x}", f"{stored.span_id:016x}", True, given.state)
 
     def carried_by(self, run: Run) -> None:
-        """The last one that began is on its way in this run."""
+        """The publication that began last, if it is traced, goes to the broker in this run."""
         if self._begun is None:
             return
         if len(self._open) >= OPEN_MAX:
@@ -98,7 +98,7 @@ class OtelSpans:
         self._begun = None
 
     def answered(self, runs: Sequence[Run], broker: str, result: Result) -> str:
-        """The broker has answered for these runs; the id of one of their traces, empty for none."""
+        """Ends the spans of these runs by the broker's answer. Returns the id of one of their traces; empty without."""
         if not self._open:
             return ""
         found, why = "", type(result).__name__ if isinstance(result, PenstockError) else ""
