@@ -13,19 +13,11 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
-from penstock.client.contexts import CONTEXT_VARIABLE, contexts_file, read_contexts
+from penstock.client.contexts import CONTEXT_VARIABLE, LOGIN_VARIABLES, VARIABLES, contexts_file, read_contexts
 from penstock.protocol.addresses import SERVERS
 
 NO_CLIENTS: Final = frozenset({"up", "store", "backup", "restore", "doctor", "context", "login", "mqtt"})
 """Commands that the current context does not concern."""
-_VARIABLES: Final = {
-    "user": "PENSTOCK_USER",
-    "password_file": "PENSTOCK_CLIENT_PASSWORD_FILE",
-    "token_file": "PENSTOCK_CLIENT_TOKEN_FILE",
-    "tls": "PENSTOCK_TLS",
-}
-_LOGIN: Final = frozenset({"PENSTOCK_PASSWORD", "PENSTOCK_TOKEN", *_VARIABLES.values()} - {"PENSTOCK_TLS"})
-"""Variables that an option for another user or token takes out."""
 
 
 def server_of(context: click.Context, server: str, name: str, options: Mapping[str, str]) -> str:
@@ -42,8 +34,8 @@ def server_of(context: click.Context, server: str, name: str, options: Mapping[s
     is_named = context.get_parameter_source("server") is not ParameterSource.DEFAULT
     if not name and not is_named and context.invoked_subcommand not in NO_CLIENTS:
         name = read_contexts(contexts_file(os.environ)).current
-    given = {_VARIABLES[option]: value for option, value in options.items() if value}
-    cleared = _LOGIN - given.keys() if options.get("user") or options.get("token_file") else frozenset()
+    given = {VARIABLES[option]: value for option, value in options.items() if value}
+    cleared = LOGIN_VARIABLES - given.keys() if options.get("user") or options.get("token_file") else frozenset()
     found = ""
     if name:
         found = read_contexts(contexts_file(os.environ)).named(name).server

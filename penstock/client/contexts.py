@@ -38,8 +38,10 @@ VARIABLES: Final[Mapping[str, str]] = {
     "key": "PENSTOCK_CLIENT_KEY",
 }
 """The variable that each field stands in for."""
-WHO: Final = ("user", "password", "password_file", "token", "token_file")
-"""The fields of a login. They are taken together, from the context or from elsewhere."""
+LOGIN_VARIABLES: Final = frozenset(
+    VARIABLES[field] for field in ("user", "password", "password_file", "token", "token_file")
+)
+"""The variables of a login. They are taken together, from the context or from elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -139,7 +141,6 @@ def with_context(environ: Mapping[str, str], *, is_known: bool = False) -> Mappi
     if not name:
         return environ
     said = read_contexts(contexts_file(environ)).named(name).variables()
-    who = {VARIABLES[one] for one in WHO}
-    if is_known or who & environ.keys():
-        said = {variable: value for variable, value in said.items() if variable not in who}
+    if is_known or LOGIN_VARIABLES & environ.keys():
+        said = {variable: value for variable, value in said.items() if variable not in LOGIN_VARIABLES}
     return {**said, **environ}

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.client.contexts import LOGIN_VARIABLES
 from penstock.client.credentials import Credentials, credentials_of
 from penstock.errors import InvalidConfig, InvalidRequest
 
@@ -55,8 +56,8 @@ class Login:
         """What connections begin with. Raises ``InvalidConfig`` for a file that cannot be read here."""
         environ = dict(os.environ)
         if self.user or self.token or self.token_file:
-            for name in ("USER", "PASSWORD", "TOKEN", "CLIENT_PASSWORD_FILE", "CLIENT_TOKEN_FILE"):
-                environ.pop(f"PENSTOCK_{name}", None)
+            for variable in LOGIN_VARIABLES:
+                environ.pop(variable, None)
         given = {
             "PENSTOCK_CLIENT_PASSWORD_FILE": self.password_file,
             "PENSTOCK_CLIENT_TOKEN_FILE": self.token_file,
