@@ -284,7 +284,7 @@ def _refuse_bypass(configuration: Configuration, environ: Mapping[str, str]) -> 
 
 
 def access_of(settings: AccessSettings) -> dict[str, Any]:
-    """Who may come to a service, as the settings of another one say."""
+    """The access settings of a service, as arguments for those of another one that has the same users and rules."""
     names = [one.name for one in fields(AccessSettings) if one.name not in ("insecure", "cluster_secret_file")]
     return {name: getattr(settings, name) for name in names}
 
