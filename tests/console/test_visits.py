@@ -20,12 +20,14 @@ RULES = "allow user ada admin *\nallow user vera view *\nallow user vera consume
 class TwoUsers(Users):
     """A viewer, an administrator, and one without rights; the password of each is its name."""
 
+    policy = Policy(parse_acl(RULES))
+
     async def authenticate(self, user: str, password: str) -> bool:
         return user in self.names() and user == password
 
     def refusal(self, user: str, action: str, name: str = "") -> NotAuthorized | None:
-        policy, identity = Policy(parse_acl(RULES)), Identity(user, PASSWORD)
-        return None if policy.may(identity, action, name) else policy.refusal(identity, (action,), name)
+        identity = Identity(user, PASSWORD)
+        return None if self.policy.may(identity, action, name) else self.policy.refusal(identity, (action,), name)
 
     def names(self) -> list[str]:
         return ["ada", "carl", "vera"]
@@ -92,10 +94,6 @@ class Readers(TwoUsers):
             "allow user ada view *\nallow user ada consume *\nallow user carl view *\nallow user carl group stuck\n"
         )
     )
-
-    def refusal(self, user: str, action: str, name: str = "") -> NotAuthorized | None:
-        identity = Identity(user, PASSWORD)
-        return None if self.policy.may(identity, action, name) else self.policy.refusal(identity, (action,), name)
 
 
 async def test_topics_of_the_system_and_dead_letters_take_the_rights_that_they_take_at_the_native_ports(
