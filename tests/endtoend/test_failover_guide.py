@@ -3,20 +3,18 @@ changed."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.endtoend.listed_copies import ListedCopies
 from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +31,7 @@ def blocks(title: str) -> list[str]:
     return re.findall(r"```sh\n(.*?)```", found[1], re.DOTALL)
 
 
-class Machines:
+class Machines(ListedCopies):
     """Three machines: a folder and an address for each; ``penstock`` is on the PATH."""
 
     def __init__(self, folder: Path) -> None:
@@ -85,25 +83,9 @@ class Machines:
         process.send_signal(how)
         process.communicate(timeout=PATIENCE_S)
 
-    def rows(self) -> list[dict[str, Any]]:
-        command = ["penstock", "replica", "list", "--json"]
-        done = subprocess.run(command, env=self.environ, capture_output=True, text=True, timeout=PATIENCE_S)
-        return [json.loads(line) for line in done.stdout.splitlines()]
-
-    def until(self, fact: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
-        end = time.monotonic() + PATIENCE_S
-        while not fact(rows := self.rows()):
-            assert time.monotonic() < end, f"it does not come to that: {rows}"
-        return rows
-
-    def level(self, count: int) -> list[dict[str, Any]]:
-        return self.until(lambda rows: len(rows) == count and all(row["level"] for row in rows))
-
-    def leader(self, but: str = "") -> str:
-        def leads(row: dict[str, Any]) -> bool:
-            return bool(row["role"] == "leader" and row["node"] != but)
-
-        return next(str(row["node"]) for row in self.until(lambda rows: any(map(leads, rows))) if leads(row))
+    def listed(self, *words: str) -> str:
+        command = ["penstock", "replica", "list", "--json", *words]
+        return subprocess.run(command, env=self.environ, capture_output=True, text=True, timeout=PATIENCE_S).stdout
 
     def end(self) -> None:
         for node in list(self.nodes):

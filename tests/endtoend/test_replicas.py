@@ -8,32 +8,19 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 
 from tests.endtoend.conftest import Service
+from tests.endtoend.listed_copies import ListedCopies, Row, until
 from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.endtoend, pytest.mark.slow]
 
-Row = dict[str, Any]
-T = TypeVar("T")
 
-
-def until(ask: Callable[[], T], fact: Callable[[T], bool]) -> T:
-    """Asks again and again, each time a process of its own, until something is so."""
-    clock = time.monotonic
-    end = clock() + PATIENCE_S
-    while not fact(told := ask()):
-        assert clock() < end, f"it does not come to that: {told}"
-    return told
-
-
-class Group:
+class Group(ListedCopies):
     """A name server, and brokers with copies of one log."""
 
     def __init__(self, folder: Path) -> None:
@@ -97,19 +84,8 @@ class Group:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stderr
 
-    def rows(self, *words: str) -> list[Row]:
-        return [json.loads(line) for line in self.run("replica", "list", "--json", *words).stdout.splitlines()]
-
-    def until(self, fact: Callable[[list[Row]], bool]) -> list[Row]:
-        """The rows of the group, as soon as something is so."""
-        return until(self.rows, fact)
-
-    def level(self, count: int) -> list[Row]:
-        return self.until(lambda rows: len(rows) == count and all(row["level"] for row in rows))
-
-    def leader(self, but: str = "") -> str:
-        rows = self.until(lambda rows: any(row["role"] == "leader" and row["node"] != but for row in rows))
-        return next(str(row["node"]) for row in rows if row["role"] == "leader")
+    def listed(self, *words: str) -> str:
+        return self.run("replica", "list", "--json", *words).stdout
 
     def bodies(self) -> set[str]:
         read = self.run("consume", "orders", "--end", "--json").stdout
