@@ -131,8 +131,8 @@ class GatewaySettings:
         insecure: allows ``status_host`` beyond loopback: the pages ask for no login.
         trace_export: the collector to which spans of traces go, over OTLP and HTTP, for example
             ``http://127.0.0.1:4318/v1/traces``; empty: none are made. It needs the extra ``otel``.
-        trace_sample: the part of the publications without ``traceparent`` that begin a trace, 0 to 1. For those that
-            have one, the sender has decided.
+        trace_sample: the part of the publications without ``traceparent`` that begin a trace, 0 to 1; those that come
+            in one read of a socket may count as one. For those that have ``traceparent``, the sender has decided.
         redirect_to: the server that clients are sent to when this gateway is drained or has moved.
         has_moved: the gateway refuses all clients and sends them to ``redirect_to``.
         drain_per_s: clients that are sent away in a second when the gateway is drained (SIGUSR1).
