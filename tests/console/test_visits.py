@@ -91,7 +91,7 @@ class Readers(TwoUsers):
 
     policy = Policy(
         parse_acl(
-            "allow user ada view *\nallow user ada consume *\nallow user carl view *\nallow user carl group stuck\n"
+            "allow user ada view *\nallow user ada consume *\nallow user carl view *\nallow user carl group idle\n"
         )
     )
 
@@ -99,12 +99,12 @@ class Readers(TwoUsers):
 async def test_topics_of_the_system_and_dead_letters_take_the_rights_that_they_take_at_the_native_ports(
     site: Site,
 ) -> None:
-    audit, letters, system = "%25AUDIT%25", "%25DLQ%25stuck", "%25sys%25topics"
+    audit, letters, system = "%25AUDIT%25", "%25DLQ%25idle", "%25sys%25topics"
     async with site.open(Readers()) as browser:
         await browser.post("/login", user="ada", password="ada")
         seen = await browser.client.get(f"/messages?topic={audit}")
         assert seen.status_code in (200, 404), "not refused; it is there once something was audited"
-        assert "allow user ada group stuck" in await browser.get(f"/messages?topic={letters}", 403)
+        assert "allow user ada group idle" in await browser.get(f"/messages?topic={letters}", 403)
         assert "allow user ada admin *" in await browser.get(f"/messages?topic={system}", 403)
         await browser.post("/logout")
         await browser.post("/login", user="carl", password="carl")
