@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The tests start some hundred processes, which compile nothing that was compiled before.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: check-gateway check-others test-compiled test-processes test-spark test-others test-units test-simulation test-types compile demo test check format bench bench-native bench-spark bench-large bench-store soak clean install install-test
+.PHONY: check-gateway check-others test-compiled test-plain test-processes test-replicas test-spark test-long test-types compile demo test check format bench bench-native bench-spark bench-large bench-store soak clean install install-test
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -76,7 +76,7 @@ check: $(VENV)/.test $(VENV)/.spark  ## format, lint, types, import contracts, u
 	$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory -j2 -k --output-sync=target check-gateway check-others
 
-QUICK := -q -p no:cacheprovider -m 'not endtoend and not spark and not slow'
+QUICK := -q -p no:cacheprovider -m 'not endtoend and not spark and not slow and not long'
 HALF := tests/gateway tests/conformance
 check-gateway:
 	@$(BIN)/pytest $(QUICK) $(HALF)
@@ -84,49 +84,42 @@ check-gateway:
 check-others:
 	@$(BIN)/pytest $(QUICK) $(patsubst %,--ignore=%,$(HALF))
 
-BESIDE := --no-print-directory -j5 -k --output-sync=target
-test: $(VENV)/.test  ## install what the tests need and run all of them (about 20 minutes on two cores)
+test: $(VENV)/.test  ## install what the tests need and run all but the long ones (about 25 minutes on two cores)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@$(MAKE) $(BESIDE) .checked/.made install-test test-types
-	@$(MAKE) $(BESIDE) test-processes test-spark test-simulation test-units
+	@$(MAKE) --no-print-directory -j3 -k --output-sync=target .checked/.made install-test test-types
+	@failed=0; for parts in test-compiled "-j2 -k --output-sync=target test-plain test-spark" test-processes test-replicas; \
+	do $(MAKE) --no-print-directory $$parts || failed=1; done; exit $$failed
 
-# What `make test` runs beside each other, each with its output in one piece: tests of whole processes and of the load
-# generator, which wait much (that is why they have four workers, a file at a time); those of Spark; the simulation; and the
-# unit tests. A unit test runs once: with the hot modules compiled, which is the stricter run, if it is of a package that
-# has them and there is a C compiler; plain otherwise (`make check` runs all of them plain).
-SPARK_TESTS := tests/spark tests/penstock/telemetry/jobs tests/loadtest/spark
-PROCESSES := tests/endtoend tests/loadtest $(SPARK_TESTS)
-COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/protocol/test_message.py tests/penstock/protocol/test_wire.py tests/penstock/spark/test_shipping.py
-GENERATOR_TESTS := $(patsubst %,tests/loadtest/test_%.py,packets wires generator paced shared)
-PYTEST := $(BIN)/pytest -p no:cacheprovider
+# The parts of `make test`, one after the other but for Spark, whose one session leaves a core free; each with as many workers
+# as two cores serve well: a test of processes must not wait for a core that other parts have. Markers say what belongs to
+# which part (pyproject.toml).
+PYTEST := $(CURDIR)/$(BIN)/pytest -p no:cacheprovider -q
+UNITS := not endtoend and not spark and not replicas and not long
 test-types: $(VENV)/.test $(VENV)/.spark
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# A unit test runs once: with the hot modules compiled, which is the stricter run; where there is no C compiler, plain.
+test-compiled: .checked/.made  ## the unit tests with the hot modules compiled (about 5 minutes)
+	@if [ -d .checked ]; then cd .checked && export PYTHONPATH=$$PWD; else echo 'no C compiler: the compiled modules are not tested'; fi; \
+	$(PYTEST) -n 2 --dist worksteal -m '$(UNITS) and not interpreted'
+
+test-plain: $(VENV)/.test  ## the simulation, the house, and what changes code that runs (about 3 minutes)
+	@$(PYTEST) -n 2 --dist worksteal -m '$(UNITS) and interpreted'
+
 test-processes: $(VENV)/.test
-	@$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder tests/endtoend tests/loadtest --ignore=tests/loadtest/spark $(if $(shell command -v cc),$(patsubst %,--ignore=%,$(GENERATOR_TESTS)))
+	@$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder -m 'endtoend and not spark and not replicas and not long'
 
 test-spark: $(VENV)/.test
-	@$(PYTEST) $(SPARK_TESTS)
+	@$(PYTEST) --durations=10 -m 'spark and not replicas and not long'
 
-test-simulation: $(VENV)/.test
-	@$(PYTEST) tests/simulation
+# Nodes of one group must hear of each other within a second.
+test-replicas: $(VENV)/.test
+	@$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m 'replicas and not long' tests/endtoend
 
-ifneq ($(shell command -v cc),)
-test-units: test-compiled test-others
-test-others: $(VENV)/.test
-	@$(PYTEST) $(patsubst %,--ignore=%,$(COMPILED_TESTS) $(PROCESSES) tests/simulation)
-	@$(PYTEST) -m interpreted $(COMPILED_TESTS)
-else
-test-units: test-others
-test-others: $(VENV)/.test
-	@echo 'no C compiler: the compiled modules are not tested'
-	@$(PYTEST) $(patsubst %,--ignore=%,$(PROCESSES) tests/simulation)
-endif
-
-test-compiled: .checked/.made  ## the unit tests with the hot modules compiled, and those of the load generator (about 4 minutes)
-	@cd .checked && PYTHONPATH=$(CURDIR)/.checked $(CURDIR)/$(PYTEST) -q -m 'not interpreted' $(COMPILED_TESTS) $(GENERATOR_TESTS)
+test-long: $(VENV)/.test  ## proofs of minutes, which `make test` leaves out, one after the other (about 15 minutes)
+	@$(PYTEST) -m long
 
 bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, interleaved, with goals, the store, events and copies (about 17 minutes)
 	$(BIN)/python -m loadtest bench
@@ -154,15 +147,20 @@ MODELS := tests/gateway/delivery/test_positions_model.py tests/gateway/sessions/
 wheels:  ## build the plain and the compiled wheel, and run each in a fresh environment (about 4 minutes)
 	packaging/wheels.sh
 
-soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets and remoting frames, 5 minutes of chaos, 100,000 sends through 30 kill -9, two simulated hours, 100,000 groups of copies, 100 leaders lost, a million delayed messages, 2,000 batches of Spark (about an hour)
+soak: install-test test-long  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets and remoting frames, 5 minutes of chaos, 100,000 sends through 30 kill -9, pages of 100,000 topics and sessions, two simulated hours, 100,000 groups of copies, 100 nodes of a group killed or stopped and 40 without power, under load, a million delayed messages, 2,000 batches of Spark (about an hour)
 	for run in $$(seq 20); do PENSTOCK_SEARCH=1 $(BIN)/pytest -q $(MODELS) || exit 1; done
 	PENSTOCK_FUZZ_PACKETS=1000000 PENSTOCK_FUZZ_SEQUENCES=2000 $(BIN)/pytest -q --timeout=0 tests/conformance/test_flood.py \
 	  tests/conformance/test_any_sequence.py tests/gateway/mqtt
 	PENSTOCK_FUZZ_FRAMES=1000000 $(BIN)/pytest -q --timeout=0 tests/remoting/test_server.py -k mutated
+	PENSTOCK_CONNECTIONS=400 $(BIN)/pytest -q tests/endtoend/test_native_attacks.py
 	PENSTOCK_CHAOS_S=300 $(BIN)/pytest -q tests/endtoend/test_chaos.py
+	PENSTOCK_LISTED=100000 $(BIN)/pytest -q --timeout=0 tests/console/test_many.py
+	PENSTOCK_MESSAGES=10000 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_spine.py
+	PENSTOCK_HOSTILE_CONNECTIONS=600 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_hostile_devices.py
 	PENSTOCK_SENDS=100000 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_idempotent_producer.py
 	PENSTOCK_SEEDS=100000 $(BIN)/pytest -q --timeout=0 tests/simulation/test_rafts.py -k worlds
-	PENSTOCK_FAILOVERS=100 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_failover.py -k killed_and_stand
+	PENSTOCK_FAILOVERS=100 PENSTOCK_SPARK_FOLLOWS=1 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_failover.py -k killed_and_stand
+	PENSTOCK_POWER_LOSSES=20 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_failover_power.py
 	PENSTOCK_SIMULATED_S=7200 $(BIN)/pytest -q --timeout=0 tests/simulation/test_messaging.py -k long
 	$(BIN)/python -m loadtest soak
 	$(BIN)/python -m loadtest timers

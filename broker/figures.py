@@ -48,11 +48,12 @@ class Figures:
         """A request that waited for the disk or for copies was answered, ``took_s`` seconds after it came."""
         self._answered_s.observe(took_s)
 
-    def delivered(self, stored_ms: int, born_ms: int) -> None:
-        """A pull was answered, whose last message was stored and sent at these times."""
+    def delivered(self, stored_ms: int, born_ms: int, trace_id: str = "") -> None:
+        """A pull was answered, whose last message was stored and sent at these times. ``trace_id``: of the trace that
+        it is part of."""
         now_ms = self._read_ms()
-        self._waited_s.observe(max(0, now_ms - stored_ms) / 1000)
-        self._travelled_s.observe(max(0, now_ms - born_ms) / 1000)
+        self._waited_s.observe(max(0, now_ms - stored_ms) / 1000, trace_id)
+        self._travelled_s.observe(max(0, now_ms - born_ms) / 1000, trace_id)
 
     def read(self, **gauges: float) -> dict[str, float]:
         """All counters, and the gauges given."""

@@ -29,17 +29,17 @@ from penstock.service.metrics import with_label
 from topicmap.queues import filter_queue, is_pop, share_queue
 
 EVERY_S: Final = 10.0
-"""So long it rests between looks."""
+"""Seconds between two searches."""
 SLICE: Final = 100
-"""So much is looked at per tick: readers and queues, and what of a reader has a lot to be gone through counts more."""
+"""What a tick looks at: readers and queues, and what of a reader has a lot to be gone through counts more."""
 RANGES: Final = 64
-"""So many settled ranges of a share count as one reader more."""
+"""Settled ranges of a share that count as one reader more."""
 FLOW_BYTES: Final = 256
-"""So many saved bytes of a session do."""
+"""Saved bytes of a session that do."""
 LAGGING: Final = 1_000
-"""Who has more messages before it *lags*."""
+"""A reader with more messages before it *lags*."""
 PLACES_MAX: Final = 1_024
-"""So many queues are kept in mind to be looked up, each once for all who read it."""
+"""Queues that are kept in mind to be looked up, each once for all its readers."""
 _DONE: Final = object()
 Slices = Generator[None, None, None]
 _log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class _Tally:
 
 
 class _Look:
-    """One look at all of them, slice by slice. ``oldest``: where the oldest message is stored that somebody has not
+    """One look at all of them, slice by slice. ``oldest``: where the oldest message is stored that a reader has not
     done with, if there is one."""
 
     def __init__(self, shares: Shares, filters: Filters, sessions: Sessions, store: MessageStore, broker: str) -> None:
@@ -207,7 +207,7 @@ class _Look:
         """Of many who read a queue only the last one has its position looked up. Empties ``places``."""
         while places:
             queue, offset = places.popitem()
-            # a filter that was closed since, or nobody knows where it is
+            # a filter that was closed since, or of an unknown place
             with contextlib.suppress(QueueNotFound, Damaged):
                 position, known = self._store.position_of(queue, offset), self.oldest[readers]
                 self.oldest[readers] = position if known is None else min(position, known)

@@ -14,7 +14,7 @@ from broker.figures import Figures
 from broker.filters.requests import FilterRequests
 from broker.groups.requests import UNCOMMITTED
 from broker.kernel.handler import Handler, handlers_of
-from broker.kernel.outcomes import Now, Outcome, Parked
+from broker.kernel.outcomes import AfterRound, Now, Outcome, Parked
 from broker.messages.acceptance import Acceptance
 from broker.messages.requests import WAIT_S_MAX, MessageRequests
 from broker.messages.trace import Trace
@@ -28,7 +28,7 @@ from penstock.protocol.requests.filters import FetchRetained
 from penstock.protocol.requests.groups import FetchOffsets, GroupOffsets, QueueOffset
 from penstock.protocol.requests.messages import FindByKey, Pull, Pulled, QueryBounds, ReadAt, SeekTime
 from penstock.protocol.requests.request import Request, Result
-from penstock.protocol.requests.topics import CountTopics, DescribeTopic, ListTopics
+from penstock.protocol.requests.topics import CountTopics, DescribeTopic, ListTopics, TopicDetail
 
 BEHIND_S: Final = 0.5
 """Minimum time for which a pull waits for an offset that this copy does not have yet."""
@@ -129,7 +129,10 @@ class FollowerReads:
         known = self._state.topics.get(request.topic)
         for number in range(known.queues if known is not None else 0):
             self._store.ensure_queue(request.topic, number)
-        return self._topics.describe(replace(request, create=False), now, now_ms)
+        outcome = self._topics.describe(replace(request, create=False), now, now_ms)
+        assert isinstance(outcome, Now | AfterRound)
+        result = outcome.result
+        return Now(replace(result, is_copy=True) if isinstance(result, TopicDetail) else result)
 
     def _fetch_offsets(self, request: FetchOffsets, now: float, now_ms: int) -> Outcome:
         committed = self._state.offsets.of(request.group)

@@ -10,12 +10,13 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from broker.about import AboutBroker
 from broker.figures import Figures
 from broker.filters.requests import FilterRequests
 from broker.groups.readers import Readers
 from broker.groups.requests import SESSION_S_MAX, GroupRequests
 from broker.groups.retries import RetryRequests
-from broker.kernel.handler import handlers_of, handles
+from broker.kernel.handler import handlers_of
 from broker.kernel.outcomes import Now, Outcome
 from broker.kernel.theme import Themes, Wakers
 from broker.lags import Lags
@@ -41,13 +42,11 @@ from broker.timer_clock import TimerClock
 from broker.timers.requests import TimerRequests
 from broker.topics.changes import TopicChanges
 from broker.topics.empty import EmptyTopics
-from broker.topics.requests import TopicRequests
+from broker.topics.requests import TopicQuota, TopicRequests
 from broker.transactions.requests import TransactionRequests
 from broker.usage import Usage
 from penstock.errors import PenstockError, StorageFailed, StorageFull, UnknownRequest
 from penstock.protocol.requests.request import Request
-from penstock.protocol.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
-from penstock.version import VERSION
 
 
 class Awaited(Protocol):
@@ -79,6 +78,7 @@ class BrokerService:
         read_clock: Callable[[], Mapping[str, float]] = dict,
         epoch: int = 0,
         more: Sequence[object] = (),
+        quota: TopicQuota | None = None,
     ) -> None:
         """``age_ms``: ``now_ms`` unless given. ``figures``: the process's. ``parked``: requests that wait. ``more``:
         extra themes. ``on_routes_changed``: a topic begins, changes or ends. ``epoch``: its own, or 0: the next."""
@@ -89,15 +89,14 @@ class BrokerService:
         self._failed: StorageFailed | None = None
         self._epoch = Epoch(state.epochs, store, settings.name, epoch)
         self._begin_epoch(now_ms)
-        self.topics = TopicRequests(state, store, settings, self._topic_changed)
+        self.topics = TopicRequests(state, store, settings, self._topic_changed, quota)
         repeats, letters = Repeats(state.producers, store), DeadLetters(self.topics)
         self._acceptance = Acceptance(self.topics, state, settings, repeats)
         trace = self._trace = Trace(state, self.topics, store, settings, now)
         self._messages = MessageRequests(
             store, self.topics, self._acceptance, settings, self._figures, state.gateway_epochs, state.identity, trace
         )
-        wakers: Wakers = {}
-        self._wakers = wakers
+        wakers = self._wakers = Wakers()
         self._groups = GroupRequests(state, store, self.topics, self._epoch, settings, now, wakers, trace, self._takers)
         members, silence_s = self._groups.groups, settings.reader_silence_s
         self._readers = Readers(state.offsets, members, store, settings.groups_max, silence_s, SESSION_S_MAX, now)
@@ -132,7 +131,7 @@ class BrokerService:
             AuditLog(self.topics, store, settings),
         )
         self.themes = Themes((*themes, *more))
-        self._table = handlers_of((*self.themes.all, self))
+        self._table = handlers_of((*self.themes.all, AboutBroker(settings.name, self.figures)))
 
     def _begin_epoch(self, now_ms: int) -> None:
         with contextlib.suppress(StorageFull):  # tried again at each tick
@@ -202,17 +201,6 @@ class BrokerService:
             **self.themes.figures(),
             **self._read_clock(),
         )
-
-    @handles(ReadFigures)
-    def read_figures(self, request: ReadFigures, now: float, now_ms: int) -> Outcome:
-        """Counters since start, and gauges."""
-        figures = self.figures()
-        return Now(BrokerFigures(tuple(figures), tuple(figures.values())))
-
-    @handles(Ping)
-    def ping(self, request: Ping, now: float, now_ms: int) -> Outcome:
-        """Which server this is, and what time it is here."""
-        return Now(ServerInfo("broker", self._settings.name, VERSION, now_ms))
 
     def _topic_changed(self, topic: str) -> None:
         self._acceptance.forget()

@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.store.settings import StoreSettings
 from penstock.service.access_settings import AccessSettings
-from penstock.service.exposure import NATIVE, PAGES, refuse_exposed
+from penstock.service.exposure import NATIVE
 from penstock.service.native_room import HELD_BYTES_MAX
 from penstock.service.paced_lines import check_detail
 
@@ -42,6 +42,7 @@ _POSITIVE: Final = (
     "chunk_bytes",
 )
 _NOT_NEGATIVE: Final = (
+    "user_topics_per_min_max",
     "resync_bytes_s",
     "trace_rows_per_s_max",
     "trace_kept_s",
@@ -75,7 +76,7 @@ class BrokerSettings(AccessSettings):
         node: name of this node in the group of copies of this broker's log; its folder keeps it for ever.
         replica_port: where the other nodes of the group reach it, with the key in ``cluster_secret_file``; 0 takes any
             free one, -1: this log has no copies.
-        replica_advertise: ``host:port`` that other nodes are told to use; empty for where it listens.
+        replica_advertise: ``host:port`` that other nodes use; empty for where it listens.
         join: addresses for replicas of nodes of a group; a new node asks them to let it in. Without one it begins a
             group of its own.
         resync_bytes_s: bytes per second that a whole copy of a log may take; 0: no limit.
@@ -88,9 +89,12 @@ class BrokerSettings(AccessSettings):
             for themselves (sessions and ``$SYS``) all the same.
         queues_max: queues of a topic.
         topics_max: topics.
-        topics_anonymous_share: the part of them, 0 to 1, that MQTT clients without a user name may fill; the rest is
+        topics_anonymous_share: the part of them, 0 to 1, that clients without a user name may fill; the rest is
             left for users, services and operators.
-        empty_topic_s: a topic that its first message made, and that has had no message left and no use for so long, is
+        user_topics_per_min_max: maximum number of topics per minute, and in one burst, that messages of one user make
+            at this port; of clients without a user name, from one address. 0: no limit. Gateways have limits of their
+            own; a port that asks for no login has none.
+        empty_topic_s: a topic that its first message made, and that has had no message and no use for these seconds, is
             deleted; 0: never. Topics made by hand stay.
         retained_max: retained messages.
         retained_bytes_max: bytes of all retained messages.
@@ -121,15 +125,18 @@ class BrokerSettings(AccessSettings):
         filter_bodies: topics whose JSON bodies filters may look into (``$.a.b``); ``*`` for all.
         connection_log: lines in the log for connects and disconnects (level ``info``) and failed TLS handshakes
             (``warning``): ``off``, ``sampled`` (of each kind 1 a second, 10 at once), or ``on`` (50 and 1,000).
+        trace_export: the collector to which spans of stored messages go, over OTLP and HTTP, for example
+            ``http://127.0.0.1:4318/v1/traces``; empty: none are made. It needs the extra ``otel``. What is recorded
+            its sender decides.
         held_bytes_max: maximum bytes that all connections together may have this server hold: once of incomplete
             requests, and once of replies that their peers have not read.
         lease_s: lease with the name servers.
         register_every_s: how often the lease with the name servers is renewed.
         owner_lease_s: after this long without a word from a gateway, the filters that only it holds are closed.
-        handover_wait_s: a broker that starts waits so long, at most, for what sessions hold at their home.
-        flush_after_s: what nobody waits for (topics of level ``cache``) is fsynced at the latest after so long; a
+        handover_wait_s: seconds that a broker that starts waits for what sessions hold at their home.
+        flush_after_s: seconds after which topics of level ``cache`` are fsynced at the latest; a
             power cut costs no more than that. 0: at once.
-        flush_bytes: what nobody waits for is fsynced earlier when there is so much of it.
+        flush_bytes: bytes of such topics after which they are fsynced earlier.
         quick_sync_s: a disk whose fsyncs take less, on average, is synced by the event loop, any other by a thread; 0:
             always by the thread.
         reader_silence_s: retention by age waits for a group that has members, that a gateway holds, or that committed
@@ -162,6 +169,7 @@ class BrokerSettings(AccessSettings):
     queues_max: int = 1024
     topics_max: int = 10_000
     topics_anonymous_share: float = 0.9
+    user_topics_per_min_max: int = 1000
     empty_topic_s: float = 3600.0
     retained_max: int = 1_000_000
     retained_bytes_max: int = 256 << 20
@@ -184,6 +192,7 @@ class BrokerSettings(AccessSettings):
     audit_kept_s: int = 7_776_000
     filter_bodies: tuple[str, ...] = ()
     connection_log: str = "sampled"
+    trace_export: str = ""
     held_bytes_max: int = HELD_BYTES_MAX
     lease_s: float = 120.0
     register_every_s: float = 30.0
@@ -213,7 +222,7 @@ class BrokerSettings(AccessSettings):
             raise ValueError(f"port is from 0 to 65535, not {self.port}")
         self.check_access(self.host, NATIVE)
         if self.status_port >= 0:
-            refuse_exposed("status_host", self.status_host, self.insecure, PAGES)
+            self.check_pages("status_host", self.status_host)
         if self.default_level not in ("", *self.levels):
             raise ValueError(f"default_level is one of {', '.join(self.levels)}, not {self.default_level!r}")
         self._check_copies()

@@ -104,7 +104,7 @@ class BrokerState(FoldRegistry):
         return self.topics.floors()
 
     def routes(self) -> tuple[int, tuple[TopicRoute, ...]]:
-        """Version and topics, as name servers are told."""
+        """Version and topics, as name servers get them."""
         return self.topics.version, self._routes_of(self.topics)
 
     def changed_routes(self, since: int) -> tuple[int, tuple[TopicRoute, ...]] | None:

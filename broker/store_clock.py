@@ -25,7 +25,7 @@ FAR_MS: Final = 600_000
 """A clock that is further ahead of the ages is believed when it has stood for ``STANDS_S``."""
 STANDS_S: Final = 3600.0
 APART_MS: Final = 2_000
-"""A difference that is told."""
+"""A difference that is reported."""
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class StoreClock(Clock):
         return self._clock.boot()
 
     def wall_ms(self) -> int:
-        """The store time of what is stored now. Never goes back."""
+        """The store time of a message that is stored now. Never goes back."""
         now, wall_ms = self._clock.steady(), float(self._clock.wall_ms())
         least_ms = self._store_ms + (now - self._stored_s) * 1000.0 * SPEED
         self._store_ms = wall_ms if wall_ms >= least_ms else least_ms

@@ -46,7 +46,7 @@ def store_group() -> None:
 
 @contextmanager
 def progress(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr, if somebody is there to see it."""
+    """A progress bar on stderr, if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -114,7 +114,7 @@ def _row(report: Report) -> dict[str, Any]:
 def _lines(report: Report) -> Iterator[str]:
     yield f"log      positions {report.start:,} to {report.end:,}, {report.records:,} records"
     for first, last in report.missing:
-        yield f"missing  positions {first:,} to {last:,} are in no file of log/: what was stored there is lost"
+        yield f"missing  positions {first:,} to {last:,} are in no file of log/: messages there are lost"
     for first, last in sorted({*report.damage} - {*report.missing}):
         yield f"damage   positions {first:,} to {last:,} fail their checksum: never served, kept as they are"
     for queue, offset in report.lost[:LOST_SHOWN_MAX]:

@@ -1,4 +1,4 @@
-"""How much of its limits a broker has used up, so that somebody hears of it before anybody is turned away."""
+"""How much of its limits a broker has used up, so that an operator hears of it before the broker refuses anything."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from penstock.service.metrics import with_label
 from penstock.service.troubles import LIMIT_USED, NEARLY_USED
 
 EASED: Final = 0.9
-"""A limit that is nearly used is told of once, and again when less than this had been used meanwhile."""
+"""A limit that is nearly used is reported once, and again after its use fell below this."""
 LOOK_EVERY_S: Final = 1.0
 
 _log = logging.getLogger(__name__)
 
 
 class Usage:
-    """Of one broker. Groups are told of like the rest: from nine tenths on those that were given up are forgotten
+    """The limits of one broker. Groups too: from nine tenths on those that were given up are forgotten
     (``broker/groups/readers.py``), so more than that is in use."""
 
     def __init__(self, state: BrokerState, settings: BrokerSettings, count_groups: Callable[[], int]) -> None:

@@ -56,11 +56,14 @@ class Cluster:
 
 
 @asynccontextmanager
-async def open_cluster(servers: Sequence[str], credentials: Credentials | None = None) -> AsyncIterator[Cluster]:
-    """A cluster with open connections. ``credentials``: for their logins; left out, those of the environment."""
+async def open_cluster(
+    servers: Sequence[str], credentials: Credentials | None = None, timeout_s: float = TIMEOUT_S
+) -> AsyncIterator[Cluster]:
+    """A cluster with open connections. ``credentials``: for their logins; left out, those of the environment.
+    ``timeout_s``: the deadline of each task of an ``Admin``."""
     async with (
         lasting_links(credentials=credentials_of() if credentials is None else credentials) as links,
-        Admin(list(servers), timeout_s=TIMEOUT_S, allow_incomplete=True, links=links) as reads,
-        Admin(list(servers), timeout_s=TIMEOUT_S, links=links) as acts,
+        Admin(list(servers), timeout_s=timeout_s, allow_incomplete=True, links=links) as reads,
+        Admin(list(servers), timeout_s=timeout_s, links=links) as acts,
     ):
         yield Cluster(tuple(servers), links, reads, acts)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 GROUPS_MAX: Final = 2_000
+TOPICS_MAX: Final = 5_000
+STEP_S: Final = 1.0
+"""Two looks at a topic within this time, as of two browsers, give one rate."""
+FORGOTTEN_S: Final = 60.0
 
 
 class Series:
@@ -50,6 +55,25 @@ class GroupLags:
     def of(self, group: str) -> Series:
         """The lag of a group; an empty series if it has no sample."""
         return self._by_group.get(group) or Series(("lag",), self._count_max)
+
+
+class TopicRates:
+    """Messages per second of the topics that pages show, from one look at a topic to the next. ``TOPICS_MAX`` topics
+    are remembered, those that were looked at last."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[float, int, float | None]] = {}
+
+    def look(self, topic: str, stored: int, now_s: float) -> float | None:
+        """The rate of a topic in which so many messages were ever stored; None at the first look for a while."""
+        at_s, before, rate = self._seen.pop(topic, (-math.inf, 0, None))
+        if now_s - at_s >= STEP_S:
+            rate = max(0, stored - before) / (now_s - at_s) if now_s - at_s <= FORGOTTEN_S else None
+            at_s, before = now_s, stored
+        self._seen[topic] = at_s, before, rate
+        if len(self._seen) > TOPICS_MAX:
+            del self._seen[next(iter(self._seen))]
+        return rate
 
 
 class Rates:

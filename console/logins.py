@@ -1,28 +1,24 @@
 """Users and their rights, browsers' logins, and failed attempts.
 
-``Users`` says whether a password is right, and what a user may do, by the same files as the native ports. A login is a
-random token in a cookie and an entry here, so that it ends when the console says so. Where there are no users, each
-browser has a login all the same: its token against forged forms is in it.
+``Users`` says whose a password, token or certificate is, and what a user may do, by the same files as the native ports.
+A login is a random token in a cookie and an entry here, so that it ends when the console says so. Where there are no
+users, each browser has a login all the same: its token against forged forms is in it.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
 
-import trio
-
-from penstock.access.acl import Acl, Rule, parse_acl
-from penstock.access.passwords import Users as FileUsers
-from penstock.access.passwords import parse_passwords, verify
-from penstock.access.policy import CLUSTER, PASSWORD, Identity, Policy
+from penstock.access.acl import Rule
+from penstock.access.policy import CLUSTER, NOBODY, PASSWORD, TOKEN, Identity
 from penstock.errors import NotAuthorized
-from penstock.service.access_files import LOOK_EVERY_S
-from penstock.service.watched import Watched
-from penstock.world import Clock, Offload, new_secret
+from penstock.service.access_files import AccessFiles
+from penstock.world import Clock, new_secret
 
 LOGINS_MAX: Final = 1_000
 """At this number a new login ends the oldest one."""
@@ -32,79 +28,87 @@ FAILURES_S: Final = 60.0
 ADDRESSES_MAX: Final = 10_000
 USER_LENGTH_MAX: Final = 255
 PASSWORD_LENGTH_MAX: Final = 1_024
+TOKEN_LENGTH_MAX: Final = 16_384
 
 
 class Users(Protocol):
     """The users who may log in, and their rights."""
 
-    async def authenticate(self, user: str, password: str) -> bool:
-        """Whether this is a user, and its password."""
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether a token is a login."""
 
-    def refusal(self, user: str, action: str, name: str = CLUSTER) -> NotAuthorized | None:
-        """Why a user may not do one of ``acl.NATIVE`` to a topic, a group or the cluster; None if it may."""
+    async def of_password(self, user: str, password: str) -> Identity | None:
+        """A user who has this password; None if nobody has."""
+
+    async def of_token(self, token: str) -> Identity | None:
+        """Whose a token is; None if it does not count."""
+
+    def of_certificate(self, name: str, ends_s: float) -> Identity:
+        """Whom a certificate names; nobody where certificates do not count."""
+
+    def named(self, user: str) -> Identity:
+        """Whom a name stands for; nobody where it cannot log in."""
+
+    def still(self, identity: Identity) -> bool:
+        """Whether a login still counts: its user is there, its token or certificate has not ended."""
+
+    def refusal(self, identity: Identity, action: str, name: str = CLUSTER) -> NotAuthorized | None:
+        """Why somebody may not do one of ``acl.NATIVE`` to a topic, a group or the cluster; None if it is allowed."""
 
     def names(self) -> Sequence[str]:
-        """The names of all users, sorted."""
+        """The names of all users of the password file, sorted."""
 
     def rules(self) -> Sequence[Rule] | None:
         """The access rules in their order; None where there is no file of them."""
 
 
 class UserFiles(Users):
-    """The users of a password file and their rights by a file of rules (docs/formats/access.md), both those of the
-    native ports. ``run`` reads them again when they have changed.
+    """The users, tokens and rules of files (docs/formats/access.md), those of the native ports."""
 
-    Raises ``InvalidConfig`` for a file that cannot be read.
-    """
+    def __init__(self, files: AccessFiles) -> None:
+        self._files = files
+        self._authority = files.authority
 
-    def __init__(self, passwords: str, rules: str, offload: Offload) -> None:
-        """``rules``: empty for none: users may look then, and not change."""
-        self._offload = offload
-        self._users = FileUsers({})
-        self._policy = Policy()
-        self._files: list[Watched] = [Watched("password_file", passwords, parse_passwords, self._take)]
-        if rules:
-            self._files.append(Watched("acl_file", rules, parse_acl, self._take_rules))
+    @property
+    def takes_tokens(self) -> bool:
+        return self._authority.tokens is not None
 
-    async def authenticate(self, user: str, password: str) -> bool:
-        if len(user) > USER_LENGTH_MAX or len(password) > PASSWORD_LENGTH_MAX:
-            return False
-        await self.look()
-        return await self._offload(partial(_is_right, self._users, user, password))
+    async def of_password(self, user: str, password: str) -> Identity | None:
+        await self._files.look()
+        users = self._authority.users
+        if users is None or len(user) > USER_LENGTH_MAX or len(password) > PASSWORD_LENGTH_MAX:
+            return None
+        is_right = await self._files.offload(partial(users.have, user, password.encode("utf-8", "surrogatepass")))
+        return Identity(user, PASSWORD) if is_right else None
 
-    def refusal(self, user: str, action: str, name: str = CLUSTER) -> NotAuthorized | None:
-        identity = Identity(user if user in self._users.by_name else "", PASSWORD)
-        return None if self._policy.may(identity, action, name) else self._policy.refusal(identity, (action,), name)
+    async def of_token(self, token: str) -> Identity | None:
+        await self._files.look()
+        found = self._authority.read_token(token[:TOKEN_LENGTH_MAX].encode("utf-8", "surrogatepass"))
+        return found if isinstance(found, Identity) else None
+
+    def of_certificate(self, name: str, ends_s: float) -> Identity:
+        return self._authority.of_certificate(name, ends_s)
+
+    def named(self, user: str) -> Identity:
+        known = Identity(user, PASSWORD)
+        if self.still(known):
+            return known
+        return Identity(user, TOKEN) if self.takes_tokens else self.of_certificate(user, math.inf)
+
+    def still(self, identity: Identity) -> bool:
+        return self._authority.still(identity)
+
+    def refusal(self, identity: Identity, action: str, name: str = CLUSTER) -> NotAuthorized | None:
+        policy, who = self._authority.policy, identity if self.still(identity) else NOBODY
+        return None if policy.may(who, action, name) else policy.refusal(who, (action,), name)
 
     def names(self) -> Sequence[str]:
-        return sorted(self._users.by_name)
+        return sorted(self._authority.users.by_name) if self._authority.users is not None else []
 
     def rules(self) -> Sequence[Rule] | None:
-        return None if self._policy.acl is None else self._policy.acl.rules
-
-    async def look(self) -> None:
-        """Takes the files that have changed."""
-        for one in self._files:
-            await one.look(self._offload)
-
-    async def run(self) -> None:
-        """Looks until cancelled."""
-        while True:
-            await trio.sleep(LOOK_EVERY_S)
-            await self.look()
-
-    def _take(self, users: FileUsers) -> None:
-        self._users = users
-
-    def _take_rules(self, acl: Acl) -> None:
-        self._policy = Policy(acl)
-
-
-def _is_right(users: FileUsers, user: str, password: str) -> bool:
-    """Whether a user has this password. Slow, and equally so for users that are not there."""
-    known = users.by_name.get(user)
-    is_right = verify(known or users.decoy(user), password.encode("utf-8", "surrogatepass"))
-    return is_right and known is not None
+        acl = self._authority.policy.acl
+        return None if acl is None else acl.rules
 
 
 @dataclass(slots=True)
@@ -112,16 +116,21 @@ class Login:
     """A browser that is logged in.
 
     Attributes:
-        user: empty where there are no users.
+        identity: who has logged in; nobody where there are no users.
         csrf: what each of its forms sends back.
         ends_s: when it ends, by the monotonic clock.
         said: what the next page shows once, the result of an action.
     """
 
-    user: str
+    identity: Identity
     csrf: str
     ends_s: float
     said: list[str] = field(default_factory=list)
+
+    @property
+    def user(self) -> str:
+        """The name; empty where there are no users."""
+        return self.identity.user
 
 
 class Logins:
@@ -133,13 +142,13 @@ class Logins:
         self._new_token = new_token
         self._by_token: dict[str, Login] = {}
 
-    def open(self, user: str) -> tuple[str, Login]:
+    def open(self, identity: Identity) -> tuple[str, Login]:
         """A new login and its token."""
         while len(self._by_token) >= LOGINS_MAX:
             del self._by_token[next(iter(self._by_token))]
         token = self._new_token().hex()
         ends_s = self._clock.monotonic() + self._login_s
-        login = self._by_token[token] = Login(user, self._new_token().hex(), ends_s)
+        login = self._by_token[token] = Login(identity, self._new_token().hex(), ends_s)
         return token, login
 
     def find(self, token: str) -> Login | None:

@@ -26,6 +26,7 @@ NAVIGATION: Final = (
     ("/clients", "MQTT clients"),
     ("/filters", "Subscriptions"),
     ("/retained", "Retained"),
+    ("/events", "Event rules"),
     ("/brokers", "Brokers"),
     ("/access", "Users & rules"),
     ("/audit", "Audit log"),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 import trio
-from hypercorn.config import Config
-from hypercorn.trio import serve
 
 from console.application import application
 from console.cluster import open_cluster
@@ -19,11 +18,13 @@ from console.settings import ConsoleSettings
 from console.visits import Console
 from console.watch import Watch
 from penstock.client.credentials import Credentials, service_credentials
-from penstock.errors import AddressInUse, InvalidConfig
+from penstock.errors import AddressInUse
 from penstock.protocol.addresses import join_address
+from penstock.service.access_files import AccessFiles
 from penstock.service.audit import Audit
 from penstock.service.audit_keeping import at_brokers, keep_audit
 from penstock.service.cluster_secret import read_secret
+from penstock.service.http_server import HTTP, HttpLimits, serve_http
 from penstock.service.status import open_socket
 from penstock.world import World
 
@@ -70,7 +71,8 @@ async def run(
         AddressInUse: the port is taken.
         InvalidConfig: the host is no address of this machine, or a file of the settings cannot be read.
     """
-    users = _users_of(settings, world)
+    files = AccessFiles(settings.access, world, None, HTTP)
+    users = UserFiles(files) if settings.asks else None
     try:
         listening = open_socket(settings.host, settings.port, "the console")
     except AddressInUse:
@@ -78,32 +80,19 @@ async def run(
             raise
         listening = open_socket(settings.host, 0, "the console")
     host, port = listening.getsockname()[:2]
-    config = Config.from_mapping(
-        bind=[f"fd://{listening.detach()}"],  # hypercorn owns and closes it from here on
-        accesslog=None,
-        errorlog=_log,
-        alpn_protocols=["http/1.1"],
-        h11_max_incomplete_size=_HEAD_BYTES_MAX,
-        keep_alive_timeout=IDLE_S,
-        read_timeout=int(IDLE_S),
-        graceful_timeout=0.5,
-        include_server_header=False,
-        certfile=settings.certificate or None,
-        keyfile=settings.key or settings.certificate or None,
-    )
     credentials = _credentials(settings, key)
     async with open_cluster(settings.namesrv, credentials) as cluster, trio.open_nursery() as nursery:
         watch = Watch(cluster.reads, world.clock)
         nursery.start_soon(watch.run)
         logins = Logins(world.clock, settings.login_s)
         audit = Audit(world.clock.wall_ms, world.clock.monotonic)
-        if users is not None:
-            nursery.start_soon(users.run)
+        nursery.start_soon(files.run)
         if credentials is not None:  # only services may write the audit log
             nursery.start_soon(keep_audit, audit.trail, "console", at_brokers(cluster.links, settings.namesrv))
         console = Console(cluster, watch, logins, Attempts(world.clock), users, bool(settings.certificate), audit)
-        app = cast(Any, application(console, settings.hosts))  # ASGI, as starlette's types have it
-        await nursery.start(serve, app, config)
+        app = application(console, settings.hosts)
+        limits = HttpLimits(IDLE_S, _HEAD_BYTES_MAX)
+        await nursery.start(partial(serve_http, app, listening, files.certificates, _log, limits))
         task_status.started(RunningConsole(host, port, bool(settings.certificate), watch))
 
 
@@ -113,12 +102,3 @@ def _credentials(settings: ConsoleSettings, key: bytes | None) -> Credentials | 
     if settings.cluster_secret_file and key is None:
         key = read_secret(Path(settings.cluster_secret_file))
     return None if key is None else service_credentials(key, "console", settings.peers_tls_ca)
-
-
-def _users_of(settings: ConsoleSettings, world: World) -> UserFiles | None:
-    for name, file in (("certificate", settings.certificate), ("key", settings.key)):
-        if file and not Path(file).is_file():
-            raise InvalidConfig(f"{name} {file} is no file")
-    if not settings.password_file:
-        return None
-    return UserFiles(settings.password_file, settings.acl_file, world.offload)

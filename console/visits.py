@@ -14,9 +14,11 @@ from hmac import compare_digest
 from typing import Final
 from urllib.parse import parse_qsl
 
+import trio
 from markupsafe import Markup
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from console import markup
 from console.cluster import Cluster
@@ -24,7 +26,7 @@ from console.logins import Attempts, Login, Logins, Users
 from console.watch import Watch
 from penstock.access.acl import ADMIN, CONSUME, VIEW
 from penstock.access.needs import PEER, of_topic
-from penstock.access.policy import CLUSTER, NOBODY, PASSWORD, Identity
+from penstock.access.policy import CERTIFICATE, CLUSTER, NOBODY, Identity
 from penstock.errors import (
     GroupNotFound,
     HalfNotFound,
@@ -41,9 +43,12 @@ from penstock.errors import (
     TopicNotFound,
 )
 from penstock.service.audit import Audit
+from penstock.service.http_server import shown_certificate
 
 COOKIE: Final = "penstock-console"
 FORM_BYTES_MAX: Final = 2 << 20
+FORM_S: Final = 60.0
+"""Seconds that a form may take to come."""
 PAGE_ROWS: Final = 50
 NUMBER_MAX: Final = (1 << 63) - 1
 _NOT_FOUND: Final = (
@@ -56,6 +61,7 @@ _NOT_FOUND: Final = (
     OffsetOutOfRange,
     NoRoute,
 )
+_TOO_LARGE: Final = "the form is too large"
 _ABOUT: Final = ("name", "group", "topic", "id", "timer", "half")
 """The fields of forms that say what is changed."""
 _WRONG: Final = (InvalidRequest, InvalidTopic, InvalidMessage)
@@ -76,12 +82,11 @@ class Console:
 
     def refusal(self, login: Login, action: str, name: str = CLUSTER) -> NotAuthorized | None:
         """Why a browser may not do one of ``acl.NATIVE``; None if it may."""
-        return None if self.users is None else self.users.refusal(login.user, action, name)
+        return None if self.users is None else self.users.refusal(login.identity, action, name)
 
-    def note(self, user: str, request: Request, act: str, name: str, *, allowed: bool, why: str = "") -> None:
+    def note(self, who: Identity, request: Request, act: str, name: str, *, allowed: bool, why: str = "") -> None:
         """Keeps an act of a user in the audit log. Without users nobody is known, and nothing is noted."""
         if self.users is not None:
-            who = Identity(user, PASSWORD) if user else NOBODY
             self.audit.note(who, address_of(request), act, name, allowed=allowed, why=why)
 
 
@@ -111,7 +116,7 @@ class Visit:
         """Raises ``NotAuthorized`` where the user may not do this."""
         refusal = self.console.refusal(self.login, action, name)
         if refusal is not None:
-            self.console.note(self.login.user, self.request, self.request.url.path, name, allowed=False, why=action)
+            self.console.note(self.login.identity, self.request, self.request.url.path, name, allowed=False, why=action)
             raise refusal
 
     def check_reading(self, topic: str) -> None:
@@ -204,8 +209,6 @@ def change(console: Console, answer: Answer) -> Endpoint:
         if login is None:
             return _to_login(request)
         form = await read_form(request)
-        if form is None:
-            return PlainTextResponse("the form is too large\n", 413)
         visit = Visit(request, console, login, form)
         if not compare_digest(form.get("csrf", "").encode(), login.csrf.encode()):
             return _refused(visit, "This form is too old", "Go back, load the page again and repeat what you did.")
@@ -214,17 +217,21 @@ def change(console: Console, answer: Answer) -> Endpoint:
     return endpoint
 
 
-async def read_form(request: Request) -> dict[str, str] | None:
-    """The fields of a form; None where it is too large."""
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form. Raises ``HTTPException`` where it is too large or too slow."""
     said = request.headers.get("content-length", "")
-    if said.isdecimal() and int(said) > FORM_BYTES_MAX:
-        return None
     body = bytearray()
-    async with aclosing(request.stream()) as chunks:
-        async for chunk in chunks:
-            body += chunk
-            if len(body) > FORM_BYTES_MAX:
-                return None
+    if said.isdecimal() and int(said) > FORM_BYTES_MAX:
+        raise HTTPException(413, _TOO_LARGE)
+    try:
+        with trio.fail_after(FORM_S):
+            async with aclosing(request.stream()) as chunks:
+                async for chunk in chunks:
+                    body += chunk
+                    if len(body) > FORM_BYTES_MAX:
+                        raise HTTPException(413, _TOO_LARGE)
+    except trio.TooSlowError:
+        raise HTTPException(408, f"the form did not come within {FORM_S:g} s") from None
     pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=200)
     return dict(pairs)
 
@@ -235,13 +242,24 @@ def set_cookie(response: Response, token: str, console: Console) -> None:
 
 
 def _login_of(console: Console, request: Request) -> tuple[Login | None, str]:
-    """The login of a request, and the token of a new one, which the browser has yet to store; else empty."""
+    """The login of a request, and the token of a new one, which the browser has yet to store; else empty. Who shows a
+    certificate is logged in by it."""
     token = request.cookies.get(COOKIE, "")
-    login = console.logins.find(token)
-    if login is not None or console.users is not None:
+    login, users = console.logins.find(token), console.users
+    who = NOBODY if users is None else users.of_certificate(*shown_certificate())
+    if login is not None and (users is None or _counts(users, login.identity, who)):
         return login, ""
-    token, login = console.logins.open("")
+    if users is not None and not who.user:
+        return None, ""
+    console.note(who, request, "Login", "", allowed=True)
+    token, login = console.logins.open(who)
     return login, token
+
+
+def _counts(users: Users, identity: Identity, shown: Identity) -> bool:
+    """Whether a login still counts. ``shown``: whom the connection's certificate names; without it a login by that
+    certificate ends, as the certificate may have been revoked."""
+    return users.still(identity) and (identity.how != CERTIFICATE or identity.user == shown.user)
 
 
 def _to_login(request: Request) -> Response:
@@ -258,7 +276,7 @@ async def _answered(visit: Visit, answer: Answer, action: str) -> Response:
         visit.check(action)
         if action == ADMIN:
             about = next((visit.form[field] for field in _ABOUT if visit.form.get(field)), "")
-            visit.console.note(visit.login.user, visit.request, visit.request.url.path, about, allowed=True)
+            visit.console.note(visit.login.identity, visit.request, visit.request.url.path, about, allowed=True)
         return await answer(visit)
     except NotAuthorized as error:
         return _refused(visit, "Not allowed", error.message, error.hint)

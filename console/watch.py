@@ -12,7 +12,7 @@ from typing import Final
 import trio
 
 from console.alerts import Alert, alerts_of
-from console.history import GROUPS_MAX, GroupLags, Rates, Series
+from console.history import GROUPS_MAX, GroupLags, Rates, Series, TopicRates
 from penstock.client.admin import Admin
 from penstock.client.group_tasks import GroupState
 from penstock.errors import PenstockError
@@ -53,6 +53,7 @@ class Watch:
         self._reads = reads
         self._clock = clock
         self._steps = Rates()
+        self._topic_rates = TopicRates()
         self._seen_s = clock.monotonic()
         self.figures: Mapping[str, Mapping[str, float]] = {}
         self.away: tuple[str, ...] = ()
@@ -110,6 +111,11 @@ class Watch:
     def sum_of(self, figure: str) -> float:
         """A figure of all brokers together."""
         return sum([told.get(figure, 0.0) for told in self.figures.values()])
+
+    def topic_rate(self, topic: str, stored: int) -> float | None:
+        """Messages per second of a topic in which so many were ever stored, since a page showed it last; None if none
+        has within a minute."""
+        return self._topic_rates.look(topic, stored, self._clock.monotonic())
 
     def alerts(self) -> list[Alert]:
         """All alerts in force."""

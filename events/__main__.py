@@ -23,7 +23,7 @@ async def run(
 ) -> None:
     """The bridge on wire links, which outlive its goodbye."""
     key = read_secret(Path(settings.cluster_secret_file)) if settings.cluster_secret_file else None
-    who = service_credentials(key, "events", settings.peers_tls_ca)
+    who = service_credentials(key, "events", settings.peers_tls_ca, settings.shown)
     async with lasting_links(credentials=who) as links, trio.open_nursery() as nursery:
         task_status.started(await nursery.start(partial(serve, settings, world, links)))
 

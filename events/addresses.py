@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-_NAT64: Final = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+_NOT_PUBLIC: Final = [
+    ipaddress.ip_network(one)
+    for one in ("192.0.0.0/24", "192.88.99.0/24", "64:ff9b:1::/48", "3fff::/20", "5f00::/16", "fec0::/10")
+]
+"""Networks that IANA's registries of special addresses list, and that some versions of Python take for public."""
 
 
 class AllowedAddresses:
@@ -25,7 +30,12 @@ class AllowedAddresses:
         return all([self._is_allowed(one) for one in _meant(address)])
 
     def _is_allowed(self, address: Address) -> bool:
-        is_public = address.is_global and not address.is_multicast and not address.is_reserved
+        is_public = (
+            address.is_global
+            and not address.is_multicast
+            and not address.is_reserved
+            and not any([address in network for network in _NOT_PUBLIC])
+        )
         return is_public or any([address in network for network in self._private])
 
 
@@ -37,6 +47,6 @@ def _meant(address: Address) -> list[Address]:
         return [address.ipv4_mapped]
     if address.sixtofour is not None:
         return [address, address.sixtofour]
-    if any([address in network for network in _NAT64]):
+    if address in _NAT64:
         return [ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)]
     return [address]

@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import orjson
 
+from events.json_text import NotJson, read_json
 from events.problems import Problem, invalid_event
 
 STRUCTURED: Final = "application/cloudevents+json"
@@ -24,14 +25,17 @@ CE: Final = "CE_"
 """Before the name of an attribute in a property of a stored message, as RocketMQ's CloudEvents binding has it."""
 CONTENT_TYPE_PROPERTY: Final = "CE_contenttype"
 ATTRIBUTES_MAX: Final = 64
+ATTRIBUTES_BYTES_MAX: Final = 64 * 1024
 VALUE_CHARACTERS_MAX: Final = 4_096
 BATCH_MAX: Final = 10_000
 REQUIRED: Final = ("specversion", "id", "source", "type")
+_USUAL: Final = frozenset({*REQUIRED, "datacontenttype", "dataschema", "subject", "time", "partitionkey"})
 
 _NAME: Final = re.compile(r"[a-z0-9]{1,64}")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _SOURCE: Final = re.compile(r"[^\s<>\"\\^`{|}]+")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+_MEDIA_TYPE: Final = re.compile(r"[!#-'*+.0-9A-Z^-z|~-]+/[!#-'*+.0-9A-Z^-z|~-]+([ \t]*;[\t -~]*)?")
 _JSON_TYPE: Final = re.compile(r"[^/;\s]+/(?:[^/;\s]*[+/])?json", re.IGNORECASE)
 _UNREAD: Final = object()
 _INT_MAX: Final = 2**31
@@ -54,7 +58,8 @@ class Event:
 
     @property
     def value(self) -> Any:
-        """The data as JSON has it: parsed where it is JSON, else text; base64 of what is neither; None for none."""
+        """The data as JSON has it: parsed where ``read_json`` reads it, else text; base64 of bytes that are no text;
+        None for none."""
         if self._value is _UNREAD:
             self._value = _value_of(self.data, self.attributes.get("datacontenttype", ""))
         return self._value
@@ -77,8 +82,8 @@ def _value_of(data: bytes | None, content_type: str) -> Any:
         return None
     if not content_type or is_json(content_type):
         try:
-            return orjson.loads(data)
-        except orjson.JSONDecodeError:
+            return read_json(data)
+        except NotJson:
             pass
     try:
         return data.decode()
@@ -106,16 +111,28 @@ def check(event: Event) -> Event:
             raise invalid_event(f"the attribute {name} is missing or empty")
     if len(attributes) > ATTRIBUTES_MAX:
         raise invalid_event(f"an event has at most {ATTRIBUTES_MAX} attributes, not {len(attributes)}")
-    for name, value in attributes.items():
+    together = "".join(attributes.values())
+    is_usual = len(together) <= VALUE_CHARACTERS_MAX and not _CONTROL.search(together) and _USUAL.issuperset(attributes)
+    for name, value in () if is_usual else attributes.items():
         if not _NAME.fullmatch(name) or name == "data":
             raise invalid_event(f"an attribute has a name of a-z and 0-9, not {name!r:.80}")
         if len(value) > VALUE_CHARACTERS_MAX or _CONTROL.search(value):
             raise invalid_event(f"{name} holds control characters, or more than {VALUE_CHARACTERS_MAX} characters")
+    if not is_usual and len(together.encode()) > ATTRIBUTES_BYTES_MAX:
+        raise invalid_event(f"attributes have at most {ATTRIBUTES_BYTES_MAX} bytes together")
     if not _SOURCE.fullmatch(attributes["source"]):
         raise invalid_event(f"source is no URI reference: {attributes['source']!r:.80}")
+    content_type = attributes.get("datacontenttype")
+    if content_type is not None and content_type != JSON and not is_media_type(content_type):
+        raise invalid_event(f"the content type is no media type as in RFC 2045: {content_type!r:.80}")
     if "time" in attributes:
         _check_time(attributes["time"])
     return event
+
+
+def is_media_type(text: str) -> bool:
+    """Whether a text is a media type, as ``type/subtype; parameters``."""
+    return _MEDIA_TYPE.fullmatch(text) is not None
 
 
 def _check_time(text: str) -> None:
@@ -177,8 +194,8 @@ def _data_of(document: Mapping[str, Any], attributes: dict[str, str]) -> bytes |
 def loads(body: bytes) -> Any:
     """JSON. Raises ``Problem``."""
     try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
+        return read_json(body)
+    except NotJson as error:
         raise invalid_event(f"the body is no JSON: {error}") from None
 
 
@@ -189,7 +206,7 @@ def to_document(event: Event) -> dict[str, Any]:
     content_type = event.attributes.get("datacontenttype", "")
     try:
         if content_type and is_json(content_type):
-            return event.attributes | {"data": orjson.loads(event.data)}
+            return event.attributes | {"data": read_json(event.data)}
         if content_type:
             return event.attributes | {"data": event.data.decode()}
     except ValueError:

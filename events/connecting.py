@@ -7,8 +7,11 @@ next request if the answer was read to its end. ``h11`` makes and reads the byte
 from __future__ import annotations
 
 import contextlib
+import ipaddress
+import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult
 
@@ -49,11 +52,35 @@ class HttpAnswer(NamedTuple):
     body: bytes
 
 
+class HostNames:
+    """Looks up the addresses of names, each name by at most one thread at a time, which is none of those that others
+    need: a name server that does not answer holds up only the targets of its names."""
+
+    def __init__(self) -> None:
+        self._threads: dict[str, trio.CapacityLimiter] = {}
+
+    async def addresses_of(self, host: str, port: int) -> list[str]:
+        """The addresses, best first. Raises ``OSError`` and ``UnicodeError``."""
+        try:
+            return [str(ipaddress.ip_address(host))]
+        except ValueError:
+            pass
+        limiter = self._threads.setdefault(host, trio.CapacityLimiter(1))
+        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        rows = await trio.to_thread.run_sync(look_up, abandon_on_cancel=True, limiter=limiter)  # noqa: TID251
+        return list(dict.fromkeys([str(row[4][0]) for row in rows]))
+
+
+LookUp = Callable[[str, int], Awaitable[list[str]]]
+"""The addresses of a name, for a port."""
+
+
 class Connector:
     """Opens connections to allowed addresses."""
 
-    def __init__(self, allowed: AllowedAddresses) -> None:
+    def __init__(self, allowed: AllowedAddresses, look_up: LookUp | None = None) -> None:
         self._allowed = allowed
+        self._look_up = look_up or HostNames().addresses_of
         self._context = ssl.create_default_context()
 
     async def connect(self, place: Place) -> Stream:
@@ -61,10 +88,9 @@ class Connector:
         ``Failed``, finally, where no address is allowed."""
         host = place.host
         try:
-            found = await trio.socket.getaddrinfo(host, place.port, type=trio.socket.SOCK_STREAM)
+            addresses = await self._look_up(host, place.port)
         except (OSError, UnicodeError) as error:
             raise Failed(f"{host} cannot be resolved: {error}") from None
-        addresses = list(dict.fromkeys([str(row[4][0]) for row in found]))
         allowed = [one for one in addresses if self._allowed.allows(one)][:ADDRESSES_MAX]
         if not allowed:
             told = ", ".join(addresses[:ADDRESSES_MAX])

@@ -66,7 +66,7 @@ class RetryPolicy:
         kind: ``backoff`` (a random wait between ``first_s`` and ``cap_s``) or ``decay`` (from ``first_s`` on twice as
             long each time, up to ``cap_s``).
         attempts: how often it is tried at most.
-        max_age_s: the waits together are at most so long.
+        max_age_s: maximum of all waits together.
     """
 
     kind: str = "decay"

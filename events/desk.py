@@ -15,7 +15,7 @@ from events.cloudevents import Event
 from events.config_log import ConfigLog
 from events.contracts import Contract, incompatibilities
 from events.facts import Fact
-from events.mapping import Source
+from events.mapping import Reading, Source
 from events.problems import Problem, invalid_config
 from events.pushing import request_of
 from events.rules import Rules
@@ -23,6 +23,7 @@ from events.runner import group_of
 from events.specs import NAME, TYPE, Bus, Http, Rule, Target, check_name
 from events.transform import TransformFailed
 from penstock import Admin
+from penstock.client.administration import DeadLetter
 from penstock.errors import TopicExists, TopicNotFound
 from penstock.world import Clock
 
@@ -124,7 +125,8 @@ class Desk:
                 detail = f"version {versions[-1]['version']} allows what this one does not"
                 raise Problem(409, "incompatible", detail, incompatibilities=found[:FAILED_TOLD_MAX])
         number = versions[-1]["version"] + 1 if versions else 1
-        versions = [*versions, {"version": number, "schema": spec["schema"]}][-VERSIONS_MAX:]
+        version = {"version": number, "since_ms": self._clock.wall_ms(), "schema": spec["schema"]}
+        versions = [*versions, version][-VERSIONS_MAX:]
         return {"compatibility": wanted, "versions": versions}
 
     async def _ensure_topic(self, bus: str) -> None:
@@ -173,24 +175,15 @@ class Desk:
             found = await self._admin.letters_of(group_of(bus, name), min(count, LETTERS_MAX))
         except TopicNotFound:
             return []
-        return [
-            {
-                "id": one.message.properties.get("CE_id", ""),
-                "type": one.message.properties.get("CE_type", ""),
-                "topic": one.origin,
-                "attempts": one.attempts,
-                "reason": one.reason,
-                "stored_ms": one.message.stored_ms,
-                "place": f"{one.message.queue}/{one.message.offset}",
-            }
-            for one in found[-count:]
-        ]
+        reading = Reading([Source(one.spec) for one in self._facts.all("source", bus)])
+        return [letter_row(one, reading) for one in found[-count:]]
 
     async def redrive(self, bus: str, name: str, *, again: bool) -> dict[str, Any]:
         """Sends a rule its dead letters again, those that were not sent before or, with ``again``, all."""
         self.get("rule", bus, name)
         try:
             sent = await self._admin.redrive(group_of(bus, name), again=again)
+            self._rules.wake(bus, name)
         except TopicNotFound:
             sent = []
         failed = [one for one in sent if one.error is not None]
@@ -200,6 +193,24 @@ class Desk:
             for one in failed[:FAILED_TOLD_MAX]
         ]
         return {"status": status, "sent": len(sent) - len(failed), "failed": len(failed), "failures": told}
+
+
+def letter_row(letter: DeadLetter, reading: Reading) -> dict[str, Any]:
+    """What the HTTP face shows of a dead letter."""
+    message = letter.message
+    event = reading.event_of(message, letter.origin)
+    attributes = event.attributes if event else {}
+    return {
+        "id": attributes.get("id", ""),
+        "type": attributes.get("type", ""),
+        "source": attributes.get("source", ""),
+        "subject": attributes.get("subject", ""),
+        "topic": letter.origin,
+        "attempts": letter.attempts,
+        "reason": letter.reason,
+        "stored_ms": message.stored_ms,
+        "place": f"{message.queue}/{message.offset}",
+    }
 
 
 def verdict(spec: Any, target: Any, event: Event, names: Mapping[str, str]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from penstock.client.discovery import Discovery
 from penstock.client.preparation import ID_BYTES
 from penstock.client.sending import choose
 from penstock.client.wire_link import ask
-from penstock.errors import NumberTaken, PenstockError, from_wire
+from penstock.errors import NoRoute, NumberTaken, PenstockError, from_wire
 from penstock.protocol.link import Links
 from penstock.protocol.message import (
     ANY_QUEUE,
@@ -36,6 +36,7 @@ from penstock.protocol.requests.groups import HeldOffsets, HoldOffsets, Progress
 from penstock.protocol.requests.messages import Append, Appended
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.runs import DIGITS
+from penstock.service.topic_rate import TopicRate
 from penstock.world import Clock
 
 SEND_S: Final = 15.0
@@ -63,9 +64,11 @@ class ExactSends:
 
     Args:
         servers, links: the cluster, at whose ports the bridge has its key.
+        rate: of the topics that events make, by rule.
     """
 
-    def __init__(self, servers: str, links: Links, clock: Clock) -> None:
+    def __init__(self, servers: str, links: Links, clock: Clock, rate: TopicRate) -> None:
+        self._rate = rate
         self._discovery = Discovery(servers, links, clock=clock)
         self._clock = clock
 
@@ -83,7 +86,7 @@ class ExactSends:
 
     async def _send(self, sender: RuleSender, rows: Sequence[tuple[Origin, Message]]) -> None:
         topic = rows[0][1].topic
-        await self._discovery.brokers(topic, create=True)
+        await self.find_or_make(topic, sender)
         found = await self._discovery.holders(topic)
         layout = sorted([*[one.broker for one in found.brokers], *found.away])
         whole = [BrokerRoute(name, "", 1) for name in layout]
@@ -101,6 +104,15 @@ class ExactSends:
             for one in answer.refused:
                 if one.code != NumberTaken.code:  # delivered before, as an earlier version of the rule made it
                     raise from_wire(one.code, one.message)
+
+    async def find_or_make(self, topic: str, sender: RuleSender) -> None:
+        """Has a topic made that is not there. The events of a rule may name topics, and so each rule makes a limited
+        number: the brokers know only the bridge. Raises ``Busy``, and what the cluster says."""
+        try:
+            await self._discovery.brokers(topic)
+        except NoRoute:
+            self._rate.take(f"the rule {sender.group}", self._clock.monotonic())
+            await self._discovery.brokers(topic, create=True)
 
     async def _set_backs(self, group: str, origins: Sequence[Origin]) -> dict[tuple[str, str], int]:
         """How often a group's position was set back, by broker and queue. The request that asks holds the

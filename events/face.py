@@ -1,7 +1,7 @@
 """The HTTP face: events in, configuration in and out. An ASGI application of starlette; errors are problem details.
 
 It decides little: bytes to values, a call, values to bytes. Every request passes ``Callers``, and all but
-``/openapi.json`` pass ``CallerLogins``, before the body is read, of which there are at most ``body_bytes_max``.
+``/openapi.json`` pass ``HttpLogins``, before the body is read, of which there are at most ``body_bytes_max``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from events.cloudevents import BATCH, Event, from_http
 from events.desk import Desk, verdict
 from events.facts import ANY, NONE
 from events.ingest import Ingest
-from events.logins import CallerLogins
+from events.json_text import NotJson, read_json
 from events.openapi import document
 from events.problems import PROBLEM_TYPE, Problem, invalid_config
 from events.specs import PARTS
 from penstock.access.acl import ADMIN, PRODUCE, VIEW
 from penstock.access.policy import CLUSTER
 from penstock.errors import PenstockError
+from penstock.service.http_logins import HttpLogins
 
 DEFAULT_BUS: Final = "default"
 BODY_S: Final = 60.0
@@ -64,7 +65,7 @@ class Face:
         desk: Desk,
         ingest: Ingest,
         callers: Callers,
-        logins: CallerLogins,
+        logins: HttpLogins,
         body_bytes_max: int,
         body_s: float = BODY_S,
     ) -> None:
@@ -138,8 +139,8 @@ class Face:
     async def _json(self, request: Request) -> Any:
         body = await self._body(request)
         try:
-            return orjson.loads(body)
-        except orjson.JSONDecodeError as error:
+            return read_json(body)
+        except NotJson as error:
             raise invalid_config(f"the body is no JSON: {error}") from None
 
     async def _read_events(self, request: Request) -> list[Event]:

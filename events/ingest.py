@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from events.catalogue import Catalogue
 from events.cloudevents import Event
 from events.config_log import ConfigLog
-from events.contracts import Contract
+from events.contract_book import ContractBook, flag
 from events.problems import Problem
 from events.pushing import message_of
-from events.specs import Bus
 from penstock import Producer, Receipt
-
-CONTRACTS_MAX: Final = 10_000
+from penstock.errors import PenstockError, SendManyError
+from penstock.protocol.message import BODY_BYTES_MAX
 
 
 class Ingest:
@@ -24,43 +23,50 @@ class Ingest:
         received, refused, flagged: events since the start.
     """
 
-    def __init__(self, config: ConfigLog, producer: Producer, catalogue: Catalogue) -> None:
+    def __init__(self, config: ConfigLog, producer: Producer, catalogue: Catalogue, contracts: ContractBook) -> None:
         self._config = config
         self._producer = producer
         self._catalogue = catalogue
-        self._contracts: dict[tuple[str, str], tuple[int, Contract]] = {}
+        self._contracts = contracts
         self.received = self.refused = self.flagged = 0
 
     async def take(self, bus: str, events: Sequence[Event]) -> list[dict[str, Any]]:
         """Stores events; a row for each with its id and where it is, or ``error``. Raises ``Problem`` for a bus that
-        is not there and for an event that breaks its contract: then none is stored."""
-        fact = self._config.facts.get("bus", bus)
-        if fact is None:
+        is not there and for an event that is too large or breaks its contract: then none is stored."""
+        if self._config.facts.get("bus", bus) is None:
             raise Problem(404, "no-bus", f"there is no bus {bus!r:.80}")
-        violations = Bus.of(fact.spec).violations
+        for at, event in enumerate(events):
+            if event.data is not None and len(event.data) > BODY_BYTES_MAX:
+                told = f"event {at} has {len(event.data)} bytes of data, at most {BODY_BYTES_MAX} are allowed"
+                raise Problem(413, "too-large", told, index=at)
+        violations = self._contracts.violations(bus)
         if violations != "off":
             for at, event in enumerate(events):
                 self._check(bus, at, event, is_flagged=violations == "flag")
-        outcomes = await self._producer.send_each([message_of(bus, one) for one in events])
-        rows: list[dict[str, Any]] = []
-        for event, outcome in zip(events, outcomes, strict=True):
-            row: dict[str, Any] = {"id": event.attributes["id"]}
-            if isinstance(receipt := outcome.receipt, Receipt):
-                rows.append(row | {"queue": str(receipt.queue), "offset": receipt.offset})
-                self.received += 1
-                self._catalogue.saw(bus, event)
-            else:
-                self.refused += 1
-                rows.append(
-                    row | {"error": str(outcome.error), "may_be_stored": bool(outcome.error and outcome.error.unknown)}
-                )
-        return rows
+        messages = [message_of(bus, one) for one in events]
+        results: Sequence[object]
+        try:
+            results = await self._producer.send_many(messages)
+        except SendManyError as error:
+            results = [error.failures[at] if one is None else one for at, one in enumerate(error.receipts)]
+        return [self._row(bus, event, result) for event, result in zip(events, results, strict=True)]
+
+    def _row(self, bus: str, event: Event, result: object) -> dict[str, Any]:
+        """The answer about an event. ``result``: its receipt, or why it is not stored for certain."""
+        id = event.attributes["id"]
+        if not isinstance(result, Receipt):
+            self.refused += 1
+            return {
+                "id": id,
+                "error": str(result),
+                "may_be_stored": isinstance(result, PenstockError) and result.unknown,
+            }
+        self.received += 1
+        self._catalogue.saw(bus, event)
+        return {"id": id, "queue": str(result.queue), "offset": result.offset}
 
     def _check(self, bus: str, at: int, event: Event, *, is_flagged: bool) -> None:
-        contract = self.contract(bus, event.attributes["type"])
-        if contract is None:
-            return
-        faults = contract.faults(event.value)
+        faults = self._contracts.faults(bus, event)
         if not faults:
             return
         if not is_flagged:
@@ -69,16 +75,4 @@ class Ingest:
                 422, "breaks-contract", f"event {at} breaks the contract of its type", index=at, faults=faults
             )
         self.flagged += 1
-        event.attributes["schemaerror"] = "; ".join(faults)[:1_000].encode("ascii", "replace").decode()
-
-    def contract(self, bus: str, of_type: str) -> Contract | None:
-        """The contract that a type has now."""
-        fact = self._config.facts.get("schema", bus, of_type)
-        if fact is None:
-            return None
-        known = self._contracts.get((bus, of_type))
-        if known is None or known[0] != fact.revision:
-            if len(self._contracts) >= CONTRACTS_MAX:
-                self._contracts.clear()
-            known = self._contracts[bus, of_type] = (fact.revision, Contract(fact.spec["versions"][-1]["schema"]))
-        return known[1]
+        flag(event, faults)

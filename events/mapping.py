@@ -20,6 +20,7 @@ from events.cloudevents import (
     check,
     from_document,
     from_properties,
+    is_media_type,
     loads,
     media_type,
 )
@@ -29,6 +30,7 @@ from events.problems import Problem, invalid_config
 from events.transform import Template, Variables
 from penstock.protocol.answers import CONTENT_TYPE, USER_PROPERTY, strings_in
 from penstock.protocol.message import CLIENT_ID, MQTT_PROPERTIES
+from penstock.protocol.properties import ORIGIN_NAME
 from penstock.protocol.received import ReceivedMessage
 from topicmap.names import InvalidName
 from topicmap.queues import EVENTS_TOPIC, topic_named
@@ -57,18 +59,19 @@ class Source:
         if self.topic == EVENTS_TOPIC:
             raise invalid_config("the configuration of event bridges is no event", "/topic")
         content_type = spec.get("content_type", JSON)
-        if not isinstance(content_type, str) or "/" not in content_type or len(content_type) > 256:
+        if not isinstance(content_type, str) or not is_media_type(content_type) or len(content_type) > 256:
             raise invalid_config(f"{content_type!r:.60} is no media type", "/content_type")
         self._content_type = content_type
 
-    def event_of(self, message: ReceivedMessage, content_type: str = "") -> Event | None:
-        """The event that a message is; None where what the templates make of it is none."""
+    def event_of(self, message: ReceivedMessage, topic: str, content_type: str = "") -> Event | None:
+        """The event that a message of a topic is; None where what the templates make of it is none."""
         key = message.key if isinstance(message.key, str) else ""
         client = message.properties.get(CLIENT_ID, "") or key
-        values: dict[str, Any] = {"client": client, "name": message.mqtt_topic or message.topic}
-        values |= {"topic": message.topic, "key": key, "tag": message.tag}
+        name = message.mqtt_topic or message.properties.get(ORIGIN_NAME, "") or topic
+        values: dict[str, Any] = {"client": client, "name": name}
+        values |= {"topic": topic, "key": key, "tag": message.tag}
         attributes = {"specversion": "1.0", "id": place_of(message), "time": _time_of(message.born_ms)}
-        attributes["datacontenttype"] = content_type or self._content_type
+        attributes["datacontenttype"] = content_type if is_media_type(content_type) else self._content_type
         event = Event(attributes, message.body)
         if self._variables.names:
             values |= self._variables.values({"data": event.value})
@@ -110,8 +113,8 @@ class Reading:
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = {source.topic: source for source in sources}
 
-    def event_of(self, message: ReceivedMessage) -> Event | None:
-        """The event that a message is; None where it is none."""
+    def event_of(self, message: ReceivedMessage, origin: str = "") -> Event | None:
+        """The event that a message is; None where it is none. ``origin``: the topic that a dead letter was in."""
         properties = message.properties
         stored = from_properties(properties, message.body)
         if stored is not None:
@@ -122,8 +125,9 @@ class Reading:
             bound = from_mqtt(content_type, user, message.body)
             if bound is not None:
                 return bound
-        source = self._sources.get(message.topic)
-        return source.event_of(message, content_type) if source is not None else None
+        topic = origin or message.topic
+        source = self._sources.get(topic)
+        return source.event_of(message, topic, content_type) if source is not None else None
 
 
 def from_mqtt(content_type: str, user: Sequence[tuple[str, str]], payload: bytes) -> Event | None:

@@ -19,7 +19,7 @@ from events.connecting import Connector, TargetConnections
 from events.delivery import Failed, judge
 from events.exact import ExactSends, Origin, RuleSender
 from events.specs import Device, Http, Target, Topic
-from events.transform import Payload
+from events.transform import Payload, TransformFailed
 from penstock import Message, Producer
 from penstock.errors import PenstockError
 from penstock.protocol.message import TAGS
@@ -72,11 +72,15 @@ class Pusher:
             messages = [_to_topic(to, *one) for one in made]
             await self._exact.send(sender, list(zip(origins, messages, strict=True)))
             return
-        messages = [_to_device(to, *one) for one in made]
         try:
+            messages = [_to_device(to, *one) for one in made]
+            for topic in {one.topic for one in messages}:
+                await self._exact.find_or_make(topic, sender)
             for outcome in await self._producer.send_each(messages):
                 if outcome.error is not None:
                     raise outcome.error
+        except TransformFailed as error:
+            raise Failed(f"the name of the device cannot be made: {error}", is_final=True) from None
         except PenstockError as error:
             raise Failed(f"{type(error).__name__}: {error.message}", is_final=not error.retryable) from None
 
@@ -167,5 +171,5 @@ def _to_topic(to: Topic, event: Event, payload: Payload) -> Message:
 
 def _to_device(to: Device, event: Event, payload: Payload) -> Message:
     name = to.template.fill(to.variables.values(event.document())).decode()
-    body = to_json(event) if payload.is_event else payload.body
-    return Message(mqtt_topic=name, body=body, qos=to.qos, retain=to.retain)
+    body, content_type = (to_json(event), STRUCTURED) if payload.is_event else (payload.body, payload.content_type)
+    return Message(mqtt_topic=name, body=body, qos=to.qos, retain=to.retain, content_type=content_type)

@@ -1,7 +1,8 @@
 """Keeps a runner at work for each rule that the configuration has, and no other.
 
 A change of a rule, its target, its bus's sources ends the runner and starts another, which goes on where the group is.
-A rule that cannot run says why and is tried again; it keeps no other from running.
+A rule that cannot run says why and is tried again; it keeps no other from running. Of many rules, those that have
+nothing to do rest without a consumer, until the scout of their bus finds an event for them; now and then they look.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from events.counts import RuleCounts
 from events.facts import NONE, Fact, Facts
 from events.mapping import Reading, Source
 from events.problems import Problem
-from events.runner import Assignment, Runner, group_of
+from events.resting import Resting
+from events.runner import Assignment, Rest, Runner, group_of
 from events.specs import Rule, Target
 from penstock import Admin
 from penstock.errors import PenstockError
@@ -42,6 +44,7 @@ class Rules:
 
     Args:
         make: a runner for an assignment.
+        resting: when rules rest.
 
     Attributes:
         counts: of each rule, by bus and name.
@@ -51,12 +54,14 @@ class Rules:
         self,
         config: ConfigLog,
         admin: Admin,
-        make: Callable[[Assignment, RuleCounts], Runner],
+        make: Callable[[Assignment, RuleCounts, Rest], Runner],
+        resting: Resting,
     ) -> None:
         self.counts: dict[Place, RuleCounts] = {}
         self._config = config
         self._admin = admin
         self._make = make
+        self._resting = resting
         self._running: dict[Place, _Running] = {}
 
     async def run(self) -> None:
@@ -84,9 +89,13 @@ class Rules:
                 running = _Running(revisions_of(facts, fact), trio.CancelScope(), trio.Event())
                 self._running[place] = running
                 counts = self.counts.setdefault(place, RuleCounts())
-                nursery.start_soon(self._keep, fact, counts, running)
+                nursery.start_soon(self._keep, fact, counts, running, nursery)
 
-    async def _keep(self, fact: Fact, counts: RuleCounts, running: _Running) -> None:
+    def wake(self, bus: str, rule: str) -> None:
+        """Has a rule that rests look whether there is something to do."""
+        self._resting.wake(bus, rule)
+
+    async def _keep(self, fact: Fact, counts: RuleCounts, running: _Running, nursery: trio.Nursery) -> None:
         with running.scope:
             while True:
                 try:
@@ -94,7 +103,7 @@ class Rules:
                     counts.trouble = "" if assignment else "disabled"
                     if assignment is None:
                         await trio.sleep_forever()
-                    await self._make(assignment, counts).run()
+                    await self._work(assignment, counts, nursery)
                 except (PenstockError, Problem) as error:
                     counts.trouble = str(error)
                     _log.warning("the rule %s of %s does not run: %s", fact.name, fact.bus, error)
@@ -102,9 +111,21 @@ class Rules:
                     counts.trouble = f"{type(error).__name__}: {error}"
                     _log.exception("the rule %s of %s does not run", fact.name, fact.bus)
                 counts.waiting.clear()
+                counts.is_resting = False
                 await trio.sleep(AGAIN_S)
         counts.waiting.clear()
         running.ended.set()
+
+    async def _work(self, assignment: Assignment, counts: RuleCounts, nursery: trio.Nursery) -> None:
+        """Runs a rule whenever there may be something to do."""
+        async with self._resting.rests(assignment, nursery) as rest:
+            while True:
+                await rest.turn()
+                counts.is_resting = False
+                await self._make(assignment, counts, rest).run()
+                rest.give_up_turn()
+                counts.is_resting = True
+                await rest.sleep()
 
     async def _forget(self, place: Place) -> None:
         """Deletes the group of a rule that is gone, once its other members have left."""
@@ -134,10 +155,12 @@ def assignment_of(facts: Facts, fact: Fact) -> Assignment | None:
     target = facts.get("target", fact.bus, rule.target)
     if target is None:
         raise Problem(404, "no-target", f"there is no target {rule.target} in the bus {fact.bus}")
-    sources = [Source(one.spec) for one in facts.all("source", fact.bus)]
+    stood = facts.all("source", fact.bus)
+    sources = [Source(one.spec) for one in stood]
     topics = tuple(dict.fromkeys([fact.bus, *[one.topic for one in sources]]))
-    reading = Reading(sources)
-    return Assignment(fact.bus, fact.name, rule, Target.of(target.spec), topics, reading, fact.created_ms)
+    revisions = tuple([one.revision for one in stood])
+    to = Target.of(target.spec)
+    return Assignment(fact.bus, fact.name, rule, to, topics, Reading(sources), fact.created_ms, revisions)
 
 
 async def keep_catalogue(catalogue: Catalogue, config: ConfigLog) -> None:
@@ -150,4 +173,6 @@ async def keep_catalogue(catalogue: Catalogue, config: ConfigLog) -> None:
                 pass  # another instance was faster
             except PenstockError as error:
                 _log.info("the type %s is not noted: %s", of_type, error)
+            except Exception:  # events of any kind come here: none may end the service
+                _log.exception("the type %s is not noted", of_type)
         await trio.sleep(NOTE_S)

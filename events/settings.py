@@ -9,7 +9,7 @@ from typing import Final
 from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import SERVERS
 from penstock.service.access_settings import AccessSettings
-from penstock.service.exposure import PAGES, is_loopback, refuse_exposed
+from penstock.service.exposure import is_loopback
 
 _EXPOSED: Final = (
     "set tls_certificate, or, in a network of trusted machines or behind a proxy that speaks HTTPS, insecure = true"
@@ -20,8 +20,7 @@ CALLERS: Final = "writes events and rules, and has this machine send requests"
 
 @dataclass(frozen=True, slots=True)
 class EventsSettings(AccessSettings):
-    """Settings of an event bridge. Users, rules, tokens and TLS are those of the broker's ports; a
-    client's certificate is no login here, and the bridge reads its own certificate at its start.
+    """Settings of an event bridge. Users, rules, tokens and TLS are those of the broker's ports.
 
     Attributes:
         host, port: where it listens; port 0 takes any free one.
@@ -33,6 +32,8 @@ class EventsSettings(AccessSettings):
             ``10.0.0.0/8``; public addresses are always allowed.
         secrets: folder of the files with secrets that targets name; empty: there are none.
         body_bytes_max: maximum bytes of a request.
+        rule_topics_per_min_max: maximum number of topics per minute, and in one burst, that the events of one rule make
+            at this instance: a name under which devices get them may come from the event. 0: no limit.
         session_s: seconds after which the rules of an instance that died go to others.
         status_host, status_port: where it has its status pages if it runs alone; port -1 for none, 0 for any free one.
         status_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
@@ -47,6 +48,7 @@ class EventsSettings(AccessSettings):
     private_targets: tuple[str, ...] = ()
     secrets: str = ""
     body_bytes_max: int = 8 * 1024 * 1024
+    rule_topics_per_min_max: int = 1000
     session_s: float = 10.0
     status_host: str = "127.0.0.1"
     status_port: int = -1
@@ -61,7 +63,9 @@ class EventsSettings(AccessSettings):
                 f"host is {self.host!r}: passwords and tokens would travel in clear text there", hint=_EXPOSED
             )
         if self.status_port >= 0:
-            refuse_exposed("status_host", self.status_host, self.insecure, PAGES)
+            self.check_pages("status_host", self.status_host)
+        if self.rule_topics_per_min_max < 0:
+            raise InvalidConfig("rule_topics_per_min_max must not be negative")
         if self.body_bytes_max <= 0 or not 1 <= self.session_s <= 3_600:
             raise InvalidConfig("body_bytes_max is greater than 0, session_s is from 1 to 3600")
         for network in self.private_targets:

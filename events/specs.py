@@ -186,10 +186,10 @@ def _checked_url(url: object) -> SplitResult:
         raise invalid_config("url is the address of an HTTP API, in ASCII", "/url")
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        host, port = parts.hostname, parts.port
     except ValueError as error:
         raise invalid_config(f"{url:.80}: {error}", "/url") from None
-    if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc or parts.fragment:
+    if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc or parts.fragment or port == 0:
         raise invalid_config("url is http:// or https:// with a host, without user and fragment", "/url")
     return parts
 

@@ -12,11 +12,12 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import orjson
-from jsonpath import JSONPathEnvironment
+from jsonpath import JSONPath
 from jsonpath.exceptions import JSONPathError
 
 from events.cloudevents import JSON, Event, is_json
 from events.fields import flag, known
+from events.paths import BoundedPaths, TooManyNodes, check_filters, nodes_of
 from events.problems import invalid_config
 
 PATH_CHARACTERS_MAX: Final = 1_024
@@ -28,7 +29,7 @@ OUTPUT_BYTES_MAX: Final = 1024 * 1024
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _PLACE: Final = re.compile(r"\$(?:(\$)\{|\{([^{}]*)\})")
 _STEP: Final = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\['([^'\\]*)'\]|\[(0|[1-9][0-9]{0,8})\]")
-_PATHS: Final = JSONPathEnvironment(strict=True)
+_PATHS: Final = BoundedPaths(strict=True)
 _NOTHING: Final = object()
 
 Read = Callable[[Mapping[str, Any]], Any]
@@ -150,10 +151,17 @@ def compiled_path(path: object, where: str) -> Read:
     if steps is not None:
         return lambda document: _walk(steps, document)
 
+    if not isinstance(compiled, JSONPath):
+        raise invalid_config(f"{path!r:.80} is more than one path", where)
+    try:
+        check_filters(compiled)
+    except ValueError as error:
+        raise invalid_config(f"{path!r:.80}: {error}", where) from None
+
     def read(document: Mapping[str, Any]) -> Any:
         try:
-            return [match.obj for match in islice(compiled.finditer(document), NODES_MAX)]
-        except (JSONPathError, RecursionError) as error:
+            return [node.obj for node in islice(nodes_of(compiled, document), NODES_MAX)]
+        except (JSONPathError, RecursionError, TooManyNodes) as error:
             raise TransformFailed(f"{path:.80} cannot be read of the event: {error}") from None
 
     return read

@@ -20,7 +20,7 @@ from penstock.client.sending import maker_of
 from penstock.errors import InternalError, NoQuorum, NoRoute, NotLeader, PenstockError, Unavailable
 from penstock.protocol.link import Link, Links, OnResult
 from penstock.protocol.requests.request import Request, Result
-from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
+from penstock.protocol.requests.routes import BrokerRoute, QueryConfig, QueryRoute, Route
 from penstock.protocol.requests.topics import CreateTopic, DescribeTopic, TopicDetail
 from topicmap.queues import SYS_TOPIC
 
@@ -133,6 +133,10 @@ class Brokers(Stage):
         if not self._refreshing:
             self._refreshing = True
             self._ask(QueryRoute(""), self._refreshed, refreshes=True)
+
+    def read_config(self, namespace: str, on_result: OnResult) -> None:
+        """Asks the name server that answers first for the entries of a namespace."""
+        self._namesrv[self._first].submit(QueryConfig(namespace), on_result)
 
     def find(self, topic: str, on_found: OnFound, ask_to_make: AskToMake | None = None) -> None:
         """The brokers to write a topic to, ordered by name; ``NoRoute`` or what a broker said if there is none.

@@ -128,7 +128,7 @@ def build(
 ) -> Gateway:
     """Makes a gateway. ``call``: how a round is called for from outside of one. ``pollers``: one for each shard.
     ``journal``: the log of connections. ``spans``: the recorder of traces; ``None`` without one."""
-    name = settings.name or f"gateway-{rng.getrandbits(48):012x}"
+    name = settings.name or made_up_name(rng)
     rounds = Rounds(clock, call)
     shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]
     brokers = Brokers(links, settings.namesrv, rounds.wake_last)
@@ -140,7 +140,8 @@ def build(
     sessions: dict[str, Session] = {}
     kept = _kept(settings, name, rng, brokers, upstream, judge, creations, sessions)
     home, saver, exchanges, wills, pending_connects, lease, lease_recovery = kept
-    downstream = Downstream(brokers, settings, name, clock, saver, rounds, upstream.topic_of, authenticator.may_publish)
+    may_publish = authenticator.may_publish
+    downstream = Downstream(brokers, settings, name, clock, saver, rounds, upstream.topic_of, may_publish, spans)
     connections = _connections(settings, quotas, rounds, journal)
     takeovers = Takeovers(settings.takeovers_per_min_max)
     client_ids = ClientIds(settings, authenticator, home, quotas, rng)
@@ -166,6 +167,11 @@ def build(
         name, settings, rounds, shards, brokers, quotas, upstream, downstream, sessions, home, saver, wills, lease,
         watch, lease_recovery, connections, rejudging, removals, takeovers, services, ticks,
     )  # fmt: skip
+
+
+def made_up_name(rng: Rng) -> str:
+    """The name of a gateway that its settings give none."""
+    return f"gateway-{rng.getrandbits(48):012x}"
 
 
 def _new_epoch(rng: Rng) -> str:

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import signal
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import trio
 
-from gateway.build import Gateway, build
+from gateway.build import Gateway, build, made_up_name
 from gateway.connections.drain import Drain
 from gateway.connections.journal import Journal
 from gateway.connections.listeners import Listeners
 from gateway.figures import Figures
 from gateway.health import Health
 from gateway.limits.quotas import Quotas
+from gateway.live import LiveGatewaySettings
 from gateway.login.access import Access
 from gateway.login.attempts import Attempts
 from gateway.login.verifier import Bell, Verifier
@@ -30,6 +31,7 @@ from gateway.publishing.sys_topics import SysTopics
 from gateway.settings import GatewaySettings, token_rules
 from gateway.transports.listening import anonymous_at
 from penstock.protocol.link import Links
+from penstock.protocol.requests.routes import GATEWAY_SETTINGS
 from penstock.service.audit import Audit
 from penstock.service.audit_keeping import at_brokers, keep_audit
 from penstock.world import Clock, World, guarded, new_secret
@@ -76,6 +78,7 @@ async def run(
     journal = Journal(settings.connection_log, audit)
     access = _access(settings, quotas, world, bell.ring, audit)
     pollers = [EpollPoller() for _ in range(settings.shards)]
+    settings = replace(settings, name=settings.name or made_up_name(world.rng))
     spans = open_spans(settings.trace_export, settings.name, settings.trace_sample)
     call = pollers[0].wake
     gateway = build(settings, world.clock, links, world.rng, access, call, pollers, quotas, journal, spans)
@@ -117,7 +120,8 @@ async def run(
                 nursery.start_soon(verifier.run)
                 for shard in gateway.shards:
                     nursery.start_soon(shard.run)
-                nursery.start_soon(Ticker(settings, world.clock, gateway, stages, figures, sys_topics).run)
+                live = LiveGatewaySettings(settings, journal, spans)
+                nursery.start_soon(Ticker(settings, world.clock, gateway, stages, figures, sys_topics, live).run)
                 nursery.start_soon(listeners.run)
                 task_status.started(
                     RunningGateway(
@@ -158,6 +162,7 @@ class Ticker:
         stages: Sequence[Callable[[float], None]],
         figures: Figures,
         sys_topics: SysTopics,
+        live: LiveGatewaySettings,
     ) -> None:
         """``stages`` are called with the time at each tick."""
         self._settings = settings
@@ -166,6 +171,7 @@ class Ticker:
         self._stages = stages
         self._figures = figures
         self._sys_topics = sys_topics
+        self._live = live
 
     async def run(self) -> None:
         """Ticks until cancelled."""
@@ -176,6 +182,7 @@ class Ticker:
             if now >= refresh_at:
                 refresh_at = now + (self._settings.route_refresh_s if brokers.known else TICK_S)
                 brokers.refresh()
+                brokers.read_config(GATEWAY_SETTINGS, self._live.take)
             brokers.tick(now)
             rounds.come_to(now)
             for tick in self._stages:

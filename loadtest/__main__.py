@@ -2,7 +2,7 @@
 beside RocketMQ), ``spark`` (the Spark source, beside Kafka's), ``store`` (the store by itself), ``filters`` (the filter
 index, selectors), ``soak`` (the long proofs), ``timers`` (many delayed messages),
 ``events`` (the event bridge), ``scrape`` (a page of many metrics),
-``replica`` (what copies of a log cost)."""
+``replica`` (what copies of a log cost), ``modules`` (the gain of each compiled module)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from typing import Any
 
 from rich.console import Console
 
+from hatch_build import hot_modules
 from loadtest import (
     bench,
     events,
     filter_bench,
+    modules,
     replica,
     report,
     scrape,
@@ -68,6 +70,11 @@ def main(arguments: list[str] | None = None) -> int:
     seven = commands.add_parser("replica", help="a group of three nodes beside one node, and failover (2 minutes)")
     seven.add_argument("--rounds", type=int, default=replica.ROUNDS, help="how often the two are measured")
     seven.add_argument("--seconds", type=float, default=replica.SECONDS, help="how long one run measures")
+    eight = commands.add_parser("modules", help="the gain of each compiled module: a tree without it (an hour or more)")
+    eight.add_argument("paths", nargs="*", metavar="PATH", help="only these modules, or folders of them as a whole")
+    eight.add_argument("--together", action="store_true", help="one tree without all of these")
+    eight.add_argument("--rounds", type=int, default=3, help="how often every tree is measured")
+    eight.add_argument("--seconds", type=float, default=1.0, help="how long one run measures")
     options = parser.parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 132)
     if options.command == "filters":
@@ -93,6 +100,10 @@ def main(arguments: list[str] | None = None) -> int:
         return scrape.run(console)
     if options.command == "replica":
         return replica.run(console, options.rounds, options.seconds)
+    if options.command == "modules":
+        chosen = modules.variants(options.paths, hot_modules(), together=options.together)
+        with Console(stderr=True).status("starting") as status:
+            return modules.run(console, chosen, options.rounds, options.seconds, status.update)
     if options.command == "timers":
         return timer_scale.run(console, options.count)
     return _bench(options, console)

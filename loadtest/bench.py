@@ -161,7 +161,7 @@ def _rounds(plan: Plan, start: int, running: Sequence[Server], measured: Measure
                 if scenario.wire != TCP and scenario.wire not in server.ports:
                     measured.leave_out(f"{scenario.title}: {server.name} does not listen for it")
                     continue
-                run = _run_fresh if scenario.is_fresh else _run
+                run = _run_fresh if scenario.is_fresh else run_once
                 outcomes = measured.outcomes.setdefault(scenario.name, {}).setdefault(server.name, [])
                 outcomes.append(run(plan, scenario, server, f"r{number}{scenario.name}"))
 
@@ -172,7 +172,7 @@ def _run_fresh(plan: Plan, scenario: Scenario, like: Server, name: str) -> Outco
         server = type(like)(folder, like.cores)
         try:
             server.start()
-            return _run(plan, scenario, server, name)
+            return run_once(plan, scenario, server, name)
         except (Missing, RuntimeError) as error:
             return Outcome(error=str(error))
         finally:
@@ -184,7 +184,7 @@ def generator_tree() -> Path:
     return COMPILED if any((COMPILED / "loadtest").glob("*.so")) else Server.tree
 
 
-def _run(plan: Plan, scenario: Scenario, server: Server, name: str) -> Outcome:
+def run_once(plan: Plan, scenario: Scenario, server: Server, name: str) -> Outcome:
     """One run in a generator process of its own."""
     order = _order(plan, scenario, server, name)
     limit_s = FRESH_RUN_S if scenario.is_fresh else SETUP_S + order.warm_s + order.measure_s + DRAIN_S + MARGIN_S

@@ -27,15 +27,18 @@ from rich.console import Console
 from events.cloudevents import Event, from_document
 from events.pattern import Pattern
 from events.pattern_index import PatternIndex
+from events.resting import AWAKE_MAX
 from loadtest.proc import cpu_s
 from loadtest.rows import Row, show
 
 BATCH = 500
 EVENTS = 40_000
+RULES = 1_000
 CONNECTIONS = 4
 ROUNDS = 5
 WAIT_S = 120.0
-_READY = re.compile(r"^ready .*events=(\S+)")
+_READY = re.compile(r"^ready .*namesrv=(\S+) .*events=(\S+)")
+_READY_ALONE = re.compile(r"^ready .*events=(\S+)")
 
 
 def event(of_type: str, number: int = 0) -> dict[str, Any]:
@@ -149,19 +152,19 @@ def _bodies(count: int, of_type: str) -> list[bytes]:
     ]
 
 
-def _work_row(name: str, pid: int, before_s: float, count: int) -> Row:
-    """What the system's process has worked for each event, which other work on the machine changes little."""
-    return Row(f"{name}: processor time", (cpu_s([pid]) - before_s) / count * 1e6, "us/event", "", True)
+def _work_row(name: str, pids: list[int], before_s: float, count: int) -> Row:
+    """What the system's processes have worked for each event, which other work on the machine changes little."""
+    return Row(f"{name}: processor time", (cpu_s(pids) - before_s) / count * 1e6, "us/event", "", True)
 
 
-def ingest(address: str, pid: int, count: int = EVENTS) -> Iterator[Row]:
+def ingest(address: str, pids: list[int], what: str, count: int = EVENTS) -> Iterator[Row]:
     """Events in by HTTP batch, to a bus without rules; the answers come when they are on the disk."""
     _ask(address, "PUT", "/v1/buses/in", {})
     trio.run(_post_all, address, "/v1/buses/in/events", _bodies(count // 10, "warm"))
-    bodies, before_s, name = _bodies(count, "reading"), cpu_s([pid]), f"in, batches of {BATCH}"
+    bodies, before_s, name = _bodies(count, "reading"), cpu_s(pids), f"in, batches of {BATCH}, {what}"
     per_s = count / trio.run(_post_all, address, "/v1/buses/in/events", bodies)
     yield Row(name, per_s, "events/s", ">= 20,000", per_s >= 20_000)
-    yield _work_row(name, pid, before_s, count)
+    yield _work_row(name, pids, before_s, count)
 
 
 def delivery(address: str, pid: int, api: str, batch: int, count: int = EVENTS // 2) -> Iterator[Row]:
@@ -183,7 +186,35 @@ def delivery(address: str, pid: int, api: str, batch: int, count: int = EVENTS /
     per_s = count / (time.perf_counter() - began)
     name = "out, an event a request" if batch == 1 else f"out, batches of {batch}"
     yield Row(f"{name}, 10 rules", per_s, "events/s", ">= 5,000", per_s >= 5_000)
-    yield _work_row(f"{name}, 10 rules", pid, before_s, count)
+    yield _work_row(f"{name}, 10 rules", [pid], before_s, count)
+
+
+def many_rules(address: str, pid: int, api: str, most: int, count: int) -> Iterator[Row]:
+    """What an event costs, in by HTTP and out by the one rule of 10, or of many, that wants it."""
+    few, many = [_beside(address, pid, api, rules, count) for rules in (10, most)]
+    yield Row("an event in and out, 10 rules: processor time", few, "us/event", "", True)
+    yield Row(f"the same, {most:,} rules, beside 10", many / few, "times", "<= 3", many <= 3 * few)
+
+
+def _beside(address: str, pid: int, api: str, rules: int, count: int) -> float:
+    bus = f"/v1/buses/many-{rules}"
+    _ask(address, "PUT", bus, {})
+    target = {"kind": "http", "url": f"http://{api}/", "batch": 100, "concurrency": 64}
+    _ask(address, "PUT", bus + "/targets/api", target)
+    for number in range(1, rules):
+        other = {"target": "api", "pattern": {"type": [f"other{number}"], "data": {"unit": ["C"]}}}
+        _ask(address, "PUT", f"{bus}/rules/r{number}", other)
+    _ask(address, "PUT", f"{bus}/rules/r", {"target": "api", "pattern": {"type": ["reading"], "data": {"unit": ["C"]}}})
+    ends = time.perf_counter() + WAIT_S
+    while sum([one["here"]["state"] == "rests" for one in _ask(address, "GET", bus + "/rules")]) < rules - AWAKE_MAX:
+        assert time.perf_counter() < ends
+        time.sleep(1.0)
+    before_s = cpu_s([pid])
+    trio.run(_post_all, address, bus + "/events", _bodies(count, "reading"))
+    while _ask(address, "GET", f"{bus}/rules/r")["here"].get("delivered", 0) < count:
+        assert time.perf_counter() < ends
+        time.sleep(0.05)
+    return (cpu_s([pid]) - before_s) / count * 1e6
 
 
 async def serve_api() -> None:
@@ -204,7 +235,7 @@ async def serve_api() -> None:
     await trio.serve_listeners(answer, listeners)
 
 
-def run(console: Console, count: int = EVENTS) -> int:
+def run(console: Console, count: int = EVENTS, rules: int = RULES) -> int:
     """Measures and shows all rows; returns 0."""
     rows = list(patterns())
     with tempfile.TemporaryDirectory() as folder:
@@ -215,8 +246,15 @@ def run(console: Console, count: int = EVENTS) -> int:
         with _running(up, allowed) as (line, pid), _running(api) as (at, _):
             ready = _READY.match(line)
             assert ready, line
-            rows += ingest(ready[1], pid, count)
+            servers, address = ready.groups()
+            rows += ingest(address, [pid], "one process", count)
+            alone = {"PENSTOCK_EVENTS_NAMESRV": servers, "PENSTOCK_EVENTS_PORT": "0"}
+            with _running([sys.executable, "-m", "events"], alone) as (line, bridge):
+                ready_alone = _READY_ALONE.match(line)
+                assert ready_alone, line
+                rows += ingest(ready_alone[1], [pid, bridge], "a bridge of its own", count)
             for batch in (1, 100):
-                rows += delivery(ready[1], pid, at, batch, count // 2)
+                rows += delivery(address, pid, at, batch, count // 2)
+            rows += many_rules(address, pid, at, rules, count // 2)
     show(console, "event bridge", rows)
     return 0

@@ -164,12 +164,17 @@ def _cut_power(place: Path, victim: subprocess.Popen[str]) -> None:
     """The victim is stopped first: an fsync that is under way while the file system goes down may return success,
     and in a real power cut nobody would be there to say so."""
     victim.send_signal(signal.SIGSTOP)
+    lose_power(place)
+    victim.kill()
+
+
+def lose_power(place: Path) -> None:
+    """Shuts the XFS that is mounted there down, without its journal: what is not on the medium is gone."""
     descriptor = os.open(place, os.O_RDONLY)
     try:
         fcntl.ioctl(descriptor, XFS_IOC_GOINGDOWN, struct.pack("I", NO_LOG_FLUSH))
     finally:
         os.close(descriptor)
-    victim.kill()
 
 
 def full_disk(work: Path) -> Outcome:

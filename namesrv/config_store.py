@@ -1,8 +1,9 @@
 """The name server's small key-value store: texts by namespace and key, for programs and operators. Pure.
 
-One namespace means something here: ``ORDER_TOPIC_CONFIG`` says for a topic which brokers its keys are spread over, as
+Two namespaces mean something here. ``ORDER_TOPIC_CONFIG`` says for a topic which brokers its keys are spread over, as
 ``broker-a;broker-b`` (RocketMQ's ``broker-a:4;broker-b:4`` is fine; its numbers of queues are not looked at). A key of
-such a topic then stays with its broker also while that one is away.
+such a topic then stays with its broker also while that one is away. ``GATEWAY_SETTINGS`` has settings of running
+gateways: those that may change, and values that they take.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from typing import Final
 
 from penstock.errors import Busy, InvalidRequest, PenstockError
 from penstock.protocol.requests.request import Done, Request, Result
-from penstock.protocol.requests.routes import ORDERED_TOPICS, ConfigEntries, ConfigEntry, PutConfig, QueryConfig
+from penstock.protocol.requests.routes import (
+    GATEWAY_SETTINGS,
+    ORDERED_TOPICS,
+    ConfigEntries,
+    ConfigEntry,
+    PutConfig,
+    QueryConfig,
+)
+from penstock.service.live_settings import check_gateways
 
 ENTRIES_MAX: Final = 10_000
 NAME_BYTES_MAX: Final = 255
@@ -64,6 +73,8 @@ class ConfigStore:
         ):
             if not 1 <= len(text.encode("utf-8", "replace")) <= most:
                 raise InvalidRequest(f"{what} has 1 to {most} bytes")
+        if namespace == GATEWAY_SETTINGS and value:
+            check_gateways(key, value)
         brokers = _brokers_in(value) if namespace == ORDERED_TOPICS and value else ()
         if not value:
             self._entries.pop((namespace, key), None)

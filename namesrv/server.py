@@ -22,22 +22,25 @@ from namesrv.registry import Registry
 from namesrv.settings import NamesrvSettings
 from penstock.client.credentials import service_credentials
 from penstock.client.lasting_links import lasting_links
-from penstock.errors import InvalidConfig, NotAuthorized, UnknownRequest
+from penstock.errors import InvalidConfig, InvalidRequest, NotAuthorized, UnknownRequest
 from penstock.protocol.addresses import join_address
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.request import Done, Request, Result
 from penstock.protocol.requests.routes import ProveBroker, QueryChallenge, QueryRoute, Route
-from penstock.protocol.requests.servers import Ping, ServerInfo
+from penstock.protocol.requests.servers import ChangeSetting, Ping, ServerInfo
 from penstock.service.accepting import Doorkeeper
 from penstock.service.access_files import AccessFiles
 from penstock.service.cluster_secret import nonce_of, read_secret
 from penstock.service.exposure import ROUTES, is_loopback
 from penstock.service.frame_connection import Peer, Session
 from penstock.service.frame_server import listening_address, open_listeners, serve_frames
+from penstock.service.live_settings import LiveSettings
+from penstock.service.native_journal import NativeJournal
 from penstock.service.native_room import NativeRoom
 from penstock.version import VERSION
 from penstock.world import Clock, World
 
+DOOR: Final = "the name server"
 EXPIRE_EVERY_S: Final = 5.0
 """How often leases are looked at when nobody asks; every request looks at them too."""
 
@@ -88,7 +91,10 @@ class NamesrvSession:
         proofs: Proofs,
         refusals: Refusals,
         keep_config: Callable[[], None],
+        live: LiveSettings,
     ) -> None:
+        """``live``: the settings that an operator changes while it runs."""
+        self._live = live
         self._keep_config = keep_config
         self._registry = registry
         self._clock = clock
@@ -108,6 +114,8 @@ class NamesrvSession:
     def _answer(self, request: Request) -> Result:
         if isinstance(request, Ping):
             return self._about
+        if isinstance(request, ChangeSetting):
+            return self._change(request)
         if isinstance(request, QueryChallenge):
             return self._proofs.challenge()
         if isinstance(request, ProveBroker):
@@ -119,6 +127,13 @@ class NamesrvSession:
         if self._registry.config.version != before:
             self._keep_config()
         return result or UnknownRequest(f"a name server does not serve {type(request).__name__}")
+
+    def _change(self, request: ChangeSetting) -> Result:
+        try:
+            self._live.change(request.name, request.value)
+        except InvalidRequest as error:
+            return error.as_result()
+        return Done()
 
     def flush(self) -> None:
         """Nothing was held back."""
@@ -164,10 +179,13 @@ async def run(
     refusals = Refusals(world.clock)
     room = NativeRoom(settings.held_bytes_max)
 
+    told = NativeJournal(DOOR, settings.connection_log)
+    changeable = LiveSettings(told.change)
+
     def open_session(peer: Peer) -> NamesrvSession:
         proofs = Proofs(secret, lambda: nonce_of(secret or b"", world.rng.randbytes(32)))
         keep = partial(keep_config, config, settings.config_file)
-        return NamesrvSession(registry, world.clock, about, peer, proofs, refusals, keep)
+        return NamesrvSession(registry, world.clock, about, peer, proofs, refusals, keep, changeable)
 
     def figures() -> Mapping[str, float]:
         own = registry.figures(world.clock.monotonic())
@@ -178,14 +196,13 @@ async def run(
         found = registry.answer(QueryRoute(""), world.clock.monotonic())
         return [one.address for one in found.brokers] if isinstance(found, Route) else []
 
-    door, server = Doorkeeper("the name server"), f"name server {about.name}"
-    credentials = service_credentials(secret, server, settings.peers_tls_ca)
+    door, server = Doorkeeper(DOOR), f"name server {about.name}"
+    credentials = service_credentials(secret, server, settings.peers_tls_ca, settings.shown)
     async with lasting_links(world.clock, world.rng, credentials) as links, trio.open_nursery() as nursery:
         nursery.start_soon(access.keep_audit, server, links, live)
         nursery.start_soon(_expire, registry, world.clock)
         nursery.start_soon(access.run)
-        told = settings.connection_log
-        served = partial(serve_frames, guard=access.guard, certificates=access.certificates, connection_log=told)
+        served = partial(serve_frames, guard=access.guard, certificates=access.certificates, journal=told)
         nursery.start_soon(partial(served, listeners, open_session, door=door, room=room))
         task_status.started(RunningNamesrv(host, port, open_session, figures, door.reasons))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from penstock.errors import InvalidConfig
 from penstock.service.access_settings import AccessSettings
-from penstock.service.exposure import PAGES, ROUTES, refuse_exposed
+from penstock.service.exposure import ROUTES
 from penstock.service.native_room import HELD_BYTES_MAX
 from penstock.service.paced_lines import check_detail
 
@@ -53,7 +53,7 @@ class NamesrvSettings(AccessSettings):
         check_detail(self.connection_log)
         self.check_access(self.host, ROUTES)
         if self.status_port >= 0:
-            refuse_exposed("status_host", self.status_host, self.insecure, PAGES)
+            self.check_pages("status_host", self.status_host)
         if min(self.lease_s_max, self.brokers_max, self.topics_max, self.held_bytes_max) <= 0 or self.away_s_max < 0:
             raise InvalidConfig(
                 "lease_s_max, brokers_max, topics_max and held_bytes_max are greater than 0, away_s_max is not less"

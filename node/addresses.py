@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,13 +13,15 @@ class Addresses:
     """Addresses ("host:port") of a running system and its data folder. ``listeners``: name and address of each further
     listener of the gateway. ``console``: the URL of the web console; empty: there is none. ``rocketmq``,
     ``rocketmq_namesrv``: where RocketMQ's clients come; empty for nowhere. ``events``: the event
-    bridge's; empty: there is none."""
+    bridge's; empty: there is none. ``figures``: reads what the page ``/metrics`` shows, which may ask others for a
+    login."""
 
     mqtt: str
     broker: str
     namesrv: str
     http: str
     data: Path
+    figures: Callable[[], Awaitable[Mapping[str, float]]]
     listeners: Mapping[str, str] = field(default_factory=dict)
     console: str = ""
     rocketmq: str = ""

@@ -1,7 +1,8 @@
 """Figures and health of services that run as processes of their own, read from their status ports.
 
-The page is the text format of Prometheus that ``penstock/service/metrics.py`` writes, so reading it back takes no more
-than splitting lines. A child that does not answer in time has no figures, which is a reason not to be ready.
+The page is the OpenMetrics text that ``penstock/service/metrics.py`` writes, so reading it back, exemplars included,
+takes no more than splitting lines. A child that does not answer in time has no figures, which
+is a reason not to be ready.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from typing import Final
 import trio
 
 from penstock.protocol.addresses import split_address
+from penstock.service.histogram import Exemplar, ExemplifiedCount
+from penstock.service.metrics import OPENMETRICS
 from penstock.service.readiness import STARTING
 
 READ_S: Final = 2.0
 PAGE_BYTES_MAX: Final = 32 << 20
+_EXEMPLAR: Final = ' # {trace_id="'
 
 
 async def fetch(address: str, path: str) -> tuple[int, str]:
@@ -24,7 +28,8 @@ async def fetch(address: str, path: str) -> tuple[int, str]:
     got = bytearray()
     with trio.fail_after(READ_S):
         async with await trio.open_tcp_stream(host, port) as stream:
-            await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
+            asked = f"GET {path} HTTP/1.1\r\nHost: {address}\r\nAccept: {OPENMETRICS}, */*\r\nConnection: close\r\n\r\n"
+            await stream.send_all(asked.encode())
             async for chunk in stream:
                 got += chunk
                 if len(got) > PAGE_BYTES_MAX:
@@ -40,9 +45,13 @@ def read_page(page: str) -> dict[str, float]:
     """The figures on a page of metrics, by name with labels."""
     figures: dict[str, float] = {}
     for line in page.splitlines():
+        line, _, exemplar = line.partition(_EXEMPLAR)
         name, _, value = line.rpartition(" ")
         if name and not line.startswith("#"):
             figures[name] = float(value)
+            if exemplar:
+                trace_id, _, seconds = exemplar.partition('"} ')
+                figures[name] = ExemplifiedCount(float(value), Exemplar(trace_id, float(seconds)))
     return figures
 
 

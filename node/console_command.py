@@ -40,7 +40,7 @@ def console(server: str, /, file: Path | None, **flags: Any) -> None:
         log = process_log.take_settings(table, os.environ, source)
         settings = config.load_table(ConsoleSettings, table, os.environ, "PENSTOCK_CONSOLE", given, source=source)
     except PenstockError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error.told}", file=sys.stderr)
         sys.exit(STATUS_EXPECTED_ERROR)
     sys.exit(run_until_signal(partial(serve, settings), log))
 

@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.live import Live
 
 from node.addresses import Addresses
-from node.demo_devices import DemoDevice, watch
-from node.demo_view import AGGREGATE_ROWS_MAX, Aggregate, DemoFigures, line, screen
+from node.demo_devices import DEVICES, DemoDevice, watch
+from node.demo_view import AGGREGATE_ROWS_MAX, LINE_TICKS, Aggregate, DemoFigures, line, screen
 from penstock import Consumer
 from penstock.client.lasting_links import lasting_links
 from penstock.client.wire_link import ask
@@ -32,12 +32,10 @@ from penstock.protocol.requests.servers import BrokerFigures, ReadFigures
 from penstock.protocol.requests.topics import DescribeTopic, TopicDetail
 from penstock.world import World, seeded_rng
 
-DEVICES: Final = 20
 TOPIC: Final = "telemetry"
 GROUP: Final = "demo-service"
 WATCHED: Final = "telemetry/+/temperature"
 TICK_S: Final = 1.0
-LINE_EVERY_TICKS: Final = 5
 CALL_S: Final = 2.0
 WINDOW: Final = "10 seconds"
 STORED_FIGURE: Final = "rocketmq_messages_in_total"
@@ -109,7 +107,7 @@ async def _serve(namesrv: str, figures: DemoFigures) -> None:
 async def _analyse(addresses: Addresses, figures: DemoFigures) -> None:
     """Runs the telemetry job as a process of its own and takes the tables that it prints, one JSON line each."""
     command = [sys.executable, "-m", "penstock.telemetry", "--topic", TOPIC, "--window", WINDOW, "--json"]
-    command += ["--server", addresses.namesrv, "--starting-offsets", "latest"]
+    command += ["--server", addresses.namesrv, "--starting-offsets", "latest", "--light"]
     log = Path(addresses.data) / "demo-spark.log"
     with log.open("wb") as said:
         process = await trio.lowlevel.open_process(
@@ -169,7 +167,7 @@ async def _show_lines(figures: DemoFigures, links: Links, world: World) -> None:
     if figures.found:
         print(f"{figures.found:,} messages of earlier starts found in {figures.data}", flush=True)
     while True:
-        for _ in range(LINE_EVERY_TICKS):
+        for _ in range(LINE_TICKS):
             await _tick(figures, links, world)
         print(line(figures), flush=True)
 

@@ -1,8 +1,8 @@
 """Simulated devices for the demo: each is an MQTT client on a TCP connection of its own, as a real one would be.
 
-A device publishes its temperature and humidity with QoS 1 and keeps at most ``IN_FLIGHT_MAX`` messages
-unacknowledged; a watching device subscribes to all temperatures. Values follow a slow wave with noise, so that the
-aggregates have something to show.
+A device publishes its temperature and humidity with QoS 1, waits until both are acknowledged, and rests: the longer
+that took, the longer, so that a busy machine has time left for Spark. A watching device subscribes to all
+temperatures. Values follow a slow wave with noise, so that the aggregates have something to show.
 """
 
 from __future__ import annotations
@@ -22,8 +22,13 @@ from penstock.world import Clock, Rng
 
 LEVEL: Final = 4
 KEEP_ALIVE_S: Final = 30
-IN_FLIGHT_MAX: Final = 20
 PUBLISH_EVERY_S: Final = 0.2
+DEVICES: Final = 20
+REST: Final = 2 * DEVICES
+"""Minimum rest of a device, as a multiple of the time that its acknowledgements took: of all devices together, messages
+are under way at most half of the time."""
+REST_S_MAX: Final = 20.0
+"""A device that rests for longer than its keep-alive time is disconnected."""
 RECONNECT_S: Final = 1.0
 PACKET_BYTES_MAX: Final = 256 * 1024
 
@@ -34,6 +39,11 @@ def reading(device: int, metric: str, now_s: float, rng: Rng) -> float:
     return round(base + swing * math.sin(now_s / 40 + device) + rng.gauss(0, 0.4), 2)
 
 
+def rest_s(acknowledged_s: float) -> float:
+    """How long a device rests whose acknowledgements took this time."""
+    return min(max(PUBLISH_EVERY_S, REST * acknowledged_s), REST_S_MAX)
+
+
 class DemoDevice:
     """One publishing device; reconnects for ever."""
 
@@ -42,6 +52,7 @@ class DemoDevice:
         self._number, self._clock, self._rng, self._published = number, clock, rng, published
         self._host, self._port = split_address(address)
         self._in_flight = 0
+        self._acknowledged = trio.Event()
         self._packet_id = 0
 
     async def run(self) -> None:
@@ -50,7 +61,6 @@ class DemoDevice:
             try:
                 async with await trio.open_tcp_stream(self._host, self._port) as stream:
                     await stream.send_all(codec.encode(Connect(client_id=self.name, keep_alive_s=KEEP_ALIVE_S), LEVEL))
-                    self._in_flight = 0
                     async with trio.open_nursery() as nursery:
                         nursery.start_soon(self._receive, stream, nursery.cancel_scope)
                         await self._publish(stream)
@@ -64,16 +74,20 @@ class DemoDevice:
             acknowledged = sum(isinstance(packet, Puback) for packet in reader.receive(bytes(data)))
             self._in_flight -= acknowledged
             self._published.total += acknowledged
+            if not self._in_flight:
+                self._acknowledged.set()
         scope.cancel()  # the gateway closed
 
     async def _publish(self, stream: trio.SocketStream) -> None:
+        acknowledged_s = 0.0
         while True:
-            await trio.sleep(PUBLISH_EVERY_S * self._rng.uniform(0.8, 1.2))
-            if self._in_flight > IN_FLIGHT_MAX:
-                continue
+            await trio.sleep(rest_s(acknowledged_s) * self._rng.uniform(0.8, 1.2))
             packets = [self._next("temperature"), self._next("humidity")]
+            sent_s, self._acknowledged = self._clock.monotonic(), trio.Event()
+            self._in_flight = len(packets)
             await stream.send_all(b"".join(codec.encode(packet, LEVEL) for packet in packets))
-            self._in_flight += len(packets)
+            await self._acknowledged.wait()
+            acknowledged_s = self._clock.monotonic() - sent_s
 
     def _next(self, metric: str) -> Publish:
         self._packet_id = self._packet_id % 0xFFFF + 1

@@ -19,6 +19,8 @@ from penstock.cli.display import shown
 
 _BARS = "▁▂▃▄▅▆▇█"
 HISTORY_LENGTH = 30
+LINE_TICKS = 5
+"""Ticks from one line to the next."""
 AGGREGATE_ROWS_MAX = 12
 HEIGHT = 24
 _LINES_BESIDE_ROWS = 20
@@ -45,6 +47,12 @@ class Stage:
     def rate(self) -> float:
         """Messages per second at the last tick."""
         return self.rates[-1] if self.rates else 0.0
+
+    @property
+    def line_rate(self) -> float:
+        """Messages per second since the last line."""
+        latest = list(self.rates)[-LINE_TICKS:]
+        return sum(latest) / len(latest) if latest else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +111,12 @@ def screen(figures: DemoFigures, height: int = HEIGHT) -> RenderableType:
 
 def line(figures: DemoFigures) -> str:
     """The view in one line, for output that is no terminal."""
-    rates = "  ".join(f"{stage.word} {stage.rate:.0f}/s" for stage in figures.stages)
+    rates = "  ".join(f"{stage.word} {_shown_rate(stage.line_rate)}/s" for stage in figures.stages)
     return f"{rates}  lag {figures.lag}  spark: {figures.spark}"
+
+
+def _shown_rate(rate: float) -> str:
+    return f"{rate:.0f}" if rate >= 10 or not rate else f"{rate:.1f}"
 
 
 def _head(figures: DemoFigures) -> RenderableType:

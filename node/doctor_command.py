@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
+from gateway.transports.listening import parse_listeners
 from node import settings
 from node.doctor import BAD, examine
 from node.doctor_copies import copies
 from penstock.cli.config import config
 from penstock.cli.display import json_option, print_json, print_rows
 from penstock.clock import RealClock
+from penstock.errors import InvalidConfig
+from penstock.service.config import Faults
 
+_FILES: Final = ("password_file", "acl_file", "key_file", "secret_file", "certificate", "tls_key", "_ca", "_crl")
+"""How settings end that name a file which is read. The name server writes its ``config_file``."""
 _FILE = click.Path(path_type=Path, dir_okay=False)
 file_option = click.option("--config", "file", type=_FILE, help="Settings as TOML, as `penstock up` takes them.")
 
@@ -49,7 +54,8 @@ def doctor(context: click.Context, file: Path | None, data: Path | None, as_json
 @click.option("--show", is_flag=True, help="Print every setting as it counts.")
 @json_option
 def check(file: Path | None, show: bool, as_json: bool) -> None:
-    """Check a file of settings and the environment without starting anything. Names all that is wrong, with its line.
+    """Check a file of settings and the environment without starting anything. Names all that is wrong, with its line,
+    and the files of users, rules, keys and certificates that cannot be read.
 
     \b
     Examples:
@@ -58,6 +64,7 @@ def check(file: Path | None, show: bool, as_json: bool) -> None:
     """
     configuration = settings.load(file, os.environ, {})
     rows = list(_rows(configuration))
+    _open_files(rows)
     if show:
         print_rows(rows, ("service", "setting", "value"), as_json=as_json)
     elif as_json:
@@ -77,6 +84,23 @@ def _rows(configuration: settings.Configuration) -> list[dict[str, Any]]:
             if name not in decided
         ]
     return rows
+
+
+def _open_files(rows: list[dict[str, Any]]) -> None:
+    """Raises ``InvalidConfig`` for files that settings name and that cannot be opened."""
+    named = {(row["setting"], row["value"]) for row in rows if row["value"] and row["setting"].endswith(_FILES)}
+    for listener in parse_listeners([line for row in rows if row["setting"] == "listeners" for line in row["value"]]):
+        files = listener.files
+        if files is not None:
+            paths = (files.certificate, files.key, files.client_ca, files.client_crl)
+            named |= {(f"listener {listener.name}", path) for path in paths if path}
+    faults = Faults()
+    for setting, path in sorted(named):
+        try:
+            open(path, "rb").close()
+        except OSError as error:
+            faults.add(InvalidConfig(f"{setting}: cannot read {path}: {error.strerror}"))
+    faults.raise_all()
 
 
 def _values(made: Any) -> list[tuple[str, Any]]:

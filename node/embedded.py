@@ -16,13 +16,11 @@ from pathlib import Path
 import trio
 
 import broker.net.server
-import console.server
 import gateway.server
 import namesrv.server
-import remoting.server
 from node.addresses import Addresses
 from node.local_link import LocalLinks
-from node.services import events_server, service_settings
+from node.services import console_server, events_server, rocketmq_server, service_settings
 from node.settings import Configuration, access_of, console_may_act, gateway_name
 from penstock.client.credentials import service_credentials
 from penstock.client.lasting_links import lasting_links
@@ -31,7 +29,7 @@ from penstock.protocol.link import Links
 from penstock.service.cluster_secret import read_secret
 from penstock.service.frame_connection import Peer
 from penstock.service.readiness import STOPPING, Readiness
-from penstock.service.status import serve_status
+from penstock.service.status import pages_access, serve_status
 from penstock.world import World, guarded, new_secret
 from remoting.settings import RemotingSettings
 
@@ -51,7 +49,7 @@ async def run(
     node, readiness = configuration.node, Readiness()
     world, _ = guarded(world)  # one clock for all of them
     async with trio.open_nursery() as pages:
-        told = (readiness.figures, readiness.reasons, node.http_hosts)
+        told = (readiness.figures, readiness.reasons, node.http_hosts, pages_access(node, node.pages_host, world))
         http = await pages.start(partial(serve_status, node.pages_host, node.http_port, *told))
         async with trio.open_nursery() as bottom:
             secret = read_secret(Path(node.cluster_secret_file)) if node.cluster_secret_file else new_secret()
@@ -65,7 +63,7 @@ async def run(
                 store = await middle.start(partial(broker.net.server.run, settings, world, tell=tell, secret=secret))
                 readiness.add(store.figures, _prefixed("broker", store.reasons))
                 store_at = join_address(store.host, store.port)
-                who = service_credentials(secret, "gateway", node.peers_tls_ca)
+                who = service_credentials(secret, "gateway", node.peers_tls_ca, node.shown)
                 async with lasting_links(credentials=who) as wire, trio.open_nursery() as top:
                     embedded = {
                         names_at: names.open_session(_LOCAL_PEER),
@@ -79,7 +77,8 @@ async def run(
                     if signals is not None:
                         top.start_soon(gateway.server.obey, front, signals)
                     mqtt_at = join_address(front.host, front.port)
-                    addresses = Addresses(mqtt_at, store_at, names_at, http, node.data, front.listeners)
+                    at = (mqtt_at, store_at, names_at, http, node.data)
+                    addresses = Addresses(*at, readiness.figures, front.listeners)
                     addresses = await _serve_console(top, configuration, addresses, world, secret)
                     addresses = await _serve_rocketmq(top, configuration, addresses, world, links, readiness)
                     addresses = await _serve_events(top, configuration, addresses, world, links, readiness)
@@ -101,7 +100,7 @@ async def _serve_console(
         return at
     settings = service_settings(configuration, "console", namesrv=(at.namesrv,))
     key = secret if console_may_act(configuration, os.environ) else None
-    shown = await top.start(partial(console.server.run, settings, world, is_port_wish=True, key=key))
+    shown = await top.start(partial(console_server(), settings, world, is_port_wish=True, key=key))
     return replace(at, console=shown.url)
 
 
@@ -122,7 +121,7 @@ async def _serve_rocketmq(
         namesrv=at.namesrv,
         **access_of(service_settings(configuration, "broker")),
     )
-    front = await top.start(partial(remoting.server.run, settings, world, links))
+    front = await top.start(partial(rocketmq_server(), settings, world, links))
     readiness.add(front.figures, _prefixed("remoting", front.reasons))
     names_at = join_address(front.host, front.names_port)
     return replace(at, rocketmq=join_address(front.host, front.port), rocketmq_namesrv=names_at)

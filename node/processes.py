@@ -20,10 +20,9 @@ from typing import Any, Final
 
 import trio
 
-import console.server
 from node import child_status
 from node.addresses import Addresses
-from node.services import events_server, refuse_taken_ports, service_settings
+from node.services import console_server, events_server, refuse_taken_ports, service_settings
 from node.settings import Configuration, console_may_act, for_child, gateway_name, listeners, place, with_ports
 from penstock.errors import Unavailable
 from penstock.service import footprint
@@ -31,7 +30,7 @@ from penstock.service.cluster_secret import keep_secret
 from penstock.service.process_log import LEVEL_SIGNAL, USUAL, LogSettings
 from penstock.service.readiness import STARTING, STOPPING
 from penstock.service.service_main import CHILD_VARIABLE
-from penstock.service.status import serve_status
+from penstock.service.status import pages_access, serve_status
 from penstock.world import World
 
 RESTARTS_MAX: Final = 5
@@ -201,8 +200,9 @@ async def run(
     if node.gateways > 1:
         refuse_taken_ports(configuration)
     async with trio.open_nursery() as pages:
-        where = (node.pages_host, node.http_port)
-        http = await pages.start(partial(serve_status, *where, parts.figures, parts.reasons, node.http_hosts))
+        where, access = (node.pages_host, node.http_port), pages_access(node, node.pages_host, world)
+        told = (parts.figures, parts.reasons)
+        http = await pages.start(partial(serve_status, *where, *told, node.http_hosts, access))
         async with trio.open_nursery() as bottom:
             secret = {"cluster_secret_file": node.cluster_secret_file or str(keep_secret(node.data))}
             given = place(configuration, "namesrv", environ) | secret
@@ -221,10 +221,10 @@ async def run(
                     if node.console_port >= 0:
                         known = secret if console_may_act(configuration, os.environ) else {}
                         settings = service_settings(configuration, "console", namesrv=(names,), **known)
-                        shown = await top.start(partial(console.server.run, settings, world, is_port_wish=True))
+                        shown = await top.start(partial(console_server(), settings, world, is_port_wish=True))
                         seen = shown.url
                     front = gateways[0]
-                    ready = (front.address, store, names, http, node.data, front.listeners, seen)
+                    ready = (front.address, store, names, http, node.data, parts.figures, front.listeners, seen)
                     events = await _start_events(configuration, names, secret, parts, top)
                     parts.doing = ""
                     task_status.started(Addresses(*ready, events=events))

@@ -97,8 +97,12 @@ OTHER_VARIABLES: Final = frozenset(
         "PENSTOCK_SEED",
         "PENSTOCK_SEEDS",
         "PENSTOCK_SIMULATED_S",
+        "PENSTOCK_CONNECTIONS",
+        "PENSTOCK_MESSAGES",
         "PENSTOCK_SENDS",
         "PENSTOCK_FAILOVERS",
+        "PENSTOCK_POWER_LOSSES",
+        "PENSTOCK_LISTED",
         "PENSTOCK_FUZZ_",
         "PENSTOCK_HOSTILE_",
     }
@@ -126,7 +130,9 @@ class NodeSettings(AccessSettings):
         mqtt_port: where devices come; 0 takes any free one, here and below.
         broker_port: where native clients and gateways come.
         namesrv_port: where brokers register and are asked for.
-        http_port: where the status pages are.
+        http_host, http_port: where the status pages are. An empty host is ``host``, where that is loopback or
+            ``insecure`` is set, else 127.0.0.1. At another address they speak TLS and ask for a login that may ``view
+            *``, except ``/livez`` and ``/readyz``.
         console_port: where the web console is; -1 for none. While another process has the port it is at any free one:
             the line that begins with ``ready`` says where.
         events_port: where the event bridge takes events and rules; -1: there is none.
@@ -151,6 +157,7 @@ class NodeSettings(AccessSettings):
     mqtt_port: int = 1883
     broker_port: int = 10911
     namesrv_port: int = 9876
+    http_host: str = ""
     http_port: int = 8080
     console_port: int = 8090
     events_port: int = -1
@@ -169,6 +176,7 @@ class NodeSettings(AccessSettings):
             raise InvalidConfig("host is empty", hint="0.0.0.0 is every address of this machine")
         if not self.asks:
             refuse_exposed("host", self.host, self.insecure, NATIVE, hint=_ONLY_DEVICES)
+        self.check_pages("http_host", self.pages_host)
         if self.tls_certificate and not self.peers_tls_ca:
             raise InvalidConfig(
                 "tls_certificate is set, and the services do not know its authority",
@@ -223,7 +231,12 @@ class NodeSettings(AccessSettings):
 
     @property
     def pages_host(self) -> str:
-        """Where the status pages are, which ask for no login: on this machine alone, unless ``insecure``."""
+        """Where the status pages are: on this machine alone, unless the settings say otherwise."""
+        return self.http_host or self.clear_host
+
+    @property
+    def clear_host(self) -> str:
+        """Where a port is that speaks no TLS."""
         return self.host if self.insecure or is_loopback(self.host) else "127.0.0.1"
 
 
@@ -293,7 +306,7 @@ def console_may_act(configuration: Configuration, environ: Mapping[str, str]) ->
     """Whether the console gets the key of the cluster: it has users of its own, or the broker asks nobody. Else whoever
     opens it would come past the broker's users."""
     console = service_settings(configuration, "console", environ)
-    return bool(console.password_file) or not service_settings(configuration, "broker", environ).asks
+    return console.asks or not service_settings(configuration, "broker", environ).asks
 
 
 def _section(
@@ -355,7 +368,7 @@ def place(configuration: Configuration, service: str, environ: Mapping[str, str]
             service == "events"
             and not (node.tls_certificate or _says(configuration, service, "tls_certificate", environ))
         )
-        given["host"] = node.pages_host if is_clear else node.host
+        given["host"] = node.clear_host if is_clear else node.host
     is_in_file = "port" in own and f"PENSTOCK_{port.upper()}" not in environ
     if port in configuration.flags or not (is_in_file or _variable(service, "port") in environ):
         given["port"] = max(0, getattr(node, port))

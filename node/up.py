@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -15,7 +14,6 @@ import trio
 
 from node import settings
 from node.addresses import Addresses
-from node.child_status import fetch, read_page
 from penstock.errors import PenstockError
 from penstock.service import memory
 from penstock.service.process_log import LEVEL_SIGNAL, LevelSteps, obeyed
@@ -23,7 +21,7 @@ from penstock.service.service_main import STATUS_EXPECTED_ERROR, operator_signal
 from penstock.world import real_world
 
 _PORT = click.IntRange(0, 65535)
-LAST_LOOK_S: Final = 1.0
+LAST_LOOK_S: Final = 5.0
 COUNT: Final = "rocketmq_messages_in_total"
 BYTES: Final = "rocketmq_throughput_in_total"
 
@@ -77,7 +75,7 @@ def up(file: Path | None, as_demo: bool, as_json: bool, **flags: Any) -> None:
     try:
         configuration = settings.load(file, os.environ, given)
     except PenstockError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error.told}", file=sys.stderr)
         sys.exit(STATUS_EXPECTED_ERROR)
     sys.exit(run_until_signal(partial(serve, configuration, as_demo, as_json), configuration.log))
 
@@ -106,16 +104,16 @@ async def serve(configuration: settings.Configuration, as_demo: bool, as_json: b
             if as_demo:
                 nursery.start_soon(demo.run, addresses, world, stop)
             await stop.wait()
-            stored = await _stored(addresses)
+            stored = await totals(addresses)
             ends.set()
     if stored is not None:
         say(last_json(stored, node.data) if as_json else last_line(stored, node.data))
 
 
-async def _stored(addresses: Addresses) -> RunTotals | None:
-    """What the system has stored since its start; ``None`` where its pages do not answer soon."""
-    with trio.move_on_after(LAST_LOOK_S), contextlib.suppress(OSError, trio.TooSlowError):
-        figures = read_page((await fetch(addresses.http, "/metrics"))[1])
+async def totals(addresses: Addresses) -> RunTotals | None:
+    """What the system has stored since its start; ``None`` where it does not say soon."""
+    with trio.move_on_after(LAST_LOOK_S):
+        figures = await addresses.figures()
         count, size = figures.get(COUNT, 0), figures.get(BYTES, 0)
         return RunTotals(int(count), int(size))
     return None

@@ -17,7 +17,8 @@ class PenstockError(Exception):
         code: the number that stands for this class on the wire.
         fault: ``"client"`` (mend the request) or ``"server"`` (mend or wait for the server).
         retryable: whether the same request may succeed later, unchanged.
-        hint: one sentence that tells a person what to do; may be empty.
+        remedy: what helps with any error of this class, for a person.
+        hint: one sentence that tells a person what helps with this very one; may be empty.
         unknown: for a write: it may have been stored all the same. False means that it never will be. It travels on
             the wire.
     """
@@ -25,6 +26,7 @@ class PenstockError(Exception):
     code: ClassVar[int] = 1
     fault: ClassVar[Literal["client", "server"]] = "server"
     retryable: ClassVar[bool] = False
+    remedy: ClassVar[str] = ""
     unknown: bool = False
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -34,6 +36,16 @@ class PenstockError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    @property
+    def advice(self) -> str:
+        """What to do, for a person: the hint, or else the remedy of the class."""
+        return self.hint or self.remedy
+
+    @property
+    def told(self) -> str:
+        """What happened and what to do, in one line."""
+        return f"{self.message} ({self.advice})" if self.advice else self.message
 
     def with_fate(self, unknown: bool) -> Self:
         """Itself, ``unknown`` or not."""
@@ -51,12 +63,15 @@ class PenstockError(Exception):
 class InternalError(PenstockError):
     """The server met a state that it does not expect; its log says more."""
 
+    remedy = "the server's log says more, at this time"
+
 
 class ProtocolError(PenstockError):
     """Bytes that are not a frame, request or reply of docs/formats/wire.md."""
 
     code = 2
     fault = "client"
+    remedy = "is this the address of a Penstock server? `penstock status` shows who answers, in which version"
 
 
 class UnknownRequest(PenstockError):
@@ -64,6 +79,7 @@ class UnknownRequest(PenstockError):
 
     code = 3
     fault = "client"
+    remedy = "give the address of a name server; if it is one, its version is older than this one"
 
 
 class InvalidRequest(PenstockError):
@@ -71,6 +87,7 @@ class InvalidRequest(PenstockError):
 
     code = 4
     fault = "client"
+    remedy = "correct the request: `--help` and the guides say what is taken"
 
 
 class TooLarge(PenstockError):
@@ -78,6 +95,7 @@ class TooLarge(PenstockError):
 
     code = 5
     fault = "client"
+    remedy = "send less at once; a large file is better stored elsewhere, with its address in a message"
 
 
 class Unavailable(PenstockError):
@@ -86,6 +104,7 @@ class Unavailable(PenstockError):
 
     code = 6
     retryable = True
+    remedy = "is the server running? `penstock status` shows who answers"
 
 
 class TimedOut(PenstockError, TimeoutError):
@@ -94,6 +113,7 @@ class TimedOut(PenstockError, TimeoutError):
     code = 7
     retryable = True
     unknown = True
+    remedy = "a write may have been stored all the same: look before you repeat it; `penstock status` shows who answers"
 
 
 class Busy(PenstockError):
@@ -101,6 +121,7 @@ class Busy(PenstockError):
 
     code = 8
     retryable = True
+    remedy = "try again later; where the message names a limit, raise it"
 
 
 class StorageFull(PenstockError):
@@ -108,12 +129,14 @@ class StorageFull(PenstockError):
 
     code = 9
     retryable = True
+    remedy = "make room on the broker's disk; writing resumes by itself"
 
 
 class StorageFailed(PenstockError):
     """The disk returned an I/O error. The broker stops rather than acknowledge what may be lost."""
 
     code = 10
+    remedy = "look at the disk and at the broker's log; start the broker again when the disk works"
 
 
 class NotLeader(Unavailable):
@@ -121,17 +144,23 @@ class NotLeader(Unavailable):
     is true where the node has stopped leading with the request under way."""
 
     code = 11
+    remedy = "ask the node that leads: `penstock replica list` shows it"
 
     @property
     def leader(self) -> str:
         """``host:port`` where clients reach the leader; empty where this node does not know it."""
         return self.hint
 
+    @property
+    def advice(self) -> str:
+        return f"its leader is at {self.hint}" if self.hint else self.remedy
+
 
 class NoQuorum(Unavailable):
     """Too few nodes of the broker's group can be reached; nothing was stored."""
 
     code = 12
+    remedy = "start the other nodes of the group: `penstock replica list` shows who is away"
 
 
 AWAY: Final = frozenset({Unavailable.code, NotLeader.code, NoQuorum.code})
@@ -143,6 +172,7 @@ class TopicNotFound(PenstockError):
 
     code = 20
     fault = "client"
+    remedy = "`penstock topic list` shows all, `penstock topic create` makes one"
 
 
 class TopicExists(PenstockError):
@@ -150,6 +180,7 @@ class TopicExists(PenstockError):
 
     code = 21
     fault = "client"
+    remedy = "`penstock topic change` changes one that exists"
 
 
 class InvalidTopic(PenstockError):
@@ -157,12 +188,14 @@ class InvalidTopic(PenstockError):
 
     code = 22
     fault = "client"
+    remedy = "a topic is one level of an MQTT name, without / + #; the guide for devices has the rules"
 
 
 class ReservedName(InvalidTopic):
     """A topic or MQTT topic name that only brokers or gateways use."""
 
     code = 45
+    remedy = "choose another name"
 
 
 class QueueNotFound(PenstockError):
@@ -170,6 +203,7 @@ class QueueNotFound(PenstockError):
 
     code = 23
     fault = "client"
+    remedy = "`penstock topic show` lists the queues of a topic"
 
 
 class OffsetOutOfRange(PenstockError):
@@ -177,6 +211,7 @@ class OffsetOutOfRange(PenstockError):
 
     code = 24
     fault = "client"
+    remedy = "`penstock topic show` shows where each queue begins and ends"
 
 
 class NoRoute(PenstockError):
@@ -184,12 +219,14 @@ class NoRoute(PenstockError):
 
     code = 25
     retryable = True
+    remedy = "`penstock broker list` shows the live brokers, `penstock topic create` makes a topic"
 
 
 class Damaged(PenstockError):
     """The stored bytes failed their checksum; they are reported and never served."""
 
     code = 26
+    remedy = "`penstock store verify` says what is damaged; restore that part from a copy or a backup"
 
 
 class LogReplaced(PenstockError):
@@ -197,6 +234,7 @@ class LogReplaced(PenstockError):
 
     code = 27
     fault = "client"
+    remedy = "open the consumer or reader again: it begins in the new log, as its `start` says"
 
 
 class BrokerAway(PenstockError):
@@ -204,6 +242,7 @@ class BrokerAway(PenstockError):
 
     code = 28
     retryable = True
+    remedy = "start that broker, or ask for what the others have"
 
 
 class NotAllowed(PenstockError):
@@ -211,6 +250,7 @@ class NotAllowed(PenstockError):
 
     code = 29
     retryable = True
+    remedy = "`penstock broker allow` and `penstock topic change` lift it"
 
 
 class GroupNotFound(PenstockError):
@@ -218,6 +258,7 @@ class GroupNotFound(PenstockError):
 
     code = 30
     fault = "client"
+    remedy = "`penstock group list` shows all"
 
 
 class Fenced(PenstockError):
@@ -225,6 +266,7 @@ class Fenced(PenstockError):
 
     code = 31
     fault = "client"
+    remedy = "go on reading: what was not committed is delivered again, here or elsewhere"
 
 
 class SessionNotFound(PenstockError):
@@ -232,6 +274,7 @@ class SessionNotFound(PenstockError):
 
     code = 32
     fault = "client"
+    remedy = "`penstock session list` shows all"
 
 
 class TimerNotFound(PenstockError):
@@ -239,6 +282,7 @@ class TimerNotFound(PenstockError):
 
     code = 33
     fault = "client"
+    remedy = "`penstock timer list` shows what is still to be delivered"
 
 
 class TimerFired(PenstockError):
@@ -246,6 +290,7 @@ class TimerFired(PenstockError):
 
     code = 34
     fault = "client"
+    remedy = "nothing is left to cancel: consumers get the message"
 
 
 class HalfNotFound(PenstockError):
@@ -253,6 +298,7 @@ class HalfNotFound(PenstockError):
 
     code = 35
     fault = "client"
+    remedy = "`penstock transaction list` shows those that are not ended"
 
 
 class OutcomeStands(PenstockError):
@@ -260,6 +306,7 @@ class OutcomeStands(PenstockError):
 
     code = 36
     fault = "client"
+    remedy = "the first outcome counts, and nothing changes it: correct what follows from it instead"
 
 
 class InvalidMessage(PenstockError):
@@ -267,6 +314,7 @@ class InvalidMessage(PenstockError):
 
     code = 40
     fault = "client"
+    remedy = "correct the message; it was not stored"
 
 
 class MessageForgotten(PenstockError):
@@ -274,6 +322,7 @@ class MessageForgotten(PenstockError):
 
     code = 42
     fault = "client"
+    remedy = "look whether the message is stored, `penstock find` does, before you send it as a new one"
 
 
 class NumberTaken(PenstockError):
@@ -281,6 +330,7 @@ class NumberTaken(PenstockError):
 
     code = 48
     fault = "client"
+    remedy = "let each producer have an id of its own, and never count its messages anew"
 
 
 class RetainedChanged(PenstockError):
@@ -288,12 +338,14 @@ class RetainedChanged(PenstockError):
 
     code = 49
     fault = "client"
+    remedy = "read the retained message again, and decide anew"
 
 
 class InvalidProperty(InvalidMessage):
     """A message property with a reserved name, with a separator or surrogate, or that is no text."""
 
     code = 46
+    remedy = "give the property another name, or a value that is text"
 
 
 class InvalidFilter(PenstockError):
@@ -305,6 +357,7 @@ class InvalidFilter(PenstockError):
 
     code = 44
     fault = "client"
+    remedy = "the guide for backend developers has the language of filters"
 
     def __init__(self, message: str, *, hint: str = "", at: int = -1) -> None:
         super().__init__(message, hint=hint)
@@ -320,6 +373,7 @@ class SendManyError(PenstockError):
     """
 
     code = 41
+    remedy = "`failures` has the error of each message that was not stored"
 
     def __init__(
         self, message: str, receipts: tuple[object | None, ...] = (), failures: dict[int, PenstockError] | None = None
@@ -338,6 +392,7 @@ class ResetIncomplete(PenstockError):
     """
 
     code = 47
+    remedy = "`failures` has the error of each broker; reset the group again when they are back"
 
     def __init__(
         self,
@@ -358,6 +413,7 @@ class InvalidConfig(PenstockError):
 
     code = 50
     fault = "client"
+    remedy = "`penstock config check` names all that is wrong in a file; docs/guide/settings.md has every setting"
 
     def __init__(self, message: str, *, hint: str = "", parts: tuple[InvalidConfig, ...] = ()) -> None:
         super().__init__(message, hint=hint)
@@ -369,6 +425,7 @@ class DataFolderLocked(PenstockError):
 
     code = 51
     fault = "client"
+    remedy = "stop the other broker, or give this one another folder"
 
 
 class DataFolderUnusable(PenstockError):
@@ -376,6 +433,7 @@ class DataFolderUnusable(PenstockError):
 
     code = 52
     fault = "client"
+    remedy = "give the broker a folder that it may write"
 
 
 class NotAuthorized(PenstockError):
@@ -383,6 +441,7 @@ class NotAuthorized(PenstockError):
 
     code = 60
     fault = "client"
+    remedy = "log in as a user who may: `penstock login`, or --user with --password-file"
 
 
 class AddressInUse(PenstockError):
@@ -390,6 +449,7 @@ class AddressInUse(PenstockError):
 
     code = 53
     fault = "client"
+    remedy = "`ss -ltnp` shows who has the port; stop that one, or give another port"
 
 
 def _by_code() -> dict[int, type[PenstockError]]:

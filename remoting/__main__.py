@@ -23,7 +23,7 @@ async def run(
 ) -> None:
     """The front on wire links. Raises ``InvalidConfig`` for one that would lead past the users of its broker."""
     key = read_secret(Path(settings.cluster_secret_file)) if settings.cluster_secret_file else None
-    who = service_credentials(key, "remoting", settings.peers_tls_ca)
+    who = service_credentials(key, "remoting", settings.peers_tls_ca, settings.shown)
     if key is not None and not (settings.asks or settings.insecure):
         async with lasting_links(credentials=service_credentials(None, "", settings.peers_tls_ca)) as strangers:
             await refuse_bypass(strangers.link(settings.broker))

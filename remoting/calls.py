@@ -25,6 +25,7 @@ from penstock.errors import (
 )
 from penstock.protocol.addresses import join_address
 from penstock.service.permissions import Permissions
+from penstock.service.topic_rate import TopicRate
 from penstock.world import Clock, Rng
 from remoting import codes
 from remoting.flows import Flow
@@ -53,6 +54,7 @@ class Front:
         address: the same as eight bytes, as ids of messages have them.
         start: runs a flow beside the present one.
         push: sends a command to a connection, if it is still there.
+        rate: of the topics that messages make.
         topics: topics that were found when a message was sent to them, or made then.
     """
 
@@ -67,6 +69,7 @@ class Front:
     groups: Groups
     start: Callable[[Flow], None]
     push: Callable[[int, Command], None]
+    rate: TopicRate
     topics: set[str]
 
     def new_id(self) -> str:

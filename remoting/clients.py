@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from penstock.access.acl import CONSUME, GROUP, VIEW
 from penstock.access.needs import of_group, of_topic
@@ -20,6 +20,9 @@ from remoting.records import for_client, frames_of
 from remoting.routes import answer_of
 from remoting.settling import Checks
 from remoting.signatures import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
+
+STATUS_BYTES_MAX: Final = 1 << 20
+"""Of what a client says about its place in each queue; more counts as nothing."""
 
 
 def json_of(command: Command) -> Any:
@@ -209,6 +212,43 @@ def consume_directly(call: Call) -> Flow:
     except ValueError:
         raise ProtocolError("the field msgId is no offset id") from None
     return (yield from _ask_consumer(call, for_client(frames_of(found), command.version, front.address)))
+
+
+def consumer_status(call: Call) -> Flow:
+    """How far each client of a group says that it has come in a topic; of one client where the tool names it. One that
+    does not answer is left out."""
+    command, members = call.command, call.front.members
+    group, only = command.text("group"), command.text("clientAddr")
+    call.require(of_group((GROUP, VIEW), group))
+    rows = []
+    for name in sorted(members.consumers(group)):
+        client = members.client(name)
+        if client is None or only not in ("", name):
+            continue
+        fields = {"topic": command.text("topic"), "group": group}
+        try:
+            answer: Command = yield FromClient(client.connection, Command(codes.CLIENT_STATUS, 0, fields))
+        except PenstockError:
+            continue
+        text = answer.body[:STATUS_BYTES_MAX].decode(errors="replace")
+        rows.append(f"{json.dumps(name)}:{_table_in(text, 'messageQueueTable')}")
+    if not rows:
+        return command.answer(codes.SYSTEM_ERROR, remark=f"no client of the group {group} has answered")
+    return command.answer(codes.SUCCESS, body=f'{{"consumerTable":{{{",".join(rows)}}}}}'.encode())
+
+
+def _table_in(text: str, name: str) -> str:
+    """The object of this name in RocketMQ's JSON, whose tables have objects for keys; an empty one for none."""
+    start = text.find(f'"{name}":{{')
+    if start < 0:
+        return "{}"
+    start += len(name) + 3
+    depth = 0
+    for at in range(start, len(text)):
+        depth += (text[at] == "{") - (text[at] == "}")
+        if not depth:
+            return text[start : at + 1]
+    return "{}"
 
 
 def _ask_consumer(call: Call, body: bytes) -> Flow:

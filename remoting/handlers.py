@@ -17,8 +17,8 @@ def handlers() -> Mapping[int, Handler]:
     """The table of a front. A code that is not there is answered as not supported."""
     known = clients.ClientCalls()
     return {
-        codes.SEND: sending.send,
-        codes.SEND_V2: sending.send,
+        codes.SEND: settling.send,
+        codes.SEND_V2: settling.send,
         codes.SEND_BATCH: sending.send,
         codes.SEND_REPLY: sending.send_reply,
         codes.SEND_REPLY_V2: sending.send_reply,
@@ -52,8 +52,11 @@ def handlers() -> Mapping[int, Handler]:
         codes.CREATE_GROUP: routes.nothing,
         codes.DELETE_GROUP: routes.delete_group,
         codes.TOPIC_STATS: routes.topic_stats,
+        codes.GROUPS_OF_TOPIC: routes.groups_of_topic,
         codes.CONSUME_STATS: routes.consume_stats,
         codes.TOPIC_CONFIG: routes.topic_config,
         codes.BROKER_INFO: routes.broker_info,
         codes.RESET_OFFSETS: routes.reset_offsets,
+        codes.CONSUMER_STATUS: clients.consumer_status,
+        codes.BROKER_STATS: routes.broker_stats,
     }

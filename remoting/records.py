@@ -9,17 +9,17 @@ at the client: it travels as a property.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from penstock.errors import InvalidMessage
 from penstock.protocol import message
 from penstock.protocol.message import (
     ANY_QUEUE,
+    BODY_AT,
     ENTRY,
     FRAME_HEAD_BYTES,
     LENGTH_IS_REST,
-    RECORD_HEAD,
     UNIQUE_KEY,
     decode_properties,
 )
@@ -43,12 +43,15 @@ _V1_TOPIC_BYTES_MAX: Final = 127
 _COMPRESSED: Final = 0x701
 """The bits of a record's system flag that say whether and how its body is compressed."""
 _FLAG_AT: Final = 16
+_NO_FLAG: Final = bytes(4)
+_FLAG_DIGITS_MAX: Final = 10
 _LEAD_V1: Final = struct.Struct(">II")
 _FLAG: Final = FLAG.encode()
 _ORIGIN: Final = ORIGIN_TOPIC.encode()
 _STORE_HOST_AT: Final = 64
 _BATCH_ITEM: Final = struct.Struct(">IIIII")
 _U16: Final = struct.Struct(">H")
+_U32: Final = struct.Struct(">I")
 _UNIQUE: Final = f"{UNIQUE_KEY}\x01"
 _FURTHER_UNIQUE: Final = f"\x02{UNIQUE_KEY}\x01"
 _PLACE: Final = struct.Struct(">IIQQ")  # queue id, flag, queue offset, position: at byte 12 of a record
@@ -71,8 +74,6 @@ class Sent(NamedTuple):
 
 
 _NOTHING: Final[dict[str, str]] = {}
-_NAMES_OF_SPECIAL: Final = ("DELAY", "TIMER_", TRANSACTIONAL, CORRELATION, RESERVED)
-"""One of these is in the text of a special message's properties; it may be in others too."""
 
 
 def sent_of(body: bytes, text: str, flag: int, new_id: Callable[[], str]) -> Sent:
@@ -87,7 +88,7 @@ def sent_of(body: bytes, text: str, flag: int, new_id: Callable[[], str]) -> Sen
     """
     text = text.rstrip("\x02")
     unique_id, special = _unique_id_of(text), _NOTHING
-    if not unique_id or any([name in text for name in _NAMES_OF_SPECIAL]):
+    if not unique_id or _may_be_special(text):
         special = properties_of(text)
         if not special.get(UNIQUE_KEY):
             special[UNIQUE_KEY] = new_id()
@@ -98,6 +99,11 @@ def sent_of(body: bytes, text: str, flag: int, new_id: Callable[[], str]) -> Sen
     if flag:
         text = f"{text}\x02{FLAG}\x01{flag}"
     return Sent(body, text.encode(), unique_id, special)
+
+
+def _may_be_special(text: str) -> bool:
+    """Whether one of the names of a special message is there; it may be a part of another name, or of a value."""
+    return "DELAY" in text or "TIMER_" in text or TRANSACTIONAL in text or CORRELATION in text or RESERVED in text
 
 
 def _unique_id_of(text: str) -> str:
@@ -125,20 +131,31 @@ def properties_of(text: str) -> dict[str, str]:
     return found
 
 
-def encode_record(
-    topic: bytes, sent: Sent, queue_id: int, born_ms: int, system_flag: int, born_host: bytes, attempts: int = 0
-) -> bytes:
-    """The record of a message, which the broker completes. ``queue_id``: negative for any."""
-    return message.encode_record(
-        topic,
-        sent.body,
-        sent.packed,
-        queue_id=ANY_QUEUE if queue_id < 0 else queue_id,
-        born_ms=max(born_ms, 0),
-        system_flag=system_flag & _COMPRESSED,
-        born_host=born_host,
-        attempts=attempts,
-    )
+def encode_records(
+    topic: bytes,
+    batch: Sequence[Sent],
+    queue_id: int,
+    born_ms: int,
+    system_flag: int,
+    born_host: bytes,
+    attempts: int = 0,
+) -> list[bytes]:
+    """The records of messages, which the broker completes. ``queue_id``: negative for any."""
+    queue_id, born_ms = ANY_QUEUE if queue_id < 0 else queue_id, max(born_ms, 0)
+    system_flag &= _COMPRESSED
+    return [
+        message.encode_record(
+            topic,
+            one.body,
+            one.packed,
+            queue_id=queue_id,
+            born_ms=born_ms,
+            system_flag=system_flag,
+            born_host=born_host,
+            attempts=attempts,
+        )
+        for one in batch
+    ]
 
 
 def batch_of(data: bytes, new_id: Callable[[], str]) -> list[Sent]:
@@ -166,9 +183,11 @@ def batch_of(data: bytes, new_id: Callable[[], str]) -> list[Sent]:
     return found
 
 
-def offset_id(host: bytes, position: int) -> str:
-    """RocketMQ's id of a stored message: where it is. ``host``: address and port, eight bytes."""
-    return f"{host.hex().upper()}{position:016X}"
+def offset_ids(host: bytes, positions: Iterable[int]) -> str:
+    """RocketMQ's ids of stored messages, a comma between two: where each is. ``host``: address and port, eight
+    bytes."""
+    at = host.hex().upper()
+    return ",".join([f"{at}{position:016X}" for position in positions])
 
 
 def frames_of(pulled: Pulled) -> Iterator[memoryview]:
@@ -191,23 +210,29 @@ def as_client_reads(record: bytes, version: int, host: bytes) -> bytes | None:
     """One record in version 1, which clients of all versions read, with the program's flag in place of Penstock's and
     stored at the front's address; of a retry, with its first topic in the property in which RocketMQ's clients look for
     it. Where the topic is too long for version 1: as it is for clients from 5.0.0 on, ``None`` for others."""
-    flag = 0
+    flag = _NO_FLAG
     if _FLAG in record:
-        text = property_of(record, FLAG)
-        flag = int(text) & 0xFFFF_FFFF if text.lstrip("-").isdigit() else 0
-    topic_at = _topic_at(record)
-    topic_bytes = int.from_bytes(record[topic_at : topic_at + 2], "big")
+        flag = _flag_of(property_of(record, FLAG))
     if _ORIGIN in record and topic_of(record).startswith(RETRY_PREFIX):
         record = _with_property(record, RETRY_TOPIC, property_of(record, ORIGIN_TOPIC))
-    if topic_bytes > _V1_TOPIC_BYTES_MAX:
+    topic_at = _topic_at(record)
+    made = bytearray(record)
+    if record[topic_at] or record[topic_at + 1] > _V1_TOPIC_BYTES_MAX:
         if version < V5:
             return None
-        lead, rest = record[:_FLAG_AT], record[topic_at:]
     else:
-        lead = _LEAD_V1.pack(len(record) - 1, _MAGIC_V1) + record[8:_FLAG_AT]
-        rest = record[topic_at + 1 :]  # of two bytes of the length the lower one, as the other is 0
-    after_host = _STORE_HOST_AT + 8
-    return b"".join((lead, flag.to_bytes(4, "big"), record[20:_STORE_HOST_AT], host, record[after_host:topic_at], rest))
+        _LEAD_V1.pack_into(made, 0, len(record) - 1, _MAGIC_V1)
+        del made[topic_at]  # of two bytes of the length the upper one, which is 0
+    made[_FLAG_AT : _FLAG_AT + 4] = flag
+    made[_STORE_HOST_AT : _STORE_HOST_AT + 8] = host
+    return bytes(made)
+
+
+def _flag_of(text: str) -> bytes:
+    """The program's flag as a record has it; 0 where the property, which any client can set, is no number."""
+    digits = text.removeprefix("-")
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _FLAG_DIGITS_MAX
+    return (int(text) & 0xFFFF_FFFF).to_bytes(4, "big") if is_number else _NO_FLAG
 
 
 def _with_property(record: bytes, name: str, value: str) -> bytes:
@@ -219,7 +244,8 @@ def _with_property(record: bytes, name: str, value: str) -> bytes:
 
 
 def _topic_at(record: bytes | memoryview) -> int:
-    return RECORD_HEAD.size + int.from_bytes(record[RECORD_HEAD.size - 4 : RECORD_HEAD.size], "big")
+    (body_bytes,) = _U32.unpack_from(record, BODY_AT - 4)
+    return BODY_AT + int(body_bytes)
 
 
 def _properties_at(record: bytes) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from penstock.access.acl import GROUP
-from penstock.access.needs import of_group
-from penstock.errors import GroupNotFound, NoRoute, TopicNotFound
-from penstock.protocol.requests.groups import DeleteGroup, DescribeGroup, GroupDetail
+from penstock.access.acl import GROUP, VIEW
+from penstock.access.needs import of_group, of_topic
+from penstock.errors import GroupNotFound, NoRoute, NotAuthorized, TopicNotFound
+from penstock.protocol.requests.groups import DeleteGroup, DescribeGroup, GroupDetail, GroupsPage, ListGroups
 from penstock.protocol.requests.messages import OffsetReply, SeekTime
 from penstock.protocol.requests.routes import (
     BrokerRoute,
@@ -38,6 +39,8 @@ FRONTS: Final = "ROCKETMQ_FRONTS"
 by its address, as the copies of one log have one name."""
 _READ, _WRITE, _INHERIT = 4, 2, 1
 TEMPLATE_QUEUES: Final = 8
+_PUT_NUMS: Final = "TOPIC_PUT_NUMS"
+_STATS_S: Final = {"statsMinute": 60, "statsHour": 3600, "statsDay": 86400}
 
 
 def announce(front: Front) -> Flow:
@@ -64,7 +67,7 @@ def route(call: Call) -> Flow:
     body = {
         "orderTopicConf": "",
         "queueDatas": [_queue_data(one.broker, queues, writable, access) for one, queues, writable in rows],
-        "brokerDatas": [_broker_data(one.broker, _front_of(one, fronts)) for one, _queues, _writable in rows],
+        "brokerDatas": [_broker_data(one, fronts) for one, _queues, _writable in rows],
         "filterServerTable": {},
     }
     return call.command.answer(codes.SUCCESS, body=_json(body))
@@ -81,8 +84,12 @@ def _queue_data(broker: str, queues: int, writable: bool, access: int) -> dict[s
     }
 
 
-def _broker_data(broker: str, place: str) -> dict[str, Any]:
-    return {"cluster": CLUSTER, "brokerName": broker, "brokerAddrs": {"0": place}}
+def _broker_data(broker: BrokerRoute, fronts: Mapping[str, str]) -> dict[str, Any]:
+    """The fronts of one broker as clients know them: 0 is that of the node that leads, the others are those of copies
+    that can be read."""
+    copies = [fronts[one] for one in broker.readers if one in fronts and one != broker.address]
+    places = enumerate([_front_of(broker, fronts), *copies])
+    return {"cluster": CLUSTER, "brokerName": broker.broker, "brokerAddrs": {str(id): at for id, at in places}}
 
 
 def _fronts(front: Front) -> Flow:
@@ -110,18 +117,20 @@ def cluster_info(call: Call) -> Flow:
     """All brokers that have a front."""
     fronts = yield from _fronts(call.front)
     brokers = yield from _brokers("")
-    found = {one.broker: place for one in brokers if (place := _front_of(one, fronts))}
+    found = {one.broker: _broker_data(one, fronts) for one in brokers if _front_of(one, fronts)}
     body = {
-        "brokerAddrTable": {name: _broker_data(name, place) for name, place in found.items()},
+        "brokerAddrTable": found,
         "clusterAddrTable": {CLUSTER: list(found)},
     }
     return call.command.answer(codes.SUCCESS, body=_json(body))
 
 
 def all_topics(call: Call) -> Flow:
-    """Names of all topics."""
+    """Names of all topics, and of the retries of the groups that have a client here: by those tools find groups."""
     found: TopicNames = yield AtNames(QueryTopics())
-    return call.command.answer(codes.SUCCESS, body=_json({"topicList": list(found.topics), "brokerAddr": ""}))
+    retries = [RETRY_PREFIX + group for group in call.front.members.consumer_groups]
+    topics = list(dict.fromkeys([*found.topics, *retries]))
+    return call.command.answer(codes.SUCCESS, body=_json({"topicList": topics, "brokerAddr": ""}))
 
 
 def create_topic(call: Call) -> Flow:
@@ -160,6 +169,25 @@ def broker_info(call: Call) -> Flow:
     return answer_of(call.command, {"table": {"brokerVersionDesc": f"Penstock {VERSION}"} | table})
 
 
+def broker_stats(call: Call) -> Flow:
+    """How many messages came to a topic in the last minute, hour and day, by the times of those that are kept. No other
+    statistics of RocketMQ's are there."""
+    command, now_ms = call.command, call.front.clock.wall_ms()
+    topic, wanted = command.text("statsKey"), command.text("statsName")
+    call.require(of_topic((VIEW,), stored_topic(topic)))
+    if wanted != _PUT_NUMS:
+        return command.answer(codes.SYSTEM_ERROR, remark=f"the statistics {wanted} are not kept")
+    found: TopicDetail = yield DescribeTopic(stored_topic(topic))
+    row = {}
+    for name, seconds in _STATS_S.items():
+        count = 0
+        for one in found.bounds:
+            since: OffsetReply = yield SeekTime(one.queue, now_ms - seconds * 1000)
+            count += one.end - min(since.offset, one.end)
+        row[name] = {"sum": count, "tps": count / seconds, "avgpt": 0.0}
+    return answer_of(command, row)
+
+
 def reset_offsets(call: Call) -> Flow:
     """Sets a group's offsets in a topic back or ahead to a time, and tells its clients, which go on from there."""
     command, front = call.command, call.front
@@ -189,9 +217,9 @@ def delete_topic(call: Call) -> Flow:
 
 
 def delete_group(call: Call) -> Flow:
-    """Forgets a group."""
-    group = call.command.text("groupName")
-    yield DeleteGroup(group)
+    """Forgets a group. One that is not known is forgotten already: to make one leaves nothing here."""
+    with suppress(GroupNotFound):
+        yield DeleteGroup(call.command.text("groupName"))
     return call.command.answer(codes.SUCCESS)
 
 
@@ -204,6 +232,22 @@ def topic_stats(call: Call) -> Flow:
         key = _queue_key(call.front.broker, one.queue)
         rows.append(f'{key}:{{"lastUpdateTimestamp":{now_ms},"maxOffset":{one.end},"minOffset":{one.min}}}')
     return call.command.answer(codes.SUCCESS, body=_offset_table(rows, ""))
+
+
+def groups_of_topic(call: Call) -> Flow:
+    """The groups that have a position in a topic, or clients that want it."""
+    topic = stored_topic(call.command.text("topic"))
+    groups = [one for one in call.front.members.consumer_groups if topic in call.front.members.topics(one)]
+    after, is_first = "", True
+    while after or is_first:
+        page: GroupsPage = yield ListGroups(after)
+        after, is_first = page.after, False
+        for row in page.groups:
+            with suppress(GroupNotFound, NotAuthorized):
+                detail: GroupDetail = yield DescribeGroup(row.group)
+                if any([parse_topic_queue(one.queue).topic == topic and one.offset >= 0 for one in detail.lags]):
+                    groups.append(row.group)
+    return answer_of(call.command, {"groupList": sorted({*groups})})
 
 
 def consume_stats(call: Call) -> Flow:

@@ -8,17 +8,19 @@ from typing import Final, NamedTuple
 
 from penstock.access.acl import PRODUCE
 from penstock.access.needs import of_topic
-from penstock.errors import InvalidMessage, NotAuthorized, TopicNotFound, from_wire
+from penstock.errors import InvalidMessage, NotAuthorized, NotLeader, PenstockError, TimedOut, TopicNotFound, from_wire
+from penstock.protocol.addresses import split_address
 from penstock.protocol.message import UNIQUE_KEY
 from penstock.protocol.requests.messages import Append, Appended, Placed
 from penstock.protocol.requests.timers import SetTimers, TimersSet
-from penstock.protocol.requests.topics import CreateTopic, DescribeTopic
+from penstock.protocol.requests.topics import ChangeTopic, DescribeTopic, TopicDetail
 from penstock.protocol.requests.transactions import BeginHalves, HalvesBegun
+from penstock.service.topic_rate import peer_of
 from remoting import codes
 from remoting.calls import Call
 from remoting.flows import Flow, Own
 from remoting.frames import Command
-from remoting.records import TRANSACTIONAL, Sent, batch_of, encode_record, offset_id, properties_of, sent_of
+from remoting.records import TRANSACTIONAL, Sent, batch_of, encode_records, offset_ids, properties_of, sent_of
 
 TEMPLATE_TOPIC: Final = "TBW102"
 """The topic whose route tells clients that others are made by the first message."""
@@ -78,7 +80,7 @@ def send(call: Call) -> Flow:
         batch = [sent_of(command.body, text, flag, front.new_id)]
     name, queue, flags = topic.encode(), command.number(names.queue, -1), command.number(names.system_flag, 0)
     attempts, host = command.number(names.attempts, 0), call.peer_bytes
-    records = [encode_record(name, one, queue, born_ms, flags, host, attempts) for one in batch]
+    records = encode_records(name, batch, queue, born_ms, flags, host, attempts)
     if not is_batch and batch[0].special:
         request = _special(command.text(names.group), batch[0], records[0], front.clock.wall_ms())
     else:
@@ -89,7 +91,12 @@ def send(call: Call) -> Flow:
         wanted = command.text(names.default_topic), command.number(names.default_queues, 4)
         yield from _find_topic(call, topic, *wanted)
         front.topics.add(topic)
-    done: Appended | TimersSet | HalvesBegun = yield request
+    try:
+        done: Appended | TimersSet | HalvesBegun = yield request
+    except (NotLeader, TimedOut) as error:
+        if not error.unknown:
+            raise
+        return _unsure(call, batch, queue, error)
     return _answer(call, batch, _placed(done))
 
 
@@ -133,15 +140,21 @@ def _delay_ms(properties: dict[str, str], now_ms: int) -> int | None:
 
 
 def _find_topic(call: Call, topic: str, default_topic: str, queues: int) -> Flow:
-    """Makes a topic that is missing with as many queues as the client goes by, where it asks for that: RocketMQ's
-    clients send to the queues of the template until there is a route."""
+    """Makes a topic that is missing, where the client asks for that and the broker's policy allows it, with as many
+    queues as the client goes by: RocketMQ's clients send to the queues of the template until there is a route."""
     try:
         yield DescribeTopic(topic)
     except TopicNotFound:
         if default_topic != TEMPLATE_TOPIC:
             raise TopicNotFound(f"there is no topic {topic}", hint="create it first") from None
         call.require(of_topic((PRODUCE,), topic))
-        yield Own(CreateTopic(topic, min(max(queues, 1), QUEUES_MAX)))
+        if call.permissions is not None:
+            peer = peer_of(call.user, split_address(call.peer)[0])
+            call.front.rate.take(peer, call.front.clock.monotonic())
+        made: TopicDetail = yield Own(DescribeTopic(topic, create=True))
+        wanted = min(max(queues, 1), QUEUES_MAX)
+        if made.queues != wanted:
+            yield Own(ChangeTopic(topic, wanted))
 
 
 def _placed(done: Appended | TimersSet | HalvesBegun) -> Sequence[Placed]:
@@ -159,7 +172,7 @@ def _answer(call: Call, sent: list[Sent], placed: Sequence[Placed]) -> Command:
     return call.command.answer(
         codes.SUCCESS,
         {
-            "msgId": ",".join([offset_id(host, one.position) for one in placed]),
+            "msgId": offset_ids(host, [one.position for one in placed]),
             "queueId": str(first.queue_id),
             "queueOffset": str(first.offset),
             "transactionId": ",".join([one.unique_id for one in sent]),
@@ -167,6 +180,15 @@ def _answer(call: Call, sent: list[Sent], placed: Sequence[Placed]) -> Command:
             "TRACE_ON": "true",
         },
     )
+
+
+def _unsure(call: Call, sent: list[Sent], queue: int, error: PenstockError) -> Command:
+    """The answer for what is in the log, and may not stay there: the disk, or the copies, have not answered in time.
+    Clients take it as a status of what is sent, with the fields of a place, which is not known."""
+    code = codes.FLUSH_COPIES_TIMEOUT if isinstance(error, NotLeader) else codes.FLUSH_DISK_TIMEOUT
+    fields = {"msgId": "", "queueId": str(max(queue, 0)), "queueOffset": "-1"}
+    fields["transactionId"] = ",".join([one.unique_id for one in sent])
+    return call.command.answer(code, fields, remark=error.message)
 
 
 def send_reply(call: Call) -> Command:

@@ -24,6 +24,7 @@ from penstock.service.frame_connection import Peer
 from penstock.service.frame_server import address_of, encrypted, listening_address, open_listeners
 from penstock.service.guard import GOODBYE_S, LOGIN_S
 from penstock.service.native_journal import NativeJournal
+from penstock.service.topic_rate import TopicRate
 from penstock.world import World
 from remoting import codes
 from remoting.calls import Call, Front, refusal
@@ -109,6 +110,7 @@ class Server:
             groups=Groups(f"remoting@{name}", self.start),
             start=self.start,
             push=self.push,
+            rate=TopicRate(settings.user_topics_per_min_max),
             topics=set(),
         )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from penstock.errors import InvalidConfig
 from penstock.service.access_settings import AccessSettings
-from penstock.service.exposure import NATIVE, PAGES, refuse_exposed
+from penstock.service.exposure import NATIVE
 from penstock.service.paced_lines import check_detail
 
 
@@ -25,6 +25,8 @@ class RemotingSettings(AccessSettings):
         namesrv: ``host:port`` of the name server.
         connection_log: lines in the log for connects and disconnects (level ``info``) and failed TLS handshakes
             (``warning``): ``off``, ``sampled`` (of each kind 1 a second, 10 at once), or ``on`` (50 and 1,000).
+        user_topics_per_min_max: maximum number of topics per minute, and in one burst, that messages of one user make
+            here. 0: no limit. A front that asks for no login has none.
         status_host: address of the status pages.
         status_port: port of the status pages; -1 for none, 0 for any free one.
         status_hosts: names that a Host header of the status pages may have beside loopback; ``*`` for any.
@@ -38,6 +40,7 @@ class RemotingSettings(AccessSettings):
     broker: str = "127.0.0.1:10911"
     namesrv: str = "127.0.0.1:9876"
     connection_log: str = "sampled"
+    user_topics_per_min_max: int = 1000
     status_host: str = "127.0.0.1"
     status_port: int = -1
     status_hosts: tuple[str, ...] = ()
@@ -45,7 +48,9 @@ class RemotingSettings(AccessSettings):
     def __post_init__(self) -> None:
         self.check_access(self.host, NATIVE)
         check_detail(self.connection_log)
-        refuse_exposed("status_host", self.status_host, self.insecure, PAGES)
+        if self.user_topics_per_min_max < 0:
+            raise InvalidConfig("user_topics_per_min_max must not be negative")
+        self.check_pages("status_host", self.status_host)
         for name in ("port", "namesrv_port"):
             if not 0 <= getattr(self, name) <= 65_535:
                 raise InvalidConfig(f"{name} is {getattr(self, name)}", hint="it is from 0 to 65535")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.errors import OffsetOutOfRange, from_wire
+from penstock.access.acl import CONSUME
+from penstock.access.needs import of_topic
+from penstock.errors import InvalidMessage, OffsetOutOfRange, TopicNotFound, from_wire
 from penstock.protocol.message import OFFSETS, OFFSETS_AT
-from penstock.protocol.requests.messages import Pulled
+from penstock.protocol.requests.messages import FindByKey, Pulled
 from penstock.protocol.requests.retries import BY_TABLE, SendBack
 from penstock.protocol.requests.transactions import (
     COMMIT,
@@ -19,18 +21,27 @@ from penstock.protocol.requests.transactions import (
     HalvesToCheck,
     WatchHalves,
 )
-from remoting import codes
+from remoting import codes, sending
 from remoting.calls import Call, Front
-from remoting.flows import Flow, Sleep
+from remoting.flows import Flow, Own, Sleep
 from remoting.frames import ONE_WAY, Command
 from remoting.members import Client
-from remoting.pulling import read_at
-from remoting.records import as_client_reads, frames_of, offset_id, place_of, property_of
+from remoting.pulling import read_at, stored_topic
+from remoting.records import (
+    RETRY_TOPIC,
+    as_client_reads,
+    frames_of,
+    offset_ids,
+    place_of,
+    properties_of,
+    property_of,
+)
 from remoting.sending import DELAYS_S
-from topicmap.queues import topic_queue
+from topicmap.queues import RETRY_PREFIX, topic_queue
 
 ATTEMPTS_MAX: Final = 16
 WATCH_S: Final = 10.0
+ORIGIN_MESSAGE: Final = "ORIGIN_MESSAGE_ID"
 _OUTCOMES: Final = {8: COMMIT, 12: ROLLBACK, 0: UNKNOWN}
 
 
@@ -51,6 +62,48 @@ def send_back(call: Call) -> Flow:
     member, generation = front.groups.member, front.groups.generation(group)
     yield SendBack(group, member, generation, queue, place.offset, delay_ms, attempts_max, "given back by RocketMQ's")
     return command.answer(codes.SUCCESS)
+
+
+def send(call: Call) -> Flow:
+    """A message is sent; one that goes to the retries of a group is a message that a consumer gives back: those of
+    ordered queues do it so, and others where ``send_back`` has failed."""
+    command = call.command
+    topic = command.text("b") or command.text("topic")
+    return _send_to_retries(call, topic) if topic.startswith(RETRY_PREFIX) else sending.send(call)
+
+
+def _send_to_retries(call: Call, topic: str) -> Flow:
+    """The message that is given back is found by the id that its copy names, as the broker takes it from its log."""
+    command, group = sending.long_names(call.command), topic.removeprefix(RETRY_PREFIX)
+    properties = properties_of(command.text("properties"))
+    origin = properties.get(ORIGIN_MESSAGE, "")
+    frame = yield from _newest(stored_topic(topic), origin)
+    if frame is None:
+        frame = yield from _newest(properties.get(RETRY_TOPIC, ""), origin)
+    if frame is None:
+        raise InvalidMessage(f"a message of the topic {topic} that no consumer has been given: {origin!r}")
+    place, done = place_of(frame), command.number("reconsumeTimes", 0)
+    call.require(of_topic((CONSUME,), place.topic))
+    is_last = done >= command.number("maxReconsumeTimes", ATTEMPTS_MAX)
+    member, generation = call.front.groups.member, call.front.groups.generation(group)
+    queue, most = topic_queue(place.topic, place.queue_id), 1 if is_last else ATTEMPTS_MAX + 1
+    yield SendBack(group, member, generation, queue, place.offset, BY_TABLE, most, "given back by RocketMQ's")
+    fields = {"msgId": "", "queueId": "0", "queueOffset": "0", "transactionId": ""}
+    return command.answer(codes.SUCCESS, fields)
+
+
+def _newest(topic: str, unique_id: str) -> Flow:
+    """The newest message of a topic that has this unique id; None where there is none, or no topic."""
+    before = 1 << 62 if topic and unique_id else 0
+    while before:
+        try:
+            page: Pulled = yield Own(FindByKey(topic, unique_id, count_max=1, before=before))
+        except TopicNotFound:
+            return None
+        if page.count:
+            return next(frames_of(page))
+        before = page.next
+    return None
 
 
 def end_transaction(call: Call) -> Flow:
@@ -110,7 +163,7 @@ def _check(front: Front, client: Client, row: HalfRow, record: bytes) -> Command
         "commitLogOffset": str(row.id),
         "msgId": unique,
         "transactionId": unique,
-        "offsetMsgId": offset_id(front.address, row.id),
+        "offsetMsgId": offset_ids(front.address, (row.id,)),
     }
     body = as_client_reads(record, client.version, front.address) or b""
     return Command(codes.CHECK_TRANSACTION, 0, fields, body, ONE_WAY)

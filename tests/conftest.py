@@ -19,8 +19,19 @@ from trio.testing import MockClock
 if os.environ.get("PENSTOCK_SEARCH"):
     settings.register_profile("penstock", deadline=None)
 else:
-    settings.register_profile("penstock", deadline=None, derandomize=True, database=None)
+    settings.register_profile("penstock", deadline=None, derandomize=True, database=None, max_examples=40)
 settings.load_profile("penstock")
+
+
+PLAIN = ("tests/house/", "tests/planted/", "tests/simulation/")
+"""They read the tree, or plant bugs in it."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if item.nodeid.startswith(PLAIN):
+        item.add_marker("interpreted")
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker("spark")
 
 
 def pytest_collection_finish() -> None:

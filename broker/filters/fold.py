@@ -3,11 +3,11 @@
 A filter is open while at least one owner (a gateway) holds it. The index answers which filters a message's name
 matches; that is the fan-out, and it is decided by the log's prefix alone.
 
-Of an owner without a lease it is also known where in the log it opened a filter: what was stored from there on is
+Of an owner without a lease it is also known where in the log it opened a filter: messages from there on are
 meant for it, even if it comes to read only much later.
 
 A shared subscription, ``$share/GROUP/FILTER``, is held by its owners in the same way. It has no queue of its own: as
-long as somebody holds it, it holds the plain filter, under its own name with ``~`` before it.
+long as an owner holds it, it holds the plain filter, under its own name with ``~`` before it.
 """
 
 from __future__ import annotations

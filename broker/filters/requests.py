@@ -5,8 +5,8 @@ it. The reply waits until that record is durable. Were it sent at once, a power 
 device had been told that it is subscribed, and what is acknowledged between the broker's return and the gateway's next
 word would miss the queue. A close needs no such care: a queue that is back after a crash goes with its owner's lease.
 
-An owner without a lease is a session, and whoever opens its filters in its name later is told where they began: a
-gateway that its client comes to reads on from there, also where nobody has read for it yet.
+An owner without a lease is a session, and a gateway that opens its filters in its name later learns where they began: a
+gateway that its client comes to reads on from there, also where no gateway has read for it yet.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class FilterRequests:
         return refused
 
     def _check_room(self, filter: str, count: int, shares: int) -> None:
-        """Raises ``Busy`` where one more filter, beside so many and so many shared ones, may not be opened, or none of
+        """Raises ``Busy`` where one more filter, beside these plain and shared ones, may not be opened, or none of
         this form. Raises ``TooLarge`` for one that no segment holds."""
         if _packed_bytes(filter) > self._store.fact_bytes_max - _FACT_HEAD_BYTES:
             raise TooLarge(f"a filter of {len(filter.encode())} bytes does not fit a segment of this broker")
@@ -126,7 +126,7 @@ class FilterRequests:
 
     def _beginnings(self, asked: list[str]) -> list[Incoming]:
         """The records with which shared subscriptions begin: at the present end of their queue, or with it. A power
-        loss may leave one held and not begun, which nobody was told of: it begins when it is opened again."""
+        loss may leave one held and not begun, which no client has heard of: it begins when it is opened again."""
         records = []
         for share in dict.fromkeys(asked):
             if is_share(share) and self._shares.get(share) is None:

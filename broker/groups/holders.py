@@ -2,7 +2,7 @@
 
 The position of a group without members moves to where the holder stands that has come least far, and never back. A
 holder that says of a queue only that it is there (``HOLDS``) keeps that position where it is; of a queue that it has
-said nothing of it has no part. Where somebody has set the position back since a holder was told of it, what that says
+said nothing of it has no part. Where the position was set back since a holder learned of it, what that says
 of the queue does not count, and it sees from the answer why. Holders live in memory, each until its lease ends; their
 names are in the record of each commit (``broker/groups/fold.py``), so that a broker that was started again waits for
 those of its earlier life (``unheard``) before it moves anything. Pure: ``now`` is an argument.
@@ -94,13 +94,13 @@ class Holders:
             del self._groups[group]
 
     def set_back(self, group: str, queues: Iterable[str]) -> None:
-        """Somebody has set a position back on purpose: what was said of these queues before counts no more."""
+        """A position was set back on purpose: earlier reports about these queues count no more."""
         for one in self._groups.get(group, {}).values():
             for queue in queues:
                 one.floors.pop(queue, None)
 
     def forget(self, topic: str) -> None:
-        """A topic was deleted: what was said of its queues counts no more."""
+        """A topic was deleted: reports about its queues count no more."""
         for held in self._groups.values():
             for one in held.values():
                 for queue in [queue for queue in one.floors if queue.rpartition(":")[0] == topic]:

@@ -1,4 +1,4 @@
-"""Consumer groups: who is a member, and which queues each member holds.
+"""Consumer groups: their members, and the queues that each member holds.
 
 The broker deals its own queues, by the group's strategy (``allocation``). Every change of members, subscriptions,
 terms, queue counts or holders begins a new generation; commits carry their generation and are fenced. A queue of an
@@ -74,7 +74,7 @@ class Member:
 
     @property
     def pending(self) -> tuple[str, ...]:
-        """Dealt to it, while somebody else holds them."""
+        """Dealt to it, while another member holds them."""
         return tuple([queue for queue in self.dealt if queue not in self.held])
 
 

@@ -1,7 +1,7 @@
 """How far the slowest consumer group has read, for retention by age; and which groups were given up.
 
 A group that has no member, that no gateway holds for its devices (``broker/groups/fold.py``), and that committed
-nothing for ``silence_s`` was given up: nothing is kept for it any more. Its offsets stay, because somebody may come
+nothing for ``silence_s`` was given up: nothing is kept for it any more. Its offsets stay, because a member may come
 back and find some of it still there, until groups have no room: from nine tenths of ``groups_max`` on those that were
 given up go for good.
 
@@ -25,7 +25,7 @@ from penstock.errors import Damaged, QueueNotFound, StorageFull
 
 EVERY_S: Final = 10.0
 SLICE: Final = 500
-"""So many groups or queues are looked at per tick."""
+"""Groups or queues that a tick looks at."""
 _DONE: Final = object()
 
 
@@ -36,8 +36,8 @@ class Readers:
         needed_from: log position from which on some group still has to read; None if none has to.
 
     Args:
-        silence_s: a group without members and holders that committed nothing for so long was given up.
-        return_s: whoever was a member before this broker began has come back after so long.
+        silence_s: seconds after which a group without members, holders and commits counts as given up.
+        return_s: seconds after which each member from before this broker began has come back.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from broker.groups.members import Group, Groups, Terms, member_waker
 from broker.kernel.checks import NAME_BYTES_MAX, check_text
 from broker.kernel.fold import fact_record, in_parts
 from broker.kernel.handler import handles
-from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
+from broker.kernel.outcomes import AfterQuorum, AfterRound, Now, Outcome, Parked
 from broker.kernel.theme import Wakers
 from broker.lineage.epoch import Epoch
 from broker.messages.trace import Trace
@@ -136,7 +136,7 @@ class GroupRequests:
             lets_go=request.lets_go,
             holding=request.holding,
         )
-        return Now(self._assignment(request.group, request.member, group))
+        return AfterRound(self._assignment(request.group, request.member, group))
 
     def _check_room(self, name: str) -> None:
         """Raises ``Busy`` where a group would be one more than there may be."""
@@ -159,7 +159,7 @@ class GroupRequests:
         waits longer than a session would be taken for dead."""
         group = self.groups.touch(request.group, request.member, request.generation, now)
         if request.wait_s <= 0 or self._is_news(request, group):
-            return Now(self._assignment(request.group, request.member, group))
+            return AfterRound(self._assignment(request.group, request.member, group))
 
         def again(last: bool) -> Result | None:
             try:
@@ -302,7 +302,7 @@ class GroupRequests:
     @handles(HoldOffsets)
     def hold(self, request: HoldOffsets, now: float, now_ms: int) -> Outcome:
         """Takes in how far a gateway's subscriptions have come and moves the position, durably, as far as all that hold
-        it have. While the group has members it is theirs: what is said is kept until they are gone. Where there is no
+        it have. While the group has members it is theirs: the wish is kept until they are gone. Where there is no
         room for another group, the last word of a holder that never had any means nothing."""
         _check_names(request.group, request.holder)
         if not 0 <= request.lease_s <= SESSION_S_MAX:
@@ -313,7 +313,7 @@ class GroupRequests:
         moves = [row for row in progress if row.offset != HOLDS]
         if moves and request.lease_s:
             self._check_room(group)
-        if self._has_room(group):  # else there is no position yet that somebody could move
+        if self._has_room(group):  # else there is no position yet to move
             set_backs = self._offsets.set_backs(group)
             holders.report(group, request.holder, request.lease_s, progress, set_backs, now)
         if moves and group in self.groups:
@@ -329,7 +329,7 @@ class GroupRequests:
         queues = [row.queue for row in request.progress]
         rows = [Progress(queue, committed.get(queue, UNCOMMITTED), set_backs.get(queue, 0)) for queue in queues]
         reply = HeldOffsets(tuple(rows), self._identity.log_id)
-        return Now(reply) if self._store.written == before else AfterQuorum(reply, self._store.written)
+        return AfterRound(reply) if self._store.written == before else AfterQuorum(reply, self._store.written)
 
     def _note_holders(self, group: str, ahead: Mapping[str, int], now_ms: int) -> None:
         """Stores where a position moves and who holds it, if either is new. Of a group without a position nothing is
@@ -362,7 +362,7 @@ class GroupRequests:
         """Committed positions."""
         committed = self._positions(request.group)
         rows = tuple(QueueOffset(queue, committed.get(queue, UNCOMMITTED)) for queue in request.queues)
-        return Now(GroupOffsets(rows))
+        return AfterRound(GroupOffsets(rows))
 
     @property
     def _names(self) -> set[str]:

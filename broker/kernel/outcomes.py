@@ -41,6 +41,19 @@ class AfterQuorum:
         self.point = point
 
 
+class AfterRound:
+    """The reply may go when the log is committed up to ``point`` and a majority has said, since the request came, that
+    this node leads: for what is true now, which a leader that is none any more would not know. ``again``: gives the
+    result anew then, for one that has just begun to lead does not know yet all that is committed."""
+
+    __slots__ = ("again", "point", "result")
+
+    def __init__(self, result: Result, point: int = 0, again: Callable[[], Result] | None = None) -> None:
+        self.result = result
+        self.point = point
+        self.again = again
+
+
 class Parked:
     """There is nothing to say yet: ask ``retry`` again when one of ``wakers`` stirs; at ``deadline`` say what it
     then gives.
@@ -57,7 +70,7 @@ class Parked:
         self.retry = retry
 
 
-Outcome = Now | AfterSync | AfterQuorum | Parked
+Outcome = Now | AfterSync | AfterQuorum | AfterRound | Parked
 
 
 def after_level(level: Level, result: Result, point: int) -> Now | AfterSync | AfterQuorum:

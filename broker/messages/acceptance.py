@@ -210,7 +210,7 @@ class Acceptance:
             except PenstockError as error:
                 refused += [Refused(at, error.code, error.message) for at in range(first, first + count)]
             first += count
-        if repeated:  # what is stored already may still be on its way to the disk
+        if repeated:  # a stored message may still be on its way to the disk
             level = max(level, Level.DISK)
         return taken, destinations, refused, first - len(refused) - repeated - known, size, level, runs
 

@@ -7,13 +7,14 @@ with one append of the store. The reply waits for the highest level that a store
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from mypy_extensions import mypyc_attr
 
 from broker.figures import Figures
 from broker.kernel.handler import handles
-from broker.kernel.outcomes import Now, Outcome, Parked, after_level
+from broker.kernel.outcomes import AfterRound, Now, Outcome, Parked, after_level
 from broker.lineage.identity import Identity
 from broker.messages.acceptance import Acceptance
 from broker.messages.choosing import Choosing
@@ -28,9 +29,11 @@ from broker.store.message_store import MessageStore
 from broker.store.queue_index import LIGHT
 from broker.topics.requests import TopicRequests
 from penstock.errors import Fenced, InvalidRequest, PenstockError, StorageFull, TooLarge
-from penstock.protocol.message import BORN_AT, ENTRY, FRAME_HEAD_BYTES, STORED_AT, tag_hash
+from penstock.protocol.message import BODY_AT, BORN_AT, ENTRY, FRAME_HEAD_BYTES, STORED_AT, tag_hash
 from penstock.protocol.requests.given import GivenPull, GivenPulled, GivenRuns
 from penstock.protocol.requests.messages import (
+    SPARK,
+    SPARK_GROUP,
     Append,
     Appended,
     AppendRuns,
@@ -51,6 +54,7 @@ from penstock.protocol.requests.messages import (
 )
 from penstock.protocol.requests.request import Result
 from penstock.protocol.runs import SOMEWHERE, Run, checksum_of, decode_runs
+from penstock.protocol.trace_context import recorded_id, trace_of_tail
 from topicmap.queues import is_own_topic
 
 COUNT_MAX: Final = 65_536
@@ -58,7 +62,7 @@ WAIT_S_MAX: Final = 60.0
 READ_S: Final = 600.0
 """Seconds for which a read without a group is listed."""
 REFUSED_MAX: Final = 1000
-"""So many gateways are remembered that the log had no room for, the last ones."""
+"""Number of gateways that are remembered because the log had no room for them, the last ones."""
 _ROW_BYTES: Final = ENTRY.size
 _NOT_STORED: Final = Placed(0, 0, 0)
 _REACHED: Final = {level: Appended(level.word) for level in Level}
@@ -267,7 +271,8 @@ class MessageRequests:
         tags = frozenset([tag_hash(tag) for tag in request.tags]) if request.tags else _ALL
         wanted = selection_of(self._settings, request) if request.filter or request.names else None
         pulled = self.read(request, tags, wanted)
-        if not request.reader and not request.queue.startswith(LIGHT):
+        is_alone = request.reader in ("", SPARK) or request.reader.startswith(SPARK_GROUP)
+        if is_alone and not request.queue.startswith(LIGHT):
             self._read[request.queue.rpartition(":")[0]] = now
         if pulled.count or pulled.next != request.offset or not request.wait_s:
             return Now(pulled)
@@ -318,7 +323,8 @@ class MessageRequests:
                 size += len(run.bodies) * (_ROW_BYTES + run.step)
             self._figures.pulled(found.count, size)
             if found.runs:
-                self._figures.delivered(found.runs[-1].stored_ms, found.runs[-1].born_ms)
+                last = found.runs[-1]
+                self._figures.delivered(last.stored_ms, last.born_ms, recorded_id(trace_of_tail(last.tail)))
         elif found is not None:
             self._count(found)
         if found is not None and self._trace.is_on:
@@ -333,15 +339,19 @@ class MessageRequests:
             size = ENTRY.unpack_from(body, (count - 1) * ENTRY.size)[2]
             at = len(body) - size + FRAME_HEAD_BYTES
             stored_ms = int.from_bytes(body[at + STORED_AT : at + STORED_AT + 8], "big")
-            self._figures.delivered(stored_ms, int.from_bytes(body[at + BORN_AT : at + BORN_AT + 8], "big"))
+            born_ms = int.from_bytes(body[at + BORN_AT : at + BORN_AT + 8], "big")
+            tail_at = at + BODY_AT + int.from_bytes(body[at + BODY_AT - 4 : at + BODY_AT], "big")
+            self._figures.delivered(stored_ms, born_ms, recorded_id(trace_of_tail(bytes(body[tail_at:]))))
 
     @handles(QueryBounds)
     def bounds(self, request: QueryBounds, now: float, now_ms: int) -> Outcome:
         """Bounds of several queues."""
-        bounds = tuple(self._store.bounds(queue) for queue in request.queues)
         for queue in request.queues:
             self._topics.note_asked(queue.rpartition(":")[0])
-        return Now(BoundsReply(bounds, self._identity.log_id))
+        return AfterRound(self._bounds_of(request.queues), again=partial(self._bounds_of, request.queues))
+
+    def _bounds_of(self, queues: tuple[str, ...]) -> BoundsReply:
+        return BoundsReply(tuple([self._store.bounds(queue) for queue in queues]), self._identity.log_id)
 
     @handles(SeekTime)
     def seek_time(self, request: SeekTime, now: float, now_ms: int) -> Outcome:

@@ -7,16 +7,16 @@ One whose expiry interval is over is no retained message any more (MQTT-3.3.2-5)
 the retain flag, by that record's time, so that the log alone decides it. Until then readers pass over it, and limits do
 not count it (``expired_by``).
 
-Names are found in order through a list that is put in order when somebody asks: until then new names wait behind it
-and names that went stay in it, so that a change costs the same whatever the number of names. A search goes past whole
-subtrees in which nothing can match.
+Names are kept in order (``sortedcontainers``, decision 96), so that a search goes past whole subtrees in which nothing
+can match.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import Any, Final
+
+from sortedcontainers import SortedList
 
 from broker.kernel.deadlines import Deadlines
 from broker.kernel.frozen import Table
@@ -39,8 +39,6 @@ from topicmap.names import first_match
 
 _BODY_LENGTH_AT: Final = FRAME_HEAD_BYTES + BODY_AT - 4
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
-FEW: Final = 64
-"""So many new names are put in their places one by one; more of them are merged."""
 
 
 class Retained:
@@ -57,9 +55,7 @@ class Retained:
 
     def __init__(self) -> None:
         self._frames: Table[bytes] = Table()
-        self._names: list[str] = []  # in order; names that are not in ``_frames`` any more are passed over
-        self._new: dict[str, None] = {}  # names of ``_frames`` that are not in ``_names``
-        self._gone: set[str] = set()  # names of ``_names`` that are not in ``_frames``; only ever looked up
+        self._names: SortedList[str] = SortedList()
         self._expires: Deadlines[str] = Deadlines()  # by store time
         self._in_topics: dict[bytes, int] = {}  # topic -> how many of the messages are its
         self.bytes = 0
@@ -116,10 +112,7 @@ class Retained:
     def put(self, name: str, frame: bytes, position: int, expires_ms: int = NEVER) -> None:
         """The frame of the record before ``position`` is the retained message of that name now, until that time."""
         if name not in self._frames:
-            if name in self._gone:
-                self._gone.discard(name)
-            else:
-                self._new[name] = None
+            self._names.add(name)
         before = self._frames.get(name, b"")
         self.bytes += len(frame) - len(before)
         self._frames[name] = frame
@@ -150,10 +143,7 @@ class Retained:
         self._count(frame, -1)
         self.bytes -= len(frame)
         self.changed_at = position
-        if name in self._new:
-            del self._new[name]
-        else:
-            self._gone.add(name)
+        self._names.remove(name)
 
     def matching(self, filter: str, after: str, looked_at_max: int) -> Iterator[tuple[str, bytes | None]]:
         """Name and frame of what matches, in order of names after ``after``; ends with (name, None) where it stopped
@@ -162,37 +152,19 @@ class Retained:
             if filter > after and filter in self._frames:
                 yield filter, self._frames[filter]
             return
-        names = self._in_order()
-        place = bisect_right(names, after)
+        names = self._names.irange(after, inclusive=(False, True))
+        last = ""
         for _ in range(looked_at_max):
-            if place == len(names):
-                return
-            name = names[place]
-            first = first_match(filter, name)
-            if first is None:
+            name = next(names, None)
+            if name is None or (first := first_match(filter, name)) is None:
                 return
             if first != name:
-                place = bisect_left(names, first, place + 1)
-                continue
-            if name in self._frames:
+                names = self._names.irange(first)
+            else:
                 yield name, self._frames[name]
-            place += 1
-        if place < len(names):
-            yield names[place - 1], None
-
-    def _in_order(self) -> list[str]:
-        """All names in order, perhaps with some that went."""
-        if len(self._gone) * 2 > len(self._names):
-            self._names = [name for name in self._names if name not in self._gone]
-            self._gone = set()
-        if len(self._new) <= FEW:
-            for name in self._new:
-                insort(self._names, name)
-        else:
-            self._names += sorted(self._new)
-            self._names.sort()  # two runs in order: a merge
-        self._new = {}
-        return self._names
+            last = name
+        if next(names, None) is not None:
+            yield last, None
 
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
@@ -203,7 +175,7 @@ class Retained:
 
     def restore(self, snapshot: list[Any] | None) -> None:
         self._frames = Table((name, frame) for name, frame in snapshot or ())
-        self._names, self._new, self._gone = sorted(self._frames), {}, set()
+        self._names = SortedList(self._frames)
         self._expires, self._in_topics = Deadlines(), {}
         for name, frame in self._frames.items():
             self._count(frame, 1)

@@ -1,6 +1,6 @@
 """An ``Append``, whose sender has written whole records, as the runs of single messages that they are.
 
-A record that is none is refused by its place in the batch; a body that is not so many records, as a whole. Pure.
+A record that is none is refused by its place in the batch; a body with another number of records, as a whole. Pure.
 """
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
 """Turns outcomes into replies, in the order that they carry. The one place that may answer a request.
 
 ``Now`` is answered at once, ``AfterSync`` when this disk has the log up to its point, ``AfterQuorum`` when the log is
-committed up to it, ``Parked`` when one of its wakers stirs or its deadline passes. ``reached`` is called by the
-flusher alone. Pure: it calls back, it never waits.
+committed up to it, ``AfterRound`` when it is sure besides that this node has led since, ``Parked`` when one of its
+wakers stirs or its deadline passes. ``reached`` is called by the flusher alone. Pure: it calls back, it never waits.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from broker.figures import Figures
 from broker.kernel.handler import Handler
-from broker.kernel.outcomes import AfterQuorum, AfterSync, Now, Outcome, Parked
+from broker.kernel.outcomes import AfterQuorum, AfterRound, AfterSync, Now, Outcome, Parked
 from broker.net.parked import ParkedRequests
 from broker.reads import FollowerReads
 from broker.service import BrokerService
@@ -25,6 +26,8 @@ from penstock.protocol.requests.request import Request, Result
 NOT_HERE: Final = "this broker does not lead its log now"
 _Answer = tuple[int, int, Result, OnResult, float]
 """Log position that it waits for, number among all answers, what it says, to whom, and when it was asked."""
+Confirm = Callable[[Callable[[], None]], None]
+"""Calls back when a majority has said, since this call, that this node leads; never where it does not lead any more."""
 
 
 class Dispatch:
@@ -40,8 +43,10 @@ class Dispatch:
         figures: Figures | None = None,
         asides: Mapping[type[Request], Handler] | None = None,
         reads: FollowerReads | None = None,
+        confirm: Confirm | None = None,
     ) -> None:
         """``service``: None where another node leads. ``parked``: where requests are parked; the service looks at it.
+        ``confirm``: None where no other node can lead.
         ``figures``: those of the process. ``asides``, and ``reads`` of this copy: what is answered without a
         service."""
         self._reads = reads
@@ -52,6 +57,9 @@ class Dispatch:
         self._on_unsynced = on_unsynced
         self._after_sync: deque[_Answer] = deque()
         self._after_quorum: deque[_Answer] = deque()
+        self._confirm = confirm
+        self._after_round: deque[tuple[AfterRound, OnResult, float]] = deque()
+        self._rounds_asked = 0  # how many of these the rounds that are asked for will answer
         self._answers = 0
         self._parked = ParkedRequests() if parked is None else parked
         self._waking = False
@@ -100,6 +108,14 @@ class Dispatch:
             else:
                 self._answers += 1
                 self._after_quorum.append((outcome.point, self._answers, outcome.result, on_result, self._now))
+        elif isinstance(outcome, AfterRound):
+            if outcome.point > service.committed:  # who commits leads
+                self._answers += 1
+                self._after_quorum.append((outcome.point, self._answers, outcome.result, on_result, self._now))
+            elif self._confirm is None:
+                on_result(outcome.result)
+            else:
+                self._after_round.append((outcome, on_result, self._now))
         else:
             self._parked.park(outcome, on_result, session)
 
@@ -132,6 +148,25 @@ class Dispatch:
         """A session has handed over what it had: the flusher may begin, and who waited for these messages is told.
         ``is_whole``: all that there is to hand over just now. All requests of a batch had one time."""
         self._on_unsynced(self.waits_for_disk, is_whole)
+        self._ask_round()
+        self._wake()
+
+    def _ask_round(self) -> None:
+        count = len(self._after_round) - self._rounds_asked
+        if self._confirm is not None and count:
+            self._rounds_asked += count
+            self._confirm(partial(self._confirmed, count))
+
+    def _confirmed(self, count: int) -> None:
+        """This node has led since the oldest ``count`` of those that wait for it have asked; none is there any more
+        where it has stepped down meanwhile."""
+        count = min(count, len(self._after_round))
+        self._rounds_asked -= count
+        now = self._clock.monotonic()
+        for _ in range(count):
+            outcome, on_result, asked = self._after_round.popleft()
+            self._figures.answered(now - asked)
+            on_result(_of_now(outcome))
         self._wake()
 
     def reached(self, durable: int, committed: int) -> None:
@@ -196,6 +231,9 @@ class Dispatch:
         for waiting in (self._after_sync, self._after_quorum):
             while waiting:
                 waiting.popleft()[3](unknown)
+        self._rounds_asked = 0
+        while self._after_round:
+            self._after_round.popleft()[1](error)
 
     def step_down(self, error: PenstockError) -> None:
         """The same for a process that lives on without leading this log: what is parked is answered too, and the
@@ -203,3 +241,10 @@ class Dispatch:
         self._service = None
         self.close(error)
         self._parked.fail_all(error)
+
+
+def _of_now(outcome: AfterRound) -> Result:
+    try:
+        return outcome.result if outcome.again is None else outcome.again()
+    except PenstockError as error:
+        return error.as_result()

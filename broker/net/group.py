@@ -119,7 +119,7 @@ class _Group:
         address = settings.replica_advertise or join_address(*listening_address(inner))
         promised = promises(settings, self._disk, world.rng)
         node = Node(introduction(settings, promised.hard, clients, address), world.clock, lambda: state.identity.log_id)
-        credentials = service_credentials(self._secret, settings.name, settings.peers_tls_ca)
+        credentials = service_credentials(self._secret, settings.name, settings.peers_tls_ca, settings.shown)
         async with (
             world.own_thread() as offload,
             lasting_links(world.clock, world.rng, credentials, self._lost) as links,
@@ -162,10 +162,8 @@ class _Group:
         def link(to: str) -> PeerLink:
             return PeerLink(to, own, secret, world.rng, node.met, node.lost, credentials.tls)
 
-        peers = Peers(nursery, link, node.introduction.address)
+        peers = Peers(nursery, link, node.introduction.address, self._settings.join)
         node.connect(peers)
-        for one in self._settings.join:
-            peers.know(one)
         door = PeerDoor(node, secret)
         served = partial(serve_frames, guard=door, certificates=self._access.certificates)
         nursery.start_soon(served, inner, door.open_session)
@@ -199,6 +197,8 @@ class _Group:
             figures,
             group=node,
             leads=False,
+            confirm=node.confirm,
+            asker=self._access.guard.asker,
         )
         tasks = GroupNode(
             settings, world, self._disk, state, opened, *promised, node, peers, lead, flusher, self._on_role
@@ -231,9 +231,9 @@ class _Group:
 
     async def _leave(self, node: Node) -> None:
         """A leader that stops hands the lead over, if another voter can take it."""
-        heir = node.heir()
-        if heir:
-            node.move_lead(heir, self._world.clock.monotonic())
+        heirs = node.heirs()
+        if heirs:
+            node.move_lead(heirs[0], self._world.clock.monotonic())
             while node.leads():  # noqa: ASYNC110 - an election takes so long
                 await trio.sleep(TICK_S)
         if self._registration is not None:

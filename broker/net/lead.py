@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from broker.about import AboutBroker
 from broker.figures import Figures
 from broker.kernel.handler import handlers_of
-from broker.net.dispatch import NOT_HERE, Dispatch
+from broker.net.dispatch import NOT_HERE, Confirm, Dispatch
+from broker.net.live import LiveRequests
 from broker.net.parked import ParkedRequests
+from broker.net.spans import open_store_spans, traced
 from broker.reads import FollowerReads
 from broker.replica.requests import Alone, Group, ReplicaRequests
 from broker.service import BrokerService
@@ -23,6 +26,7 @@ from broker.state import BrokerState
 from broker.store.message_store import MessageStore
 from broker.store_clock import StoreClock
 from broker.timer_clock import TimerClock
+from broker.topics.quota import Asking, TopicQuota
 from penstock.errors import PenstockError, Unavailable
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.request import Request
@@ -42,8 +46,11 @@ class Lead:
         epoch: in which it leads first; 0: the next one, for there is no other copy.
         group: of the copies of its log; None: there is no other.
         leads: whether it leads from the beginning.
+        confirm: as for ``Dispatch``.
+        asker: gives the client whose request is carried out.
 
     Attributes:
+        live: changes settings while it runs.
         dispatch: carries requests out; refuses all of them while this broker does not lead.
     """
 
@@ -60,6 +67,8 @@ class Lead:
         epoch: int = 0,
         group: Group | None = None,
         leads: bool = True,
+        confirm: Confirm | None = None,
+        asker: Asking = lambda: None,
     ) -> None:
         self._group = group or Alone(settings.name, lambda: state.epoch, store)
         self._about_group = ReplicaRequests(self._group)
@@ -69,13 +78,17 @@ class Lead:
         self._clock = clock
         self._timer_clock = timer_clock
         self._on_unsynced = on_unsynced
+        self._confirm = confirm
+        self._quota = TopicQuota(settings.user_topics_per_min_max, asker)
         self._on_routes_changed = on_routes_changed
         self._read_clock = read_clock
         self._figures = Figures(clock.wall_ms)
         self._held: set[int] = set()
         self._is_held_back = False
         self._writer, self._alone = -1, 0  # the session that has changed something last, and how often in a row
-        self._asides = handlers_of((self._about_group,))
+        self.live = LiveRequests(settings.connection_log)
+        self.spans = open_store_spans(settings.trace_export, settings.name)
+        self._asides = handlers_of((self._about_group, self.live, AboutBroker(settings.name, self.figures)))
         self._refusal: PenstockError = Unavailable(NOT_HERE)
         self.service: BrokerService | None = None
         self.dispatch = self._begun(epoch) if leads else self._deposed()
@@ -128,6 +141,8 @@ class Lead:
     def close(self, error: PenstockError) -> None:
         """The process ends: see ``Dispatch.close``."""
         self.dispatch.close(error)
+        if self.spans is not None:
+            self.spans.close()
 
     def _deposed(self) -> Dispatch:
         clock, figures = self._clock, self._figures
@@ -158,9 +173,12 @@ class Lead:
             on_routes_changed=self._on_routes_changed,
             read_clock=self._read_clock,
             epoch=epoch,
-            more=(self._about_group,),
+            more=(self._about_group, self.live),
+            quota=self._quota,
         )
-        return Dispatch(self.service, clock, self._on_unsynced, parked, self._figures, self._asides)
+        return Dispatch(
+            self.service, clock, self._on_unsynced, parked, self._figures, self._asides, confirm=self._confirm
+        )
 
     # ------------------------------------------------------------ what the flusher and time bring
 
@@ -206,7 +224,7 @@ class Lead:
         """Counters since the process began, and gauges; those of the themes only while it leads."""
         if self.service is not None:
             return self.service.figures()
-        return self._figures.read(**self._read_clock())
+        return self._figures.read(penstock_disk_full=int(self._store.is_full), **self._read_clock())
 
     def reasons(self) -> list[str]:
         """Why no traffic should come here."""
@@ -227,6 +245,8 @@ class BrokerSession:
         """Carries one request out."""
         if not request.is_repeatable:
             self._changes = True
+            if self._lead.spans is not None:
+                on_result = traced(self._lead.spans, request, on_result)
         self._lead.dispatch.submit(request, on_result, self._number)
 
     def flush(self) -> None:

@@ -1,19 +1,22 @@
 """One node of a group at work: what other nodes and its broker bring goes into its replica, what comes out is sent.
 
 Everything that happens to the replica goes through ``_do``, one thing after the other: an answer that it brings about
-may append again at once. When the disk has failed it does nothing more, and the next ``tick`` ends the node. Pure: it
-is called back, it never waits; ``group.py`` drives it.
+may append again at once. When the disk has failed, or a defect has shown itself, it does nothing more, and the next
+``tick`` ends the node. Pure: it is called back, it never waits; ``group.py`` drives it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from broker.kernel.fold import fact_record
+from broker.net.confirmations import Confirmations
+from broker.net.lead_watch import DiskState, LeadWatch
 from broker.net.office import NodeOffice, OpenLog
 from broker.net.peer_sessions import PeerSession
 from broker.net.peers import Introduction, PeerLink
@@ -44,6 +47,8 @@ from penstock.errors import (
 )
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.replicas import (
+    SPEAKS,
+    SPEAKS_FROM,
     AddReplica,
     AskVote,
     FetchLog,
@@ -80,6 +85,10 @@ class Ways(Protocol):
         """There may be a node."""
         ...
 
+    def forget_all_but(self, addresses: Collection[str]) -> None:
+        """At others there is none that belongs to the group."""
+        ...
+
 
 class RunningCopy(NamedTuple):
     """A node's copy of the log while its replica runs. ``on_received``: called when something was written to the log
@@ -103,6 +112,7 @@ class Node:
     Attributes:
         introduction: what it says of itself.
         repaired: how often something of its log was written again.
+        handed_over: how often it has handed the lead over because of its disk.
     """
 
     def __init__(self, introduction: Introduction, clock: Clock, log_id: Callable[[], str]) -> None:
@@ -116,10 +126,12 @@ class Node:
         self._sessions: dict[str, PeerSession] = {}
         self._todo: deque[Callable[[], list[ToPeer]]] = deque()
         self._is_busy = False
-        self._failed: StorageFailed | None = None
+        self._confirmations = Confirmations()
+        self._failed: Exception | None = None
         self._namesrv: dict[str, None] = {}  # of the nodes that it has met
         self._committed = 0  # as leaders have said
-        self.repaired = 0
+        self._watch = LeadWatch()
+        self.repaired = self.handed_over = 0
 
     # ------------------------------------------------------------ its life
 
@@ -189,17 +201,44 @@ class Node:
             while self._todo:
                 self._post(self._todo.popleft()())
                 copy.office.answer()
-        except StorageFailed as error:  # the core counts on what the disk has not: nothing more is sent or answered
-            self._failed = error
+                self._confirmations.answer(copy.replica.leads, copy.replica.confirmed)
+                if self._confirmations.is_due():
+                    self._todo.append(lambda: self._begin_round(copy.replica))
+        except Exception as error:
+            if isinstance(error, StorageFailed) or not isinstance(error, PenstockError):
+                self._end_for(error)
             raise
         finally:
             self._is_busy = False
+
+    def _end_for(self, error: Exception) -> None:
+        """The core counts on what the disk has not, or a defect has stopped it half way: nothing more is sent or
+        answered, and the next tick ends this node. Its next start finds what is durable."""
+        if not isinstance(error, StorageFailed):
+            _log.critical("a defect ends this node; please report it", exc_info=error)
+        self._failed = error
+
+    def confirm(self, on_confirmed: Callable[[], None]) -> None:
+        """Calls back when a majority has said, since this call, that this node leads; never where it does not."""
+        if self.leads():
+            self._confirmations.wait(on_confirmed)
+            self._do(lambda replica, now: [])
+
+    def _begin_round(self, replica: Replica) -> list[ToPeer]:
+        if not (replica.leads and self._confirmations.is_due()):
+            return []
+        number, messages = replica.begin_round(self._clock.monotonic())
+        self._confirmations.begun(replica.leads, number)
+        return messages
 
     def _step(self, event: Event) -> None:
         self._do(lambda replica, now: replica.step(event, now))
 
     def _post(self, messages: list[ToPeer]) -> None:
         for node, message in messages:
+            if isinstance(message, Taken) and self._copy is not None:
+                disk = self._copy.opened.disk_state()
+                message = replace(message, is_full=disk.is_full, sync_s=disk.sync_s)
             if isinstance(message, Vote | Taken):
                 session = self._sessions.get(node)
                 if session is not None:
@@ -210,6 +249,8 @@ class Node:
                 link.ask(message, partial(self._answered, node, link.welcome.uuid))
 
     def _answered(self, node: str, uuid: str, result: Result) -> None:
+        if isinstance(result, Taken):
+            self._watch.heard(node, DiskState(result.is_full, result.sync_s))
         if isinstance(result, Vote | Taken):
             self._step(Received(node, uuid, result))
 
@@ -226,11 +267,14 @@ class Node:
         self._do(lambda replica, now: replica.synced(point, now))
 
     def tick(self) -> None:
-        """Time has passed; several in the time between two signs of life. Raises ``StorageFailed``, also where the disk
-        has failed at another call, whose caller may have answered it as a refusal."""
+        """Time has passed; several in the time between two signs of life. Raises ``StorageFailed``, and what a defect
+        raises, also where it came at another call, whose caller may have answered it as a refusal."""
         if self._ways is not None:
-            for one in self.members.nodes:
-                self._ways.know(one.address)
+            addresses = [one.address for one in self.members.nodes]
+            for one in addresses:
+                self._ways.know(one)
+            if self.members.get(self.introduction.node) is not None:
+                self._ways.forget_all_but(addresses)
         self._step(Tick())
 
     def refusal(self) -> PenstockError | None:
@@ -286,19 +330,39 @@ class Node:
         """The id of the group has become known."""
         self.introduction = self.introduction._replace(cluster=cluster)
 
-    def heir(self) -> str:
-        """The voter that could lead best in place of this node, which leads; empty where there is none."""
+    def heirs(self) -> list[str]:
+        """The voters that could lead in place of this node, which leads: the best first."""
         copy = self._copy
         if copy is None or not copy.replica.leads or self._failed is not None:
-            return ""
+            return []
         peers = {one.node: one.durable for one in copy.core.peers(self._clock.monotonic())}
         there = [link.welcome.node for link in self._ways.there if link.welcome] if self._ways else []
         fit = [one for one in self.members.voters if one in peers and one in there]
-        return max(fit, key=lambda one: peers[one], default="")
+        return sorted(fit, key=lambda one: (self._watch.has_room(one), peers[one]), reverse=True)
+
+    def look_at_disk(self) -> None:
+        """Hands the lead over where this disk is full or far slower than another voter's: to be called once a second.
+        Raises ``StorageFailed``."""
+        copy = self._copy
+        if copy is None:
+            return
+        own, now = copy.opened.worst_disk_state(), self._clock.monotonic()
+        better = self._watch.look(copy.replica.leads, own, self.heirs(), now)
+        if better is not None:
+            self.handed_over += 1
+            _log.warning("the lead goes to node %s: %s", better.node, better.why)
+            self._step(MoveLead(better.node))
 
     def welcome(self, hello: ReplicaHello) -> ReplicaWelcome:
-        """What this node says of itself. Raises ``NotAuthorized`` for a node of another group."""
+        """What this node says of itself. Raises ``NotAuthorized`` for a node of another group, ``InvalidRequest`` for
+        one of a version that is too far away."""
         own = self.introduction
+        if hello.speaks < SPEAKS_FROM or hello.speaks_from > SPEAKS:
+            raise InvalidRequest(
+                f"node {hello.node} speaks version {hello.speaks} of the replication and none before"
+                f" {hello.speaks_from}; this one speaks {SPEAKS} and none before {SPEAKS_FROM}",
+                hint="upgrade the older of the two by way of the versions in between",
+            )
         if hello.group != own.group:
             raise NotAuthorized(f"this is a node of broker {own.group}, not of {hello.group}")
         if hello.cluster and own.cluster and hello.cluster != own.cluster:
@@ -356,6 +420,9 @@ class Node:
         start = self._shown[0].store.start
         if not start <= request.position < until:
             return LogStretch(request.position, 0, start, until)
+        if request.is_raw:
+            size = min(request.bytes_max, FETCH_BYTES_MAX, until - request.position)
+            return LogStretch(request.position, 0, start, until, log.raw(request.position, size), is_raw=True)
         try:
             found = log.stretch(request.position, until, min(request.bytes_max, FETCH_BYTES_MAX))
         except BadPlace as bad:
@@ -391,7 +458,10 @@ class Node:
 
     def figures(self) -> dict[str, float]:
         """Gauges and counters of the replication."""
-        return figures_of(self.describe(self._clock.monotonic())) if self._copy else {}
+        if self._copy is None:
+            return {}
+        said = figures_of(self.describe(self._clock.monotonic()))
+        return {**said, "penstock_replica_handed_over_total": self.handed_over} if said else {}
 
     @property
     def rank(self) -> Rank:

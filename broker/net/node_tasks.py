@@ -97,6 +97,7 @@ class GroupNode:
                     life.start_soon(self._flusher.run, self._lead, offload)
                     life.start_soon(self._tick)
                     life.start_soon(self._look)
+                    life.start_soon(self._look_at_disk)
                     life.start_soon(self._keep_joined)
             except* TooFarBehind:
                 self._node.end()
@@ -119,7 +120,7 @@ class GroupNode:
         settings, clock = self._settings, self._world.clock
         changes = log.changes or self._founders()
         own = OwnLog(log.end, log.durable, log.committed, log.epochs if log.end else [], changes)
-        timing = Timing(settings.election_s, settings.election_s / 10, settings.election_s / 2)
+        timing = Timing(settings.election_s, settings.election_s / 10, settings.election_s / 5)
         hard = self._file.load() or self._hard
         core = Core(hard, own, timing, self._world.rng, clock.monotonic())
         node = self._node
@@ -137,11 +138,12 @@ class GroupNode:
         node.begin(RunningCopy(self._opened, core, Replica(core, log, self._file, office), office, need))
 
     def _founders(self) -> list[MembersAt]:
-        """The members of a group that begins: this node, unless it is to join others."""
+        """The members of a group that begins: this node, unless it is to join others. Files of the log have the size
+        that its first node's settings say, whoever leads."""
         own = self._node.introduction
         if self._settings.join:
             return []
-        return [MembersAt(-1, Members((Member(own.node, own.uuid, own.address),)))]
+        return [MembersAt(-1, Members((Member(own.node, own.uuid, own.address),), 1, self._settings.segment_bytes))]
 
     async def _mend(self) -> bool:
         """Asks other nodes for the first bad place. Returns whether something is good again."""
@@ -191,6 +193,11 @@ class GroupNode:
                 if repair.is_sound:
                     self._node.repair()
             await self._look_behind()
+
+    async def _look_at_disk(self) -> None:
+        while True:
+            await trio.sleep(LOOK_S)
+            self._node.look_at_disk()
 
     def _repair_is_old(self) -> bool:
         return self._repair.store is not self._opened.store

@@ -7,14 +7,17 @@ sees it: what a sync has covered does not count where the log was cut or opened 
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 from broker.kernel.fold import fact_record
 from broker.lineage import identity
 from broker.lineage.identity import Identity
 from broker.net.lead import Lead
+from broker.net.lead_watch import DiskState, SyncTimes
 from broker.replica import members
 from broker.replica.follower_log import FollowerLog
 from broker.replica.members import MembersFold
@@ -27,6 +30,11 @@ from penstock.errors import NotLeader, StorageFull
 from penstock.protocol.requests.replicas import Members
 from penstock.world import Clock, Rng
 
+FULL_FOR_S: Final = 60.0
+"""A disk that was full counts as full for so long: what a cut or retention frees is soon used up."""
+
+_log = logging.getLogger(__name__)
+
 
 class OpenLog:
     """The log of a node as it is open just now.
@@ -35,6 +43,7 @@ class OpenLog:
         store: another one after each leadership.
         cuts: how often the log was cut, closed or opened again: no sync that began before counts.
         still: held while a sync runs, and while the log is cut or closed.
+        syncs: how long they take.
     """
 
     def __init__(
@@ -54,6 +63,8 @@ class OpenLog:
         self._on_progress = on_progress
         self.still = still
         self.cuts = 0
+        self._full_until = -math.inf
+        self.syncs = SyncTimes()
         self.store = self._open(0)
         self._is_open = True
 
@@ -63,20 +74,51 @@ class OpenLog:
             self._disk, settings, state, clock.wall_ms(), self._on_progress, is_owned=False, committed=committed
         )
 
+    def disk_state(self) -> DiskState:
+        """How this node's disk is just now."""
+        now = self._clock.monotonic()
+        return DiskState(self._is_full(now), self.syncs.latest_s(now))
+
+    def worst_disk_state(self) -> DiskState:
+        """How it was since the last call."""
+        now = self._clock.monotonic()
+        return DiskState(self._is_full(now), self.syncs.take_worst_s(now))
+
+    def _is_full(self, now: float) -> bool:
+        if self.store.is_full:
+            self._full_until = now + FULL_FOR_S
+        return now < self._full_until
+
+    def sync_begins(self) -> None:
+        """A sync begins, here or in a thread."""
+        self.syncs.begin(self._clock.monotonic())
+
+    def sync_ends(self) -> None:
+        """It has ended."""
+        self.syncs.end(self._clock.monotonic())
+
     def follower(self) -> FollowerLog:
         """The log as the replication reads and writes it."""
         return HeldLog(self, self._state)
 
     def again(self) -> None:
-        """Closes the log as it is, and opens it again with the same position committed. Raises as the constructor."""
+        """Closes the log as it is, and opens it again with the same position committed. Raises as the constructor.
+
+        The loop stands still meanwhile: state and log must not be seen half way. It reads the newest checkpoint and at
+        most ``chunk_bytes`` of the log behind it; this node leads nobody then, and counts the time as a gap
+        (``AwakeClock``). Requests of its clients wait until the log is open."""
         with self.still:
             self.cuts += 1
-            committed = self.store.committed
+            committed, was_full = self.store.committed, self.store.is_full
             self.store.abandon()
         self.store = self._open(committed)
+        if was_full:
+            self.store.log.count_as_full()
 
     def begin_anew(self) -> None:
-        """Opens the log after a whole copy of it has come. Raises as the constructor."""
+        """Opens the log after a whole copy of it has come, in the loop as ``again``: the copy may bring a checkpoint no
+        nearer than its first keyframe, and all behind it is taken in. No client is served meanwhile, and the group goes
+        on without this node. Raises as the constructor."""
         self.store = self._open(0)
         self._is_open = True
 
@@ -145,6 +187,7 @@ class LogMedium:
     def sync_point(self) -> int:
         """What the next sync covers."""
         self._syncing = self._opened.store, self._opened.cuts
+        self._opened.sync_begins()
         return self._opened.store.sync_point()
 
     def sync(self) -> None:
@@ -156,6 +199,7 @@ class LogMedium:
 
     def mark_durable(self, point: int) -> None:
         """The sync has returned."""
+        self._opened.sync_ends()
         if self._syncing == (self._opened.store, self._opened.cuts):
             self._opened.store.mark_durable(point)
             self._on_synced(point)
@@ -202,7 +246,9 @@ class NodeOffice:
 
     def lead(self, epoch: int) -> None:
         """Makes the broker's service, in this epoch. Gives the log its members and an id where it has none."""
-        store, now_ms = self._opened.store, self._clock.wall_ms()
+        store, now_ms, began = self._opened.store, self._clock.wall_ms(), self._clock.monotonic()
+        if size := self._in_force().segment_bytes:
+            store.log.size_segments(size)
         self._lead.lead(epoch, store)
         with contextlib.suppress(StorageFull):  # the next leadership says it
             if self._state.members.now.members != self._in_force():
@@ -210,6 +256,8 @@ class NodeOffice:
             if not self._state.identity.log_id:
                 fact = Identity.fact(f"{self._rng.getrandbits(128):032x}")
                 store.append([fact_record(identity.TOPIC, fact)], now_ms)
+        took_ms = round((self._clock.monotonic() - began) * 1000)
+        _log.warning("this node leads the group, in epoch %d; its service was made in %d ms", epoch, took_ms)
         self._on_role()
 
     def committed(self, point: int) -> None:

@@ -9,21 +9,26 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 import trio
 
+from penstock.client.credentials import no_tls
+from penstock.direct import DirectSocket
 from penstock.errors import NotAuthorized, PenstockError, ProtocolError, Unavailable
 from penstock.protocol import wire
 from penstock.protocol.addresses import lost, split_address
 from penstock.protocol.link import OnResult
-from penstock.protocol.requests.replicas import ReplicaHello, ReplicaWelcome
+from penstock.protocol.requests.replicas import SPEAKS, SPEAKS_FROM, ReplicaHello, ReplicaWelcome
 from penstock.protocol.requests.request import Bytes, Reply, Request
 from penstock.service.cluster_secret import is_replica_proof, replica_proof
 from penstock.world import Rng, new_secret
 
 CONNECT_S: Final = 2.0
+GREET_MAX_S: Final = 16.0
+"""The nodes have ``CONNECT_S`` to prove who they are, and twice as long after each time that this took too long, up to
+this: both may hardly get their turn."""
 RETRY_S: Final = 0.2
 ASK_S: Final = 2.0
 """Another node answers a question within this time, or not at all."""
@@ -33,6 +38,11 @@ DEAD_MS: Final = 5_000
 """What was sent and is not taken by the other machine for so long ends the connection."""
 READ_BYTES: Final = 256 * 1024
 UNSENT_BYTES_MAX: Final = 64 << 20
+TRIES: Final = 30
+"""Attempts after which the address of a node is forgotten that is no member any more."""
+_HINT: Final = "give all nodes certificates of one authority (tls_certificate, peers_tls_ca), or none TLS"
+_CLOSED: Final = "it has closed the connection; where it speaks TLS, set peers_tls_ca"
+_CLOSED_TLS: Final = "it has closed the connection; is this node's certificate of the authority that it knows?"
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +60,7 @@ class Introduction(NamedTuple):
 
     def hello(self, nonce: bytes, proof: bytes = b"") -> ReplicaHello:
         """The request that says so."""
-        return ReplicaHello(*self, nonce, proof)
+        return ReplicaHello(*self, nonce, proof, SPEAKS, SPEAKS_FROM)
 
 
 class PeerLink:
@@ -63,6 +73,7 @@ class PeerLink:
 
     Attributes:
         welcome: what the other side has said of itself; None while there is no connection.
+        attempts: how many have failed since there was one.
     """
 
     def __init__(
@@ -86,9 +97,17 @@ class PeerLink:
         self._outbox: list[Bytes] = []
         self._unsent = 0
         self._next_id = 1
+        self._direct: DirectSocket | None = None
         self._work = trio.Event()
+        self._greet_s = CONNECT_S
         self._told = ""  # why the last attempt failed
+        self._is_given_up = False
         self.welcome: ReplicaWelcome | None = None
+        self.attempts = 0
+
+    def give_up(self) -> None:
+        """No further attempt is made."""
+        self._is_given_up = True
 
     def ask(self, request: Request, on_result: OnResult) -> bool:
         """Sends a request; false where there is no connection, or far too much waits already."""
@@ -97,19 +116,29 @@ class PeerLink:
         parts = wire.encode_request(self._next_id, request)
         self._pending[self._next_id] = (type(request), on_result)
         self._next_id += 1
-        self._outbox += parts
-        self._unsent += sum(map(len, parts))
-        self._work.set()
+        if self._direct is not None and not self._unsent:
+            parts = self._send_now(wire.join(parts))
+        if parts:
+            self._outbox += parts
+            self._unsent += sum(map(len, parts))
+            self._work.set()
         return True
 
+    def _send_now(self, data: Bytes) -> list[Bytes]:
+        """Hands the socket what it takes, before this node syncs what it sends; returns the rest."""
+        assert self._direct is not None
+        sent = self._direct.send(data)
+        return [memoryview(data)[sent:]] if sent < len(data) else []
+
     async def run(self) -> None:
-        """Connects, again and again, until cancelled."""
-        while True:
+        """Connects, again and again, until cancelled or given up."""
+        while not self._is_given_up:
+            self.attempts += 1
             try:
-                with trio.fail_after(CONNECT_S):
-                    stream = await self._connect()
-            except (OSError, ssl.SSLError, trio.TooSlowError, trio.BrokenResourceError) as error:
-                self._tell(f"no connection: {error or 'it takes too long'}")
+                stream = await self._connect()
+            except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
+                self._be_patient(error)
+                self._tell(f"no connection: {self._flaw(error) or str(error) or 'it takes too long'}")
             else:
                 async with stream:
                     await self._use(stream)
@@ -117,30 +146,52 @@ class PeerLink:
 
     async def _connect(self) -> trio.abc.Stream:
         host, port = split_address(self.address)
-        stream = await trio.open_tcp_stream(host, port)
+        with trio.fail_after(CONNECT_S):
+            stream = await trio.open_tcp_stream(host, port)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_MS)
         if self._tls is None:
             return stream
         encrypted = trio.SSLStream(stream, self._tls, server_hostname=host, https_compatible=True)
         try:
-            await encrypted.do_handshake()
+            with trio.fail_after(self._greet_s):
+                await encrypted.do_handshake()
         except BaseException:
             await trio.aclose_forcefully(stream)
             raise
         return encrypted
+
+    def _be_patient(self, error: BaseException) -> None:
+        if isinstance(error, trio.TooSlowError):
+            self._greet_s = min(2 * self._greet_s, GREET_MAX_S)
 
     def _tell(self, why: str) -> None:
         if why != self._told:
             self._told = why
             _log.warning("replica at %s: %s", self.address, why)
 
+    @property
+    def _closed(self) -> str:
+        """Why the other node may have closed the connection instead of an answer."""
+        return _CLOSED if self._tls is None else _CLOSED_TLS
+
+    def _flaw(self, error: BaseException) -> str:
+        """Why there is no TLS with the other node, or no more; empty where that is not why."""
+        cause = error.__cause__
+        if not isinstance(cause, ssl.SSLError) or isinstance(cause, ssl.SSLEOFError):
+            return ""
+        found = no_tls(self.address, cause, _HINT)
+        return f"{found.message}: {found.hint}"
+
     async def _use(self, stream: trio.abc.Stream) -> None:
         reader = wire.FrameReader()
         try:
-            with trio.fail_after(CONNECT_S):
+            with trio.fail_after(self._greet_s):
                 self.welcome = await self._introduce_to(stream, reader)
             self._told = ""
+            self._greet_s = CONNECT_S
+            self.attempts = 0
+            self._direct = DirectSocket.of(stream.socket) if isinstance(stream, trio.SocketStream) else None
             self._on_met(self)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write, stream)
@@ -148,8 +199,12 @@ class PeerLink:
                 nursery.cancel_scope.cancel()
         except* PenstockError as group:
             self._tell(str(group.exceptions[0]))
-        except* (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
-            self._tell("the connection was lost")
+        except* (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as group:
+            error = group.exceptions[0]
+            self._be_patient(error)
+            was_reset = isinstance(error, trio.BrokenResourceError)
+            refusal = self._closed if was_reset and self.welcome is None else ""
+            self._tell(self._flaw(error) or refusal or "the connection was lost")
         finally:
             self._end()
 
@@ -157,6 +212,9 @@ class PeerLink:
         was_there, self.welcome = self.welcome, None
         waiting, self._pending = self._pending, {}
         self._outbox, self._unsent = [], 0
+        if self._direct is not None:
+            self._direct.close()
+            self._direct = None
         for _, on_result in waiting.values():
             on_result(lost(self.address, "it has ended"))
         if was_there is not None:
@@ -179,7 +237,7 @@ class PeerLink:
         while True:
             data = await stream.receive_some(READ_BYTES)
             if not data:
-                raise Unavailable("it has closed the connection")
+                raise Unavailable(self._closed)
             for frame in reader.receive(data):
                 result = wire.decode_result(frame, ReplicaHello)
                 if isinstance(result, PenstockError):
@@ -216,19 +274,32 @@ class Peers:
         tasks: where the connections run.
         link: makes the connection to an address.
         own: this node's address.
+        lasting: addresses that are tried for ever.
     """
 
-    def __init__(self, tasks: trio.Nursery, link: Callable[[str], PeerLink], own: str) -> None:
+    def __init__(
+        self, tasks: trio.Nursery, link: Callable[[str], PeerLink], own: str, lasting: Collection[str] = ()
+    ) -> None:
         self._tasks = tasks
         self._link = link
         self._own = own
+        self._lasting = frozenset(lasting)
         self._links: dict[str, PeerLink] = {}
+        for one in lasting:
+            self.know(one)
 
     def know(self, address: str) -> None:
         """There is, or was, a node at this address."""
         if address and address != self._own and address not in self._links:
             link = self._links[address] = self._link(address)
             self._tasks.start_soon(link.run)
+
+    def forget_all_but(self, addresses: Collection[str]) -> None:
+        """Gives up what cannot be reached at other addresses than these and those that the settings name."""
+        for address, link in list(self._links.items()):
+            if address not in addresses and address not in self._lasting and link.attempts > TRIES:
+                link.give_up()
+                del self._links[address]
 
     @property
     def there(self) -> list[PeerLink]:
@@ -240,19 +311,31 @@ class Peers:
         return next((link for link in self.there if link.welcome and link.welcome.node == node), None)
 
 
+class Asked:
+    """A request that was sent on a link, where there is a connection, and waits for its reply."""
+
+    def __init__(self, link: PeerLink, request: Request) -> None:
+        self._link = link
+        self._done = trio.Event()
+        self._result: Reply | PenstockError | None = None
+        self._is_sent = link.ask(request, self._on_result)
+
+    def _on_result(self, result: Reply | PenstockError) -> None:
+        self._result = result
+        self._done.set()
+
+    async def reply(self, within_s: float) -> Reply:
+        """The reply. Raises ``Unavailable``, and what the other node answers."""
+        if self._is_sent:
+            with trio.move_on_after(within_s):
+                await self._done.wait()
+        if self._result is None:
+            raise Unavailable(f"the replica at {self._link.address} does not answer")
+        if isinstance(self._result, PenstockError):
+            raise self._result
+        return self._result
+
+
 async def ask(link: PeerLink, request: Request, within_s: float) -> Reply:
     """Sends one request and waits for its reply. Raises ``Unavailable``, and what the other node answers."""
-    done, results = trio.Event(), []
-
-    def on_result(result: Reply | PenstockError) -> None:
-        results.append(result)
-        done.set()
-
-    if link.ask(request, on_result):
-        with trio.move_on_after(within_s):
-            await done.wait()
-    if not results:
-        raise Unavailable(f"the replica at {link.address} does not answer")
-    if isinstance(results[0], PenstockError):
-        raise results[0]
-    return results[0]
+    return await Asked(link, request).reply(within_s)

@@ -140,7 +140,7 @@ async def serve_clients(
         room=running.room,
         guard=running.guard,
         certificates=access.certificates,
-        connection_log=settings.connection_log,
+        journal=running.lead.live.journal,
     )
 
 

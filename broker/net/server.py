@@ -128,14 +128,25 @@ async def _serve(
 ) -> None:
     flusher = Flusher(store, clock, settings.flush_after_s, settings.flush_bytes, settings.quick_sync_s)
     host, port = listening_address(listeners)
+    credentials = service_credentials(secret, settings.name, settings.peers_tls_ca, settings.shown)
     async with (
         world.own_thread() as offload,
-        lasting_links(clock, world.rng, service_credentials(secret, settings.name, settings.peers_tls_ca)) as links,
+        lasting_links(clock, world.rng, credentials) as links,
         trio.open_nursery() as nursery,
     ):
         registration = Registration(settings, advertised(settings, host, port), state, links, secret)
         read_clock = lambda: guard.figures() | clock.figures()  # noqa: E731
-        lead = Lead(settings, state, store, clock, timer_clock, flusher.need, registration.topics_changed, read_clock)
+        lead = Lead(
+            settings,
+            state,
+            store,
+            clock,
+            timer_clock,
+            flusher.need,
+            registration.topics_changed,
+            read_clock,
+            asker=access.guard.asker,
+        )
         door, room = Doorkeeper("the broker"), NativeRoom(settings.held_bytes_max)
         running = RunningBroker(host, port, lead, door, lambda: registration.away, room, access.guard)
         links.on_lost = registration.lost

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections import deque
 from typing import Final
 
 import trio
 
-from broker.net.peers import ASK_S, MEND_S, Peers, ask
+from broker.net.peers import ASK_S, MEND_S, Asked, PeerLink, Peers, ask
 from broker.replica.log_face import Stretch
 from broker.replica.resync import Resync
 from broker.settings import BrokerSettings
 from broker.store import segment
 from broker.store.disk import Disk
-from penstock.errors import PenstockError
+from penstock.errors import Damaged, PenstockError, ProtocolError, Unavailable
 from penstock.protocol.requests.replicas import FetchLog, LogStretch
 from penstock.world import World
 
 COPY_BYTES: Final = 4 << 20
+AHEAD: Final = 4
+"""So many stretches are on their way at once."""
 
 _log = logging.getLogger(__name__)
 
@@ -26,37 +30,117 @@ async def copy_whole(settings: BrokerSettings, disk: Disk, peers: Peers, world: 
     """All of the log comes from another node, and takes the place of what is here, which is closed. Raises
     ``StorageFull``, ``StorageFailed``."""
     disk.lock(segment.FOLDER)
+    began, resync = world.clock.monotonic(), None
     try:
-        resync: Resync | None = None
-        start = committed = -1
-        while resync is None or not resync.is_whole(committed):
-            now = world.clock.monotonic()
-            wanted = resync.wanted(committed, now) if resync else None
-            if resync is not None and wanted is None:
-                await trio.sleep(MEND_S)
-                if resync.end < committed:
-                    continue
-            position = wanted.position if wanted else resync.end if resync else 0
-            found = await _some_of_the_log(peers, position)
-            if found is None:
-                await trio.sleep(MEND_S)
-                continue
-            committed = max(committed, found.committed)
-            if found.start != start:
-                if resync is not None:
-                    resync.close()
-                start = found.start
-                resync = Resync(disk, settings.store(), start, now, settings.resync_bytes_s)
-            elif resync is not None and found.body and found.position == resync.end:
-                resync.take(Stretch(found.position, found.before, bytes(found.body)), now)
+        copy = _Copy(settings, disk, world)
+        while (resync := copy.whole()) is None:
+            await copy.go_on(peers)
         resync.finish()
-        _log.warning("a whole copy of the log is here, from position %d to %d", start, resync.end)
+        took, size = world.clock.monotonic() - began, resync.end - copy.start
+        _log.warning(
+            "a whole copy of the log is here, from position %d to %d: %d MB in %.3f s",
+            *(copy.start, resync.end, size // 1_000_000, took),
+        )
     finally:
         disk.unlock()
 
 
-async def _some_of_the_log(peers: Peers, position: int) -> LogStretch | None:
+class _Copy:
+    """A copy that is on its way.
+
+    Attributes:
+        start: first position of the log that is copied; -1 before one is known.
+    """
+
+    def __init__(self, settings: BrokerSettings, disk: Disk, world: World) -> None:
+        self._settings = settings
+        self._disk = disk
+        self._world = world
+        self._resync: Resync | None = None
+        self._committed = -1
+        self._is_syncing = False
+        self._failed: PenstockError | None = None
+        self.start = -1
+
+    def whole(self) -> Resync | None:
+        """What has come, where it can be the log."""
+        resync = self._resync
+        return resync if resync is not None and resync.is_whole(self._committed) else None
+
+    async def go_on(self, peers: Peers) -> None:
+        """Takes one stretch from whoever has it, then many from the same node, up to the first that fails. Raises
+        ``StorageFull``, ``StorageFailed``."""
+        resync, now = self._resync, self._world.clock.monotonic()
+        if resync is not None and resync.wanted(self._committed, now) is None:
+            await trio.sleep(MEND_S)
+            if resync.end < self._committed:
+                return
+        link, found = await _some_of_the_log(peers, resync.end if resync else 0)
+        if link is None or found is None:
+            await trio.sleep(MEND_S)
+            return
+        self._committed = max(self._committed, found.committed)
+        if found.start != self.start:
+            self._begin(found.start)
+        elif resync is not None and found.body and found.position == resync.end:
+            resync.take(_stretch(found), self._world.clock.monotonic())
+            async with trio.open_nursery() as syncs:
+                with contextlib.suppress(ProtocolError, Unavailable, Damaged):
+                    await self._stream(link, resync, syncs)
+            resync.drop_rest()
+            if self._failed is not None:
+                raise self._failed
+
+    def _begin(self, start: int) -> None:
+        if self._resync is not None:
+            self._resync.close()
+        now = self._world.clock.monotonic()
+        self._resync = Resync(self._disk, self._settings.store(), start, now, self._settings.resync_bytes_s)
+        self.start = start
+
+    async def _sync(self, resync: Resync) -> None:
+        try:
+            await resync.sync_aside(self._world.offload)
+        except PenstockError as error:
+            self._failed = error
+        finally:
+            self._is_syncing = False
+
+    async def _stream(self, link: PeerLink, resync: Resync, syncs: trio.Nursery) -> None:
+        """Asks one node for what comes next before it has sent what was asked for, until all has come. Raises
+        ``PenstockError``."""
+        asked: deque[Asked] = deque()
+        at, clock = resync.end, self._world.clock
+        while resync.coming < self._committed and self._failed is None:
+            while len(asked) < AHEAD and at < self._committed and resync.may_ask(clock.monotonic()):
+                size = min(COPY_BYTES, self._committed - at)
+                asked.append(Asked(link, FetchLog(at, size, is_raw=True)))
+                resync.count(size, clock.monotonic())
+                at += size
+            if not asked:
+                await trio.sleep(MEND_S)
+                continue
+            found = await asked.popleft().reply(ASK_S)
+            assert isinstance(found, LogStretch)
+            if found.start != self.start or found.position != resync.coming or not found.body:
+                return
+            self._committed = max(self._committed, found.committed)
+            if not found.is_raw:
+                resync.take(_stretch(found), clock.monotonic())
+                return
+            resync.take_raw(found.body)
+            if resync.is_sync_due and not self._is_syncing:
+                self._is_syncing = True
+                syncs.start_soon(self._sync, resync)
+
+
+def _stretch(found: LogStretch) -> Stretch:
+    return Stretch(found.position, found.before, bytes(found.body))
+
+
+async def _some_of_the_log(peers: Peers, position: int) -> tuple[PeerLink | None, LogStretch | None]:
     best: LogStretch | None = None
+    from_link: PeerLink | None = None
     for link in peers.there:
         try:
             found = await ask(link, FetchLog(position, COPY_BYTES), ASK_S)
@@ -64,7 +148,7 @@ async def _some_of_the_log(peers: Peers, position: int) -> LogStretch | None:
             continue
         assert isinstance(found, LogStretch)
         if found.body:
-            return found
+            return link, found
         if best is None or found.committed > best.committed:
-            best = found
-    return best
+            best, from_link = found, link
+    return from_link, best

@@ -57,7 +57,7 @@ class Producers:
         return self._of.get(producer)
 
     def note(self, producer: bytes, first: int, count: int, stored_ms: int, position: int, step: int) -> None:
-        """The log has messages of a producer, the first of so many at ``position``; the last one was stored then."""
+        """The log has messages of a producer: their number, the position of the first, and when the last was stored."""
         window = self._of.get(producer)
         if window is None:
             window = self._of[producer] = window_before(first, self._moment)

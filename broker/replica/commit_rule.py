@@ -9,8 +9,9 @@ from penstock.protocol.requests.replicas import Members
 
 def agreed(members: Members, durable: Mapping[str, int]) -> int:
     """The position before which all is on enough disks. ``durable``: up to where each node has the leader's log."""
-    voters = sorted((durable.get(node, 0) for node in members.voters), reverse=True)
-    nodes = sorted((durable.get(one.node, 0) for one in members.nodes), reverse=True)
+    voters = sorted([durable.get(one.node, 0) for one in members.nodes if one.is_voter])
+    nodes = sorted([durable.get(one.node, 0) for one in members.nodes])
     if not voters or members.copies > len(nodes):
         return 0
-    return min(voters[members.majority - 1], nodes[max(1, members.copies) - 1])
+    majority = len(voters) // 2 + 1
+    return min(voters[-majority], nodes[-max(1, members.copies)])

@@ -8,6 +8,7 @@ for nothing. What must not leave before something is on the disk is not in what 
 | a node that cannot win disturbs those that can | pre-vote: it asks first whether it would be elected |
 | a leader goes on that hears no majority | check-quorum: it steps down after the time of an election |
 | a voter is talked out of a leader that it hears | it refuses candidates then, unless the leader sent them |
+| on a busy machine no election ends | a node counts what it lived through (``AwakeClock``), and doubles its wait |
 | a node has lost what it had promised | before it is level with its mark again it neither votes nor leads |
 | a new folder under an old name votes | messages carry the folder's uuid; no other than the member's counts |
 """
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker.replica import events
+from broker.replica.awake import AwakeClock
 from broker.replica.epochs import begun_before, parting
 from broker.replica.events import Ask, Event, Message, Ready, Received, Role, RoleKind, Timing, ToPeer
 from broker.replica.leading import Leading
@@ -29,6 +31,8 @@ from penstock.world import Rng
 
 EPOCHS_FORCED: Final = 1_000
 """A forced leadership is so far above all epochs that the nodes which are given up may have begun meanwhile."""
+_DOUBLINGS_MAX: Final = 3
+"""How often the time of an election is doubled while no leader of a new epoch has committed anything."""
 
 
 class Core:
@@ -55,7 +59,8 @@ class Core:
         self._is_behind_mark = log.end < state.mark
         self._is_missing = False
         self._heard = -math.inf  # when a leader was heard
-        self._ticked = now
+        self._settled = state.epoch  # the latest epoch that has committed something, as far as this node knows
+        self._awake = AwakeClock(now, timing.gap_s)
         self._deadline = self._later(now)
         self._saved = state
         self._mark_at = now
@@ -72,6 +77,7 @@ class Core:
 
     def step(self, event: Event, now: float) -> None:
         """Takes in an event. ``now``: seconds of a clock that never goes back."""
+        now = self._awake.tick(now) if isinstance(event, events.Tick) else self._awake.at(now)
         _STEPS[type(event)](self, event, now)
         leading = self._leading
         if leading:
@@ -106,7 +112,7 @@ class Core:
 
     def refusal(self, now: float) -> str:
         """Why this node appends nothing now; nothing where it leads and has its quorum."""
-        return self._leading.refusal(now) if self._leading else "this node does not lead"
+        return self._leading.refusal(self._awake.at(now)) if self._leading else "this node does not lead"
 
     def change_refusal(self, after: Members) -> str:
         """Why the members may not become these now; nothing where they may. Their record is then appended at once."""
@@ -114,15 +120,15 @@ class Core:
 
     def begin_round(self, now: float) -> int:
         """A round of signs of life; ``Ready.confirmed`` says when this node has led after it began."""
-        return self._leading.begin_round(now) if self._leading else 0
+        return self._leading.begin_round(self._awake.at(now)) if self._leading else 0
 
     def peers(self, now: float) -> list[events.Peer]:
         """How far the other nodes are, where this one leads."""
-        return self._leading.peers(now) if self._leading else []
+        return self._leading.peers(self._awake.at(now)) if self._leading else []
 
     def heard_s(self, now: float) -> float:
         """Seconds since a leader was heard; -1 if none was since this node began."""
-        return now - self._heard if self._heard > -math.inf else -1.0
+        return self._awake.at(now) - self._heard if self._heard > -math.inf else -1.0
 
     def joined(self, cluster: str) -> None:
         """The id of this node's group has become known: it is kept with what is saved next."""
@@ -142,12 +148,6 @@ class Core:
     # ------------------------------------------------------------ time
 
     def _tick(self, _event: Event, now: float) -> None:
-        stood_still = now - self._ticked > self._timing.stall_s
-        self._ticked = now
-        if stood_still:
-            self._deadline = self._later(now)
-            if self._leading:
-                self._leading.forgive(now)
         if self._leading:
             if not self._leading.has_majority(now):
                 self._follow(self.state.epoch, "", now)
@@ -157,7 +157,14 @@ class Core:
             self._must_save = True
 
     def _later(self, now: float) -> float:
-        return now + self._timing.election_s * (1 + self._rng.random())
+        return now + self._patience_s * (1 + self._rng.random())
+
+    @property
+    def _patience_s(self) -> float:
+        """The time of an election; longer from epoch to epoch in which no leader has come so far as to commit anything:
+        its start may take longer, or its messages."""
+        tries = self.state.epoch - self._settled - (not self.role.leader)
+        return self._timing.election_s * (1 << max(0, min(tries, _DOUBLINGS_MAX)))
 
     # ------------------------------------------------------------ elections
 
@@ -205,7 +212,7 @@ class Core:
     def _hears_a_leader(self, now: float, ask: AskVote) -> bool:
         if ask.is_move:
             return False
-        return self._leading is not None or now - self._heard < self._timing.election_s
+        return self._leading is not None or now - self._heard < self._patience_s
 
     def _would_elect(self, ask: AskVote) -> bool:
         if self._is_behind_mark or ask.epoch < self.state.epoch + ask.is_pre:
@@ -260,6 +267,8 @@ class Core:
         assert not (self._leading and entries.epoch == self.state.epoch), f"two leaders of epoch {entries.epoch}"
         self._follow(entries.epoch, entries.leader, now)
         self._heard = now
+        if self.log.epoch_at(entries.committed) == entries.epoch:
+            self._settled = entries.epoch
         self._deadline = self._later(now)
         log = self.log
         if entries.position > log.end:
@@ -351,7 +360,7 @@ class Core:
             log.grow(event.end, event.epochs, event.changes)
             leading.look(now)
         elif event.end < log.end:
-            log.cut(event.end)
+            log.lack(event.end)
             self._matched = min(self._matched, event.end)
 
     # ------------------------------------------------------------ leading
@@ -359,6 +368,8 @@ class Core:
     def _lead_on(self, leading: Leading, now: float) -> None:
         """What follows from what has just been learnt: commit, entries, and an end where the leader has left."""
         self.log.commit(leading.committed)
+        if leading.is_settled:
+            self._settled = leading.epoch
         for to in leading.tick(now):
             self._say(*to)
         if not self.log.has_open_change and not self.log.members.is_voter(self.state.node):
@@ -372,8 +383,10 @@ class Core:
         if self._leading:
             self._leading.lost(event.peer, now)
 
-    def _missing(self, event: events.Missing, _now: float) -> None:
+    def _missing(self, event: events.Missing, now: float) -> None:
         self._is_missing = event.is_missing
+        if event.is_missing and self._leading and not self._leading.is_settled:  # it could not take its log in
+            self._follow(self.state.epoch, "", now)
 
     def _move(self, event: events.MoveLead, now: float) -> None:
         if self._leading:

@@ -13,12 +13,12 @@ Message = AskVote | Vote | TakeEntries | Taken | TakeLead
 
 class Timing(NamedTuple):
     """The times of a group. ``election_s``: a follower that has heard no leader for one to two times this asks for
-    votes. ``stall_s``: a node whose ticks had a longer gap than this waits anew before it gives others up.
+    votes. ``gap_s``: the longest time that a gap between two ticks counts as.
     ``mark_s``: a mark that has grown is saved when no sync has ended for this long."""
 
     election_s: float = 1.0
     heartbeat_s: float = 0.1
-    stall_s: float = 0.5
+    gap_s: float = 0.2
     mark_s: float = 0.05
     window_bytes: int = 8 << 20
 

@@ -19,7 +19,7 @@ from broker.replica.log_face import STRETCH_BYTES, Begun, Stretch
 from broker.replica.members import NO_MEMBERS, TOPIC_BYTES, members_in
 from broker.store.frames import blank_length
 from broker.store.message_store import MessageStore
-from broker.store.raw import BadPlace, Part, checked_parts, epochs_of, parts_of, read_stretch
+from broker.store.raw import BadPlace, Part, checked_parts, epochs_of, parts_of, read_frames, read_stretch
 from penstock.protocol.requests.replicas import EpochAt, MembersAt
 
 FIRST: Final = EpochAt(1, 0)
@@ -89,6 +89,11 @@ class FollowerLog:
         return self._log.end
 
     @property
+    def frames_end(self) -> int:
+        """The same without a blank that nothing stands behind yet: what can be sent."""
+        return self._log.frames_end
+
+    @property
     def durable(self) -> int:
         """Position up to which this disk has everything."""
         return self._log.durable
@@ -129,6 +134,14 @@ class FollowerLog:
     def stretch(self, position: int, until: int, bytes_max: int = STRETCH_BYTES) -> Stretch:
         """What stands from a position on, at most up to ``until``: for a peer. Raises ``BadPlace``."""
         return Stretch(position, self.epoch_at(position), read_stretch(self._log, position, bytes_max, until))
+
+    def frames(self, position: int, bytes_max: int) -> tuple[bytes, int]:
+        """What stands from a position on, for a peer that lacks it, and the position behind it. Raises ``BadPlace``."""
+        return read_frames(self._log, position, bytes_max, self.end)
+
+    def raw(self, position: int, size: int) -> bytes:
+        """What the disk has of the log there, unchecked: for a whole copy. Raises ``Damaged``."""
+        return self._log.read_across(position, size)
 
     # ------------------------------------------------------------ what comes
 
@@ -208,7 +221,15 @@ class FollowerLog:
 
     def take_over(self) -> None:
         """This node is to lead: all of the log is taken in, though nothing more of it may be read before it is
-        committed. Raises ``BadPlace``."""
+        committed. Raises ``BadPlace``, and then nothing more of it is taken in."""
+        position = self.applied
+        while position < self.end:
+            try:
+                data = read_stretch(self._log, position, STRETCH_BYTES, self.end)
+            except BadPlace as bad:
+                self._log.note_bad_place(bad.position)
+                raise
+            position = max([part.behind for part in parts_of(data, position)], default=self.end)
         self._store.following.apply(self.end)
         self._tail.clear()
         self._changes.clear()

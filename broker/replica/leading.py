@@ -65,9 +65,10 @@ class Leading:
     @property
     def confirmed(self) -> int:
         """The latest round that a majority has answered; 0 until the leader knows all that is committed."""
-        members = self._log.members
-        rounds = sorted((self._round_of(node) for node in members.voters), reverse=True)
-        return rounds[members.majority - 1] if rounds and self.is_settled else 0
+        if not self.is_settled:
+            return 0
+        rounds = sorted([self._round_of(node) for node in self._log.members.voters])
+        return rounds[-(len(rounds) // 2 + 1)] if rounds else 0
 
     def _round_of(self, node: str) -> int:
         peer = self._peers.get(node)
@@ -86,11 +87,6 @@ class Leading:
         names = [one.node for one in self._log.members.nodes if one.node != self._node]
         if list(self._peers) != names:
             self._peers = {name: self._peers.get(name) or Progress(self._log.end, now) for name in names}
-
-    def forgive(self, now: float) -> None:
-        """This node stood still, and peers may have spoken meanwhile: all count as heard now."""
-        for peer in self._peers.values():
-            peer.forgive(now)
 
     def has_majority(self, now: float) -> bool:
         """Whether a majority of voters was heard within the time of an election."""

@@ -53,6 +53,7 @@ class ReplicaLog(Protocol):
 
     Attributes:
         end: position after the last frame.
+        frames_end: the same without a blank that ends a segment and that nothing stands behind yet.
         durable: position up to which this disk has everything.
         committed: position up to which the group has everything, as far as this node knows.
         applied: position up to which queues and folds know the log.
@@ -62,6 +63,8 @@ class ReplicaLog(Protocol):
 
     @property
     def end(self) -> int: ...
+    @property
+    def frames_end(self) -> int: ...
     @property
     def durable(self) -> int: ...
     @property
@@ -75,6 +78,15 @@ class ReplicaLog(Protocol):
 
     def stretch(self, position: int, until: int, bytes_max: int = STRETCH_BYTES) -> Stretch:
         """What stands from a position on, at most up to ``until``: at least one frame. Raises ``BadPlace``."""
+        ...
+
+    def frames(self, position: int, bytes_max: int) -> tuple[bytes, int]:
+        """What stands from a position on, and the position behind it: nothing where only a blank does. Raises
+        ``BadPlace``."""
+        ...
+
+    def raw(self, position: int, size: int) -> bytes:
+        """What the disk has of the log there, unchecked: for a whole copy. Raises ``Damaged``."""
         ...
 
     def receive(self, stretch: Stretch, epoch: int) -> int:

@@ -57,6 +57,14 @@ class OwnLog:
     def cut(self, position: int) -> None:
         """What stands from a position on is taken back: never what is committed."""
         assert position >= self.committed, f"a cut at {position}, and everything before {self.committed} is committed"
+        self._end_at(position)
+
+    def lack(self, position: int) -> None:
+        """What was taken in could only be written up to there, though the group may have committed more of it."""
+        self.committed = min(self.committed, position)
+        self._end_at(position)
+
+    def _end_at(self, position: int) -> None:
         self.end = position
         self.durable = min(self.durable, position)
         while self.epochs and self.epochs[-1].position >= position:

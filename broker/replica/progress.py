@@ -73,10 +73,6 @@ class Progress:
         elif now - self._moved > patience_s:
             self.lost(now)
 
-    def forgive(self, now: float) -> None:
-        """It may have spoken while the leader stood still."""
-        self.heard = now
-
     def lost(self, now: float) -> None:
         """What was on its way is lost."""
         self._probe(self.known, now)

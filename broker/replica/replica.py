@@ -14,7 +14,7 @@ from broker.replica.epochs import begun_within
 from broker.replica.events import Ask, Durable, Ended, Event, Force, Missing, Read, Ready, Role, RoleKind, ToPeer
 from broker.replica.follower_log import Mismatch
 from broker.replica.log_face import STRETCH_BYTES, HardState, ReplicaLog, StateFile, Stretch
-from broker.store.raw import BadPlace, parts_of
+from broker.store.raw import BadPlace
 from penstock.errors import Damaged, ProtocolError, StorageFull
 from penstock.protocol.requests.replicas import Members, TakeEntries
 
@@ -45,6 +45,7 @@ class Replica:
 
     Attributes:
         log: the node's; another one after each leadership.
+        confirmed: the latest round of this leadership that a majority has answered; 0 while it does not lead.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Replica:
         self._stretch_bytes = stretch_bytes
         self._leads = 0
         self._is_missing = False
+        self.confirmed = 0
 
     @property
     def leads(self) -> int:
@@ -110,11 +112,17 @@ class Replica:
     @property
     def has_grown(self) -> bool:
         """Whether the log has frames that the core does not know of."""
-        return self.log.end > self._core.log.end
+        return self.log.frames_end > self._core.log.end
 
     def appended(self, now: float) -> list[ToPeer]:
         """The broker that leads has written to the log: it goes to the others while this disk syncs it."""
         return self.step(self._grown(), now)
+
+    def begin_round(self, now: float) -> tuple[int, list[ToPeer]]:
+        """A round of signs of life, where this node leads: its number, and what is to be sent. When it is ``confirmed``
+        this node has led after it began."""
+        number = self._core.begin_round(now)
+        return number, self.appended(now)
 
     def synced(self, point: int, now: float) -> list[ToPeer]:
         """This disk has everything before ``point``, where the log ended as its sync began."""
@@ -128,11 +136,13 @@ class Replica:
     def _grown(self) -> Ended:
         known, log = self._core.log.end, self.log
         changes = tuple(one for one in log.changes if one.position >= known)
-        return Ended(log.end, begun_within(log.epochs, known, log.end), changes)
+        end = max(known, log.frames_end)
+        return Ended(end, begun_within(log.epochs, known, end), changes)
 
     def _carry_out(self, ready: Ready, sent: list[ToPeer]) -> list[Event]:
         """What there is to do, in its order; returns what the core is to know of it."""
         events: list[Event] = []
+        self.confirmed = ready.confirmed
         sent += ready.send
         if ready.save:
             self._state.save(ready.save)
@@ -154,12 +164,18 @@ class Replica:
         except BadPlace:
             events += self._miss()
         if epoch and not self._leads:
-            self._leads = epoch
-            self.log.take_over()
-            self._office.lead(epoch)
-            events.append(self._grown())
+            events += self._lead(epoch)
         events += [found for ask in ready.asks if (found := self._read(ask))]
         return events
+
+    def _lead(self, epoch: int) -> list[Event]:
+        try:
+            self.log.take_over()
+        except BadPlace:  # rot that nobody has noticed before: another node leads, and this copy is repaired
+            return self._miss()
+        self._leads = epoch
+        self._office.lead(epoch)
+        return [self._grown()]
 
     def _miss(self) -> list[Event]:
         if self._is_missing:
@@ -183,11 +199,9 @@ class Replica:
             return False
 
     def _read(self, ask: Ask) -> Read | None:
-        """What a peer lacks; nothing where this copy is damaged there."""
+        """What a peer lacks; nothing where this copy is damaged there, or has only a blank."""
         try:
-            data = self.log.stretch(ask.position, self.log.end, self._stretch_bytes).data
+            data, behind = self.log.frames(ask.position, self._stretch_bytes)
         except BadPlace:
             return None
-        parts = list(parts_of(data, ask.position))
-        end = parts[-1].behind if parts else ask.position
-        return Read(ask.peer, ask.position, end, data)
+        return Read(ask.peer, ask.position, behind, data) if data else None

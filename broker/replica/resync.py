@@ -8,6 +8,7 @@ little: what has come is gone over, and the copy goes on behind its last good fr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgpack
@@ -18,12 +19,14 @@ from broker.store import label, recovery, segment, state
 from broker.store.commit_log import CommitLog
 from broker.store.disk import Disk
 from broker.store.frames import crc32c
-from broker.store.raw import checked_parts, epochs_of
+from broker.store.raw import Part, check_epochs, checked_parts, epochs_of, raw_parts
 from broker.store.recovery import DERIVED
 from broker.store.scan import Scan
 from broker.store.segment import SUFFIX, Segment, segment_path
 from broker.store.settings import StoreSettings
 from penstock.errors import ProtocolError, StorageFailed
+from penstock.protocol.requests.request import Bytes
+from penstock.world import Offload
 
 FOLDER: Final = "replica/incoming"
 MANIFEST: Final = "replica/manifest"
@@ -50,6 +53,7 @@ class Resync:
         self._bytes_s = bytes_s
         self._free_at = now
         self._before = 0
+        self._rest = b""  # of a frame whose end has not come
         disk.make_folder("replica")
         disk.make_folder(FOLDER)
         segments = self._found()
@@ -78,31 +82,75 @@ class Resync:
     def end(self) -> int:
         return self._log.end
 
+    @property
+    def coming(self) -> int:
+        """Where what ``take_raw`` takes next begins."""
+        return self.end + len(self._rest)
+
+    @property
+    def is_sync_due(self) -> bool:
+        """Whether much has come since the last sync."""
+        return self._log.end - self._log.durable >= SYNC_BYTES
+
     def wanted(self, committed: int, now: float) -> Wanted | None:
         """What to ask the leader for next, if the rate allows it now."""
-        return Wanted(self.end, committed) if self.end < committed and now >= self._free_at else None
+        return Wanted(self.end, committed) if self.end < committed and self.may_ask(now) else None
 
     def take(self, stretch: Stretch, now: float) -> None:
         """Writes what has come. Raises ``ProtocolError`` where it does not fit, ``StorageFull``, ``StorageFailed``."""
-        log = self._log
+        self._rest = b""
         if stretch.position != self.end:
             raise ProtocolError(f"what was sent of the log at position {stretch.position} is not wanted")
         if self.end > self._start and stretch.before != self._before:
             raise ProtocolError(f"what was sent of the log at position {stretch.position} is of another epoch")
-        for part in checked_parts(stretch.data, stretch.position, stretch.before):
-            if part.frames:
-                log.receive(stretch.data[part.start : part.stop])
-                self._before = epochs_of(part.frames)[1]
-            else:
-                log.receive_blank(stretch.data[part.start : part.stop])
-        if self._bytes_s:
-            self._free_at = max(now, self._free_at) + len(stretch.data) / self._bytes_s
-        if log.end - log.durable >= SYNC_BYTES:
-            self._sync()
+        self._write(stretch.data, checked_parts(stretch.data, stretch.position, stretch.before))
+        self.count(len(stretch.data), now)
 
-    def _sync(self) -> None:
+    def take_raw(self, body: Bytes) -> None:
+        """Writes the frames of what a disk has of the log from ``coming`` on; what comes next brings the end of the
+        last one. Each is checked. Raises as ``take``."""
+        data = b"".join((self._rest, body))
+        self._rest = b""
+        parts = raw_parts(data, self.end)
+        self._write(data, parts)
+        self._rest = data[parts[-1].stop if parts else 0 :]
+
+    def drop_rest(self) -> None:
+        """The end of the last frame does not come."""
+        self._rest = b""
+
+    def count(self, size: int, now: float) -> None:
+        """So many bytes come: the next ones are asked for when the rate allows it."""
+        if self._bytes_s:
+            self._free_at = max(now, self._free_at) + size / self._bytes_s
+
+    def may_ask(self, now: float) -> bool:
+        """Whether the rate allows to ask for more now."""
+        return now >= self._free_at
+
+    def _write(self, data: bytes, parts: Sequence[Part]) -> None:
+        """All frames of a segment in one write. Raises ``ProtocolError``, ``StorageFull``, ``StorageFailed``."""
+        check_epochs(parts, self._before)
+        begin: Part | None = None
+        for number, part in enumerate(parts):
+            if not part.frames:
+                self._log.receive_blank(data[part.start : part.stop])
+                continue
+            begin = begin or part
+            if number + 1 == len(parts) or not parts[number + 1].frames:
+                self._log.receive(data[begin.start : part.stop])
+                self._before, begin = epochs_of(part.frames)[1], None
+
+    def sync(self) -> None:
+        """What has come is on the medium when it returns. Raises ``StorageFailed``."""
         point = self._log.sync_point()
         self._log.sync()
+        self._log.mark_durable(point)
+
+    async def sync_aside(self, offload: Offload) -> None:
+        """``sync`` while more is taken. Not while another one runs."""
+        point = self._log.sync_point()
+        await offload(self._log.sync)
         self._log.mark_durable(point)
 
     def is_whole(self, committed: int) -> bool:
@@ -115,7 +163,7 @@ class Resync:
     def finish(self) -> None:
         """What has come becomes the log. The node's own is closed by now, its folder locked. Raises
         ``StorageFailed``."""
-        self._sync()
+        self.sync()
         bases = list(self._log.bases)
         self._log.close()
         try:

@@ -1,6 +1,6 @@
-"""What owners of sessions are called upon to do: let a session go that somebody else asks for.
+"""What owners of sessions are called upon to do: release a session that another gateway asks for.
 
-A living owner is called first, and has ``HANDOVER_S`` to tell its client and to save the last state. Whoever asked
+A living owner is called first, and has ``HANDOVER_S`` to tell its client and to save the last state. The other gateway
 waits for the session's *waker*; the owner hears its calls when it looks for them. Pure: ``now`` is an argument.
 """
 
@@ -19,7 +19,7 @@ class OwnerCalls:
 
     def __init__(self, wakers: Wakers) -> None:
         self._wakers = wakers
-        self._of: dict[str, dict[str, SessionCall]] = {}  # owner -> client -> what is asked of it
+        self._of: dict[str, dict[str, SessionCall]] = {}  # owner -> client -> the call
         # client -> the epoch in which its session was asked for last, and until when its owner may let go
         self._until: dict[str, tuple[int, float]] = {}
 
@@ -41,7 +41,7 @@ class OwnerCalls:
         return called == epoch and now >= until
 
     def settle(self, client: str) -> None:
-        """A session has changed hands or is over: nobody is asked for it any more."""
+        """A session has another owner or is over: no owner is called for it any more."""
         self._until.pop(client, None)
         for calls in self._of.values():
             calls.pop(client, None)

@@ -17,7 +17,7 @@ from broker.sessions.fold import Sessions
 from penstock.protocol.requests.sessions import NEVER_ENDS
 
 LEAP_S: Final = 60.0
-"""Ages that go forward by so much more than the monotonic clock have waited for the clock since the start."""
+"""Seconds: ages that go further forward than the monotonic clock have waited for the clock since the start."""
 
 
 class SessionEnds:
@@ -76,9 +76,9 @@ class SessionEnds:
         return gone + entry.expiry_s
 
     def watch(self, client: str) -> None:
-        """Nobody has the session any more: it is told when it is over."""
+        """The session has no owner any more; its end is reported when its time has passed."""
         self._ends.set(client, self._end_of(client))
 
     def due(self, now: float) -> Iterable[str]:
-        """Clients whose sessions may be over. One is told until the next is asked for."""
+        """Clients whose sessions may be over. One is given until the next is asked for."""
         return self._ends.due(now)

@@ -4,7 +4,7 @@ not released yet.
 The record of the message says so itself (``FLAG_ONCE`` and the property ``MQTT_ID``), so that message and exchange are
 one append: however often a client sends a message again, to whichever gateway, it is stored once. An id is free
 again when its release is durable. A message that a gateway sent before it lost the session may arrive after all that,
-so it also says in which epoch it was sent, and whoever takes the session over has earlier epochs fenced off.
+so it also says in which epoch it was sent, and the next owner of the session has earlier epochs fenced.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fold of MQTT sessions: who has which client's session, in which epoch, and what its owner saved of it.
+"""Fold of MQTT sessions: the owner of each client's session, its epoch, and what the owner saved of it.
 
 An epoch is the log position of the record that gave the session to its owner, plus one: it only grows, also for a
 client whose session ended and begins anew, and so a late word of an earlier owner is known by its epoch. The epoch in
@@ -142,7 +142,7 @@ class Sessions:
 
     @property
     def owners(self) -> list[str]:
-        """All who have the session of somebody."""
+        """All owners of sessions."""
         return list(self._of)
 
     def gone(self) -> list[tuple[str, int]]:
@@ -234,7 +234,7 @@ class Sessions:
         self.bytes += entry.size
 
     def _move(self, client: str, entry: Entry, owner: str | None) -> None:
-        """Another owner has it; "": nobody; ``None``: it is not there any more."""
+        """Another owner has it; "": none has; ``None``: it is not there any more."""
         clients = self._of.get(entry.owner)
         if clients is not None:
             clients.pop(client, None)

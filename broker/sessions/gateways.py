@@ -9,7 +9,7 @@ from broker.sessions.fold import Sessions
 from penstock.service.metrics import with_label
 
 SHOWN_S: Final = 300.0
-"""A gateway that says nothing is shown for so long."""
+"""Seconds that a silent gateway is still shown."""
 GATEWAYS_MAX: Final = 1_000
 """Of more only those that were heard last are known."""
 
@@ -30,7 +30,7 @@ class Gateways:
             del self._heard[next(iter(self._heard))]
 
     def tick(self, now: float, now_ms: int, age_ms: int) -> None:
-        """Forgets who has said nothing for long."""
+        """Forgets gateways that have been silent for long."""
         self._now = now
         while self._heard and now - next(iter(self._heard.values())) > SHOWN_S:
             del self._heard[next(iter(self._heard))]

@@ -1,6 +1,6 @@
 """Requests about all MQTT sessions at once: which there are, how they stand, what is open for them, and which are over.
 
-Only their home can say. What is told of many comes in pages, by generation, so that each fits a frame.
+Only their home can say. Answers about many sessions come in pages, by generation, so that each fits a frame.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COUNT_MAX: Final = 1000
 LOOKED_AT_MAX: Final = 20_000
 """Maximum number of client ids that one request compares with a text."""
 PAGE_BYTES: Final = 1 << 20
-"""A page of sessions, or of their filters, ends with the session that reaches so much; one has hardly more."""
+"""A page of sessions, or of their filters, ends with the session that reaches these bytes; one has hardly more."""
 
 
 class SessionPages:

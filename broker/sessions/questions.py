@@ -2,7 +2,7 @@
 
 An operator's command asks their home (``AskSubscriptions``), which passes the question on with the answer to a
 gateway's ``WatchSessions`` and is answered with ``TellSubscriptions``. Nothing of it is stored, and nothing is sent
-before somebody asks. Only what was asked for is taken in, at most ``ASKS_MAX`` questions wait at a time, and each ends
+before a request asks. Only what was asked for is taken in, at most ``ASKS_MAX`` questions wait at a time, and each ends
 at its deadline with what was told until then.
 """
 
@@ -34,18 +34,19 @@ WAIT_S_MAX: Final = 30.0
 
 
 class _Ask:
-    """A question that waits. ``left``: clients of whom nothing is told yet, with their gateways."""
+    """A question that waits. ``left``: clients without an answer yet, with their gateways."""
 
-    def __init__(self, left: dict[str, str], wants_terms: bool, disconnects: bool, waker: str) -> None:
+    def __init__(self, left: dict[str, str], request: AskSubscriptions, waker: str) -> None:
         self.left = left
-        self.wants_terms = wants_terms
-        self.disconnects = disconnects
+        self.wants_terms = request.wants_terms
+        self.disconnects = request.disconnects
+        self.watch_after = max(-1, request.watch_after)
         self.waker = waker
         self.told: list[SessionTerms] = []
 
     def about(self, client: str) -> SessionQuestion:
         """What the gateway of a client is asked."""
-        return SessionQuestion(client, self.wants_terms, self.disconnects)
+        return SessionQuestion(client, self.wants_terms, self.disconnects, self.watch_after)
 
 
 class SessionQuestions:
@@ -66,12 +67,12 @@ class SessionQuestions:
             raise TopicNotFound(f"{HOME_TOPIC}: sessions are not at home at this broker")
         if len(request.clients) > CLIENTS_MAX or not 0 <= request.wait_s <= WAIT_S_MAX:
             raise InvalidRequest(f"at most {CLIENTS_MAX} clients are asked for, within 0 to {WAIT_S_MAX:g} s")
+        if request.watch_after >= 0 and len(request.clients) != 1:
+            raise InvalidRequest("the packets of one client are followed at a time")
         if len(self._asks) >= ASKS_MAX:
             raise Busy(f"{ASKS_MAX} questions about sessions wait already")
         self._number += 1
-        ask = _Ask(
-            self._gateways_of(request.clients), request.wants_terms, request.disconnects, f"question {self._number}"
-        )
+        ask = _Ask(self._gateways_of(request.clients), request, f"question {self._number}")
         for client, gateway in ask.left.items():
             self._asked.setdefault(gateway, {})[ask.about(client)] = None
         for gateway in ask.left.values():
@@ -115,7 +116,8 @@ class SessionQuestions:
         """Takes in what a gateway says of its clients."""
         for ask in self._asks:
             for one in request.told:
-                if ask.left.get(one.client) == request.owner and one.with_terms >= ask.wants_terms:
+                is_its = one.watch_after == ask.watch_after and one.with_terms >= ask.wants_terms
+                if is_its and ask.left.get(one.client) == request.owner:
                     del ask.left[one.client]
                     ask.told.append(one)
             if not ask.left:

@@ -1,4 +1,4 @@
-"""Requests about MQTT sessions: who has one, what it holds, and what becomes of it when its owner dies.
+"""Requests about MQTT sessions: the owner of each, what it holds, and what becomes of it when its owner dies.
 
 A session has one owner, a gateway, and every change of hands is a record with a new epoch; a save or an end with an
 older epoch changes nothing (it is *fenced*). An owner that is alive is first called upon to let a session go, so that
@@ -28,7 +28,7 @@ from broker.kernel.checks import CLIENT_BYTES_MAX, check_text
 from broker.kernel.deadlines import Deadlines
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
-from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
+from broker.kernel.outcomes import AfterQuorum, AfterRound, Now, Outcome, Parked
 from broker.kernel.theme import Wakers
 from broker.sessions import fold as sessions
 from broker.sessions import gateway_epochs
@@ -79,7 +79,7 @@ _HEAD_BYTES: Final = 64  # what a record of saves has beside them
 
 
 class SessionRequests:
-    """The sessions whose home is this broker. ``changed``: wakers that have stirred and nobody has taken yet."""
+    """The sessions whose home is this broker. ``changed``: wakers that have stirred and were not taken yet."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class SessionRequests:
             self._leases.set(owner, now + settings.owner_lease_s)
         self._calls = OwnerCalls(wakers)
         self._ownerless: dict[str, int] = {}  # client -> epoch that a dead owner had
-        self._duties: dict[str, int] = {}  # those among them that somebody must see to
+        self._duties: dict[str, int] = {}  # those among them that an owner must see to
         self._lapsed: set[str] = set()  # owners that fell silent, and may be alive
         self._ends = SessionEnds(self._sessions, now, age_ms)
         self._begun_until = 0  # the log position behind the last gateway epoch that has begun
@@ -138,7 +138,7 @@ class SessionRequests:
         return self._give(request, entry, now, now_ms)
 
     def _check_room(self, request: OpenSession, entry: Entry | None, now: float) -> None:
-        """Raises ``Busy`` where it would be one session, or a will, too many. Whoever has one comes back to it."""
+        """Raises ``Busy`` where it would be one session, or a will, too many. A client with a session comes back."""
         if entry is None and len(self._sessions) >= self._settings.sessions_max:
             raise Busy("the limit sessions_max is reached", hint="raise it")
         room = SessionRoom(self._sessions, self._settings.sessions_bytes_max)
@@ -171,7 +171,7 @@ class SessionRequests:
         return is_without or self._ends.is_over(request.client, now)
 
     def _check_user(self, request: OpenSession, entry: Entry, now: float) -> None:
-        """A session that a user has made is nobody else's while it lasts, not even to end it."""
+        """A session that a user has made belongs to that user while it lasts; no other user may even end it."""
         is_given_up = request.clean and entry.user == request.instead_of  # a gateway has asked the access rules
         is_anothers = entry.user and entry.user != request.user and not is_given_up
         if is_anothers and not self._ends.is_over(request.client, now):
@@ -188,7 +188,7 @@ class SessionRequests:
         return Parked((client_waker(client),), until, answer)
 
     def _is_free(self, client: str, epoch: int) -> bool:
-        """Whether nobody has the session any more that was of this epoch."""
+        """Whether the session of this epoch has no owner any more."""
         current = self._sessions.get(client)
         return current is None or current.epoch != epoch or current.state == RELEASED
 
@@ -223,7 +223,7 @@ class SessionRequests:
         return AfterQuorum(reply, self._store.written)
 
     def _settle(self, client: str) -> None:
-        """A session has changed hands or is over: nobody is asked for it any more."""
+        """A session has another owner or is over: no owner is called for it any more."""
         self._ownerless.pop(client, None)
         self._duties.pop(client, None)
         self._calls.settle(client)
@@ -271,19 +271,19 @@ class SessionRequests:
         return AfterQuorum(SavedSessions(tuple(fenced), tuple(full)), self._store.written)
 
     def _losing(self, client: str, epoch: int) -> SessionSave:
-        """What keeps that nobody has a session any more, without a last word of its owner."""
+        """The record that a session has no owner any more, without a last word of the owner."""
         entry = self._sessions.get(client)
         assert entry is not None
         return SessionSave(client, epoch, LOST, entry.expiry_s)
 
     def _see_to(self, client: str) -> None:
-        """Somebody must see to a session that was lost and has a will; whoever lets one go has seen to that."""
+        """An owner must see to a session that was lost and has a will; an owner that releases one has done so."""
         entry = self._sessions.get(client)
         if entry is not None and entry.state == RELEASED and not entry.owner and entry.will != NO_WILL:
             self._duties[client] = entry.epoch
 
     def _revive(self, owner: str, save: SessionSave, now: float) -> None:
-        """Its owner was not dead, and may yet die: nobody else need see to the session until then, and the client is
+        """Its owner was not dead, and may yet die: no other owner need see to the session until then, and the client is
         there if it was before."""
         self._heard(owner, now)
         self._ownerless.pop(save.client, None)
@@ -319,7 +319,7 @@ class SessionRequests:
 
     @handles(KeepSessions)
     def keep(self, request: KeepSessions, now: float, now_ms: int) -> Outcome:
-        """An owner lives; it is told what has to be seen to."""
+        """Renews the lease of an owner; the answer says which sessions it has to see to."""
         _check_owner(request.owner)
         if not 0 < request.lease_s <= LEASE_S_MAX:
             raise InvalidRequest(f"a lease has more than 0 and at most {LEASE_S_MAX:.0f} seconds")
@@ -328,7 +328,7 @@ class SessionRequests:
         is_over = request.gateway_epoch in self._gateway_epochs.over
         begins = not is_over and request.gateway_epoch not in ("", self._gateway_epochs.of(request.owner))
         self._gateways.heard(request.owner, now)
-        self._leases.set(request.owner, now + request.lease_s)  # also where the log has no room: whoever asks lives
+        self._leases.set(request.owner, now + request.lease_s)  # also where the log is full
         if begins:
             beginning = GatewayEpochs.beginning(request.owner, request.gateway_epoch, request.fresh)
             self._store.append([fact_record(gateway_epochs.TOPIC, beginning)], now_ms)
@@ -340,7 +340,7 @@ class SessionRequests:
             self._lapsed.discard(request.owner)
         self._sort_out(now_ms)
         duties = SessionDuties(tuple(list(self._duties)[:DUTIES_MAX]), is_over)
-        return AfterQuorum(duties, self._begun_until)
+        return AfterRound(duties, self._begun_until)
 
     @handles(EndGatewayEpochs)
     def end_gateway_epochs(self, request: EndGatewayEpochs, now: float, now_ms: int) -> Outcome:
@@ -440,7 +440,7 @@ class SessionRequests:
             ended += 1
 
     def _bury(self, owner: str, now: float, until: int = sys.maxsize) -> None:
-        """An owner is dead, or begins anew: what it had has nobody to care for it. ``until``: the last epoch
+        """An owner is dead, or begins anew: its sessions have no owner any more. ``until``: the last epoch
         of its earlier process."""
         self._calls.forget(owner)
         for client in self._sessions.of(owner):
@@ -481,13 +481,13 @@ class SessionRequests:
         self._store.append_facts(records, now_ms)
 
     def _released(self, client: str) -> None:
-        """Nobody has the session any more: it ends when its time has passed."""
+        """The session has no owner any more: it ends when its time has passed."""
         self._settle(client)
         self._ends.watch(client)
 
 
 def _found(entry: Entry, is_new: bool, absence_s: float) -> OpenedSession:
-    """What the next owner is told of a session."""
+    """What the next owner learns of a session."""
     return OpenedSession(
         epoch=0,
         generation=0,

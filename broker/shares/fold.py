@@ -3,7 +3,7 @@
 A shared subscription (*share*) reads the light queue of its filter. Its ``Settled`` is the offset below which
 everything is settled and the ranges beyond it. The log position before which everything is settled says the same of
 messages that damage has moved to later offsets (docs/decisions/0007). Between two ranges there is at least one message
-that somebody was given and has not acknowledged; how many of these there may be is bounded
+that a taker was given and has not acknowledged; how many of these there may be is bounded
 (``broker/shares/requests.py``), and so is this. A share ends with its last owner (``broker/filters/fold.py``). What a
 group pops of a topic's queue is the same under a name of its own (``broker/shares/pops.py``); it ends with the topic.
 """

@@ -1,8 +1,8 @@
-"""Who has been given which messages of a shared subscription. Not durable: after a restart takers say what they have.
+"""Leases of a shared subscription's messages. Not durable: after a restart takers say what they have.
 
 A message is *leased* to a taker (a gateway) until it is settled, given back, or the taker's lease has passed. What was
 given back is *owed* and goes out first. In an ordered share the messages of one key are leased to one taker at a time,
-in order: as long as some are on their way nobody else gets any, and what others passed over is owed too.
+in order: as long as some are on their way no other taker gets any, and messages that others passed over come first too.
 
 Invariant: an offset below ``next`` that is not settled is either leased to exactly one taker or owed. Pure: messages
 are read through an argument.
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 
 Read = Callable[[int, int, int], "tuple[list[Row], int]"]
-"""Messages from an offset on, at most so many and so many bytes (but one at least), and the offset to read next: the
+"""Messages from an offset on, up to a number and a number of bytes (but one at least), and the offset to read next: the
 same if there is nothing. What is missing in between is lost."""
 
 
@@ -48,7 +48,7 @@ class ShareLeases:
     """The leases of one share.
 
     Attributes:
-        next: the offset that nobody has been given yet.
+        next: the first offset that was never leased.
         redelivered: how many messages went out again.
     """
 
@@ -60,7 +60,7 @@ class ShareLeases:
         self._of: dict[str, dict[int, None]] = {}
         self._owed: list[int] = []
         self._keys: dict[int, int] = {}  # of what is leased or owed, in an ordered share
-        self._takers: dict[int, tuple[str, int]] = {}  # key -> who has messages of it, and how many
+        self._takers: dict[int, tuple[str, int]] = {}  # key -> the taker of its messages, and their number
 
     @property
     def unsettled(self) -> int:
@@ -81,7 +81,7 @@ class ShareLeases:
     def take(
         self, taker: str, settled: Settled, read: Read, count_max: int, bytes_max: int, unsettled_max: int
     ) -> Given:
-        """Leases messages to a taker: first what is owed, then what is new."""
+        """Leases messages to a taker: first those that came back, then new ones."""
         taking = _Taking(self, taker, count_max, bytes_max)
         for first, end in list(_runs(self._wanted(taking))):
             if taking.is_full:
@@ -97,7 +97,7 @@ class ShareLeases:
         return taking.given
 
     def _wanted(self, taking: _Taking) -> Iterator[int]:
-        """What is owed and may be given to this taker, as far as one knows without reading it."""
+        """Messages that came back and may go to this taker, as far as is known without reading them."""
         for offset in self._owed:
             key = self._keys.get(offset)
             if key is None or taking.may_have(key):
@@ -150,13 +150,13 @@ class ShareLeases:
             self._takers[key] = (taker, self._takers.get(key, (taker, 0))[1] + 1)
 
     def taker_of(self, key: int) -> str | None:
-        """Who has messages of a key on their way, if that matters here."""
+        """The taker with messages of a key on their way, if order matters here."""
         return self._takers[key][0] if self._is_ordered and key in self._takers else None
 
     # ------------------------------------------------------------ taking back
 
     def settle(self, first: int, end: int) -> None:
-        """Messages need not be given to anybody any more, whoever has them."""
+        """Messages are settled: no taker gets them any more, and none has them."""
         if end - first < len(self._leased):
             for offset in range(first, end):
                 if offset in self._leased:
@@ -175,7 +175,7 @@ class ShareLeases:
         mine = [offset for offset in offsets if offset in held]
         for offset in mine:
             key = self._unlease(offset)
-            if offset >= self.next:  # had before this broker began; nobody has come to it since
+            if offset >= self.next:  # had before this broker began; no taker has come to it since
                 continue
             insort(self._owed, offset)
             if key is not None:
@@ -234,7 +234,7 @@ class _Taking:
         return self.count_left <= 0 or self.bytes_left <= 0
 
     def may_have(self, key: int) -> bool:
-        """Whether nobody else has messages of a key and none was passed over in this turn."""
+        """Whether no other taker has messages of a key and none was passed over in this turn."""
         return key not in self._passed and self._leases.taker_of(key) in (None, self._taker)
 
     def offer(self, row: Row) -> bool:

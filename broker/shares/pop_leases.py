@@ -101,7 +101,7 @@ class PopLeases:
         return self._owed[0] if self._owed else None
 
     def take_owed(self, owed: Owed, end: int) -> None:
-        """What goes out first is given to somebody, up to an offset."""
+        """The messages that go out first are leased, up to an offset."""
         assert self._owed[0] == owed
         self.owed -= end - owed.first
         self._owed[:1] = [owed._replace(first=end)] if end < owed.end else []
@@ -168,7 +168,7 @@ class PopLeases:
         return found
 
     def of(self, offset: int) -> Lease | None:
-        """Who has a message."""
+        """The taker that has a message."""
         at = self._at(offset)
         lease = self._leases[at] if at < len(self._leases) else None
         return lease if lease is not None and lease.first <= offset < lease.end else None

@@ -1,6 +1,6 @@
 """Requests about popped queues: messages that are leased one by one to any taker, without members and assignments.
 
-What is settled is in the log, as of a shared subscription, under ``$pop/GROUP/QUEUE``; who has what is not
+What is settled is in the log, as of a shared subscription, under ``$pop/GROUP/QUEUE``; leases are not
 (``pop_leases.py``). So every taker of a group has a share of every queue, and none waits for a rebalance. A message
 whose lease is over goes out again, and becomes a dead letter in the append that settles it when it was tried often
 enough. A taker may acknowledge a message also after that.

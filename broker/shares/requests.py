@@ -1,8 +1,8 @@
 """Requests about shared subscriptions: messages for takers, and what became of them.
 
-Which messages of a share are settled is in the log (``broker/shares/fold.py``); who has the others is not
+Which messages of a share are settled is in the log (``broker/shares/fold.py``); the leases of the others are not
 (``leases.py``). A message is given to one taker at a time, and to another when that one gives it back, or has been
-silent for ``share_lease_s``. Whoever was given a message may settle it, also after it has gone to somebody else: then a
+silent for ``share_lease_s``. A taker that was given a message may settle it, also after another taker got it: then a
 client has it, and that is all there is to know. After a restart the takers have ``RESUME_S`` to say what they have,
 before anything goes to others.
 """
@@ -19,7 +19,7 @@ from typing import Final
 from broker.filters import fold as filters
 from broker.kernel.deadlines import Deadlines
 from broker.kernel.handler import handles
-from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
+from broker.kernel.outcomes import AfterQuorum, AfterRound, Now, Outcome, Parked
 from broker.kernel.theme import Wakers
 from broker.settings import BrokerSettings
 from broker.shares.fold import Settled, Shares
@@ -62,7 +62,7 @@ _KEYS_BASE64: Final = KEYS_BASE64.encode()
 
 class ShareRequests:
     """The shared subscriptions of one broker. ``redelivered``: messages that went out again; ``lost``: those that
-    retention or damage took before anybody had them; ``changed``: shares that have stirred and nobody has taken yet."""
+    retention or damage took before any taker had them; ``changed``: shares that have stirred and were not taken yet."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class ShareRequests:
             self._resume(request)
         taken = self._take(request)
         if taken.count or not request.wait_s:
-            return Now(taken)
+            return AfterRound(taken) if request.resumes else Now(taken)
         queue = _queue_of(request.share)
 
         def again(last: bool) -> Result | None:
@@ -250,7 +250,7 @@ class ShareRequests:
         return keys
 
     def _bury(self, share: str, given: Given) -> None:
-        """Where there is no message any more nobody waits for one."""
+        """Ends the waits for messages that are gone."""
         if given.gone:
             beginning = self._store.bounds(_queue_of(share)).min
             self.lost += sum([end - max(first, 0) for first, end in given.gone if first >= beginning])

@@ -26,13 +26,13 @@ BULK_FROM: Final = 32
 SPAN_BYTES_MAX: Final = 1 << 20
 """What is read at once: a larger block is slower to get from the allocator than from the page cache."""
 BATCH_BYTES_MAX: Final = 3 << 19
-"""Many frames that go out together have so many bytes at most, for the same reason."""
+"""Maximum bytes of frames that go out together, for the same reason."""
 WORK_BYTES_MAX: Final = 4 << 20
-"""So much is read for one pull, a millisecond or two: others wait meanwhile."""
+"""Bytes read for one pull, a millisecond or two: others wait meanwhile."""
 GAP_BYTES_MAX: Final = 8 * 1024
 """A gap that is longer takes more time to read than the next frame by itself."""
 READ_BYTES_WORTH: Final = 8 * 1024
-"""One more read takes as long as so many bytes of a longer one."""
+"""One more read takes as long as this number of bytes of a longer one."""
 CHECK_BYTES_WORTH: Final = 2 * 1024
 """And so does looking at one frame by itself."""
 BAD: Final = "a frame does not match its checksum"
@@ -81,7 +81,7 @@ def rows(entries: Entries, offsets: Numbers) -> bytes:
 
 
 class Gathered(NamedTuple):
-    """What one pull takes. ``done``: so many entries were looked at. ``good``: which of them have a good frame, None
+    """What one pull takes. ``done``: number of entries looked at. ``good``: which of them have a good frame, None
     for all. ``frames``: these, end to end, in pieces."""
 
     done: int

@@ -31,7 +31,7 @@ from penstock.errors import Damaged, PenstockError, StorageFailed, StorageFull
 
 RESERVE_FILE: Final = "reserve"
 PREPARE_BYTES: Final = 1 << 20
-"""So much room is prepared at a time: a millisecond or two of a disk's."""
+"""Bytes of room prepared at a time: a millisecond or two of a disk's."""
 BAD_PLACES_MAX: Final = 64
 """Maximum number of bad places that are remembered for repair."""
 _log = logging.getLogger(__name__)
@@ -69,6 +69,8 @@ class CommitLog:
         self.fresh = Fresh(settings.fresh_bytes)
         self.bad_places: list[int] = []  # where reads have found bad frames; repair takes them
         self._emergency_room = False
+        self.segment_bytes = settings.segment_bytes
+        self._rolled_at = end
         self._prepares = True
         self._unsynced: list[Segment] = [segments[-1]]
         self._syncing: list[Segment] = []
@@ -77,9 +79,19 @@ class CommitLog:
         """Appends of requests raise this from now on; None: they are stored again."""
         self.held_back = error
 
+    def size_segments(self, size: int) -> None:
+        """Segments have this size from now on, the active one too: that of the log's group, whatever this node's own
+        setting is."""
+        self.segment_bytes = size
+        self.active.end_at(max(size, self.end - self.active.base + BLANK_BYTES_MIN))
+
+    def count_as_full(self) -> None:
+        """The disk was full when this log was closed: it is, until more room was found."""
+        self.is_full = True
+
     def begin_at(self, end: int, durable: int) -> None:
         """Recovery has found where the log ends; what lies behind ``durable`` counts as unsynced."""
-        self.end = end
+        self.end = self._rolled_at = end
         self.durable = self.committed = durable
         self._bases = [segment.base for segment in self._segments]
         self._unsynced = [segment for segment in self._segments if segment.end > durable]
@@ -104,6 +116,12 @@ class CommitLog:
         """First positions of all segments, in order."""
         return self._bases
 
+    @property
+    def frames_end(self) -> int:
+        """Position behind the last frame. A full disk may stop an append behind the blank that ends a segment: it does
+        not count before a frame stands behind it."""
+        return self._rolled_at if self._rolled_at < self.end == self.active.base else self.end
+
     def room(self) -> int:
         """Bytes that an append may have before the active segment is full; the blank frame's head always fits behind
         them."""
@@ -112,7 +130,7 @@ class CommitLog:
     @property
     def fresh_room(self) -> int:
         """``room`` of a segment that nothing was written to."""
-        return self._settings.segment_bytes - BLANK_BYTES_MIN
+        return self.segment_bytes - BLANK_BYTES_MIN
 
     # ------------------------------------------------------------ room on the disk
 
@@ -157,7 +175,7 @@ class CommitLog:
             self.is_full = True
             step = self._settings.reserve_step_bytes
             _log.error(
-                "%s: messages are refused until %d KiB are free; what is stored can be read", error.message, step >> 10
+                "%s: messages are refused until %d KiB are free; stored messages can be read", error.message, step >> 10
             )
         return error
 
@@ -191,7 +209,7 @@ class CommitLog:
         return self._disk.open(RESERVE_FILE, create=True)
 
     def prepare(self) -> None:
-        """For when nobody writes: fills a little more of the room behind the end with zeros, up to ``ahead_bytes`` of
+        """For an idle store: fills a little more of the room behind the end with zeros, up to ``ahead_bytes`` of
         it and to the segment's end, so that later syncs cost less. What the disk refuses here is told to the append
         that needs it."""
         segment, ahead = self.active, self._settings.ahead_bytes
@@ -254,6 +272,7 @@ class CommitLog:
         self._unsynced.append(fresh)
         self._prepares = True
         self.stretches.close()
+        self._rolled_at = self.end
         self.end = fresh.base
 
     # ------------------------------------------------------------ a copy's bytes
@@ -286,8 +305,8 @@ class CommitLog:
             last.cut(position)
         except OSError as error:
             raise self._latched(StorageFailed(f"the disk failed: {error.strerror}")) from None
-        last.end_at(max(self._settings.segment_bytes, position - last.base + BLANK_BYTES_MIN))
-        self.end = position
+        last.end_at(max(self.segment_bytes, position - last.base + BLANK_BYTES_MIN))
+        self.end = self._rolled_at = position
         self.durable = min(self.durable, position)
         self._unsynced = [one for one in self._unsynced if one.base < position] or [last]
         self._syncing = [one for one in self._syncing if one.base < position]
@@ -303,7 +322,7 @@ class CommitLog:
             file = self._disk.open(path)  # left by a roll that failed half way
         try:
             file.truncate(0)
-            return Segment(base, file, self._settings.segment_bytes)
+            return Segment(base, file, self.segment_bytes)
         except OSError:
             file.close()
             raise
@@ -372,6 +391,16 @@ class CommitLog:
         """What there is of the ``size`` bytes at a position, within its segment. Raises ``Damaged``."""
         segment = self._segment_at(position)
         return self.read(position, min(size, self.end - position, segment.base + segment.file.size() - position))
+
+    def read_across(self, position: int, size: int) -> bytes:
+        """``read`` over the borders of segments, with what blanks fill."""
+        found = []
+        while size > 0:
+            piece = self.read(position, min(size, self.segment_end(position) - position))
+            found.append(piece)
+            position += len(piece)
+            size -= len(piece)
+        return b"".join(found)
 
     def note_bad_place(self, position: int) -> None:
         """A read has found a bad frame there. The latest ``BAD_PLACES_MAX`` are kept."""

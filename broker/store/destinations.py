@@ -18,7 +18,7 @@ class Destination:
     """Of one tail.
 
     Attributes:
-        topic, properties: what is said in the tail; of tails that count, in that of the first message.
+        topic, properties: those of the tail; of tails that count, in that of the first message.
         level: its topic's.
         is_system: its records are facts, which are in no queue.
         id_at: where in the properties the unique id that counts begins, -1 if none does. ``producer``: what is before

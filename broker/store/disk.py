@@ -30,9 +30,9 @@ DRAFT: Final = ".draft"
 ASIDE: Final = ".aside"
 """Behind the name of what stood in the way of one of our files and is none."""
 LARGE_BYTES: Final = 4 << 20
-"""It takes a file system 0.3 ms to free a MiB: a file that is larger has its room until somebody has time for that."""
+"""It takes a file system 0.3 ms to free a MiB: a larger file keeps its room until the broker is idle."""
 LEAVING_MAX: Final = 64
-"""So many files, at most, are removed and still have their room."""
+"""Maximum number of removed files that still have their room."""
 _log = logging.getLogger(__name__)
 
 
@@ -181,7 +181,7 @@ def _open_regular(path: Path, flags: int) -> int:
 
 class RealDisk:
     """A data folder of the operating system. ``is_read_only``: its files are opened for reading alone, as who has no
-    right to more, and a copy that nobody can change, let one."""
+    right to more, and a copy that is read-only, let one."""
 
     def __init__(self, root: Path, *, is_read_only: bool = False) -> None:
         self.root = root
@@ -242,7 +242,7 @@ class RealDisk:
                 found, held = os.stat(path), os.fstat(descriptor)
             except (FileNotFoundError, NotADirectoryError):
                 return f"{path} was removed"
-            except OSError:  # it cannot be looked at: nobody knows
+            except OSError:  # it cannot be looked at
                 continue
             if (found.st_dev, found.st_ino) != (held.st_dev, held.st_ino):
                 return f"{path} was replaced"

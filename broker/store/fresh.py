@@ -3,7 +3,7 @@ without a read of the file and without another look at its checksums. What came 
 reads in the same process.
 
 Bounded by a number of appends and of bytes of frames; the runs beside them keep the bodies once more. What is too much
-goes when nobody waits for it (``trim``), beyond twice the bounds at once. Whatever is not wholly here is read from the
+goes when no request waits (``trim``), beyond twice the bounds at once. Whatever is not wholly here is read from the
 log.
 """
 
@@ -19,7 +19,7 @@ APPENDS_MAX: Final = 16
 
 
 class Written:
-    """Whole frames as they were appended. ``runs``: all of them by position, if they are of runs that somebody may ask
+    """Whole frames as they were appended. ``runs``: all of them by position, if they are of runs that a reader may ask
     for."""
 
     __slots__ = ("frames", "position", "runs")
@@ -34,7 +34,7 @@ class Fresh:
     """What was appended last, of one log."""
 
     def __init__(self, bytes_max: int) -> None:
-        """``bytes_max``: so much is kept, 0 for nothing."""
+        """``bytes_max``: maximum bytes kept, 0 for none."""
         self._appends: list[Written] = []  # the oldest first
         self._bytes_max = bytes_max
         self._bytes = 0

@@ -47,7 +47,7 @@ READ_BYTES: Final = 1 << 16
 """A file that is read from its beginning to its end is read in blocks of this size."""
 OFFSETS_END: Final = 1 << 63
 RUNS_AT_ONCE: Final = 256
-"""So many key rows are read together by who looks at one after the other."""
+"""Key rows that a sequential reader reads together."""
 REPAIR_HINT: Final = "restart the broker: it makes its index again from the log"
 
 _log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class ChunkParts:
         self.directory_bytes = 0
 
     def add(self, takes: Iterable[tuple[Queue, int]]) -> None:
-        """Takes in the first entries of some queues' tails, so many of each."""
+        """Takes in the first entries of some queues' tails, with the number for each."""
         rows, short = [], []
         for queue, count in takes:
             size = count * ENTRY_BYTES
@@ -172,7 +172,7 @@ class ChunkReader:
         self._number = number
         self._file = disk.open(chunk_path(number), is_read_only=True)
         self._crc = 0
-        self._at = CRC_BYTES  # of the file, of which so much was read
+        self._at = CRC_BYTES  # of the file: where the next read begins
         self._block = b""
         self._taken = 0  # of the block
         try:
@@ -199,7 +199,7 @@ class ChunkReader:
         raise newer(f"{chunk_path(self._number)} has version {version}", VERSION, BACK_HINT)
 
     def take(self, size: int) -> bytes:
-        """The next bytes, exactly so many. Raises ``Damaged``, ``OSError``."""
+        """The next bytes, exactly this number. Raises ``Damaged``, ``OSError``."""
         while len(self._block) - self._taken < size:
             block = self._file.pread(max(READ_BYTES, size), self._at)
             if not block:

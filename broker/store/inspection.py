@@ -33,9 +33,9 @@ from penstock.errors import Damaged, DataFolderUnusable
 from penstock.protocol.message import FRAME_HEAD_BYTES, record_body
 
 STEP_BYTES: Final = 4 << 20
-"""Progress is told about this often."""
+"""Bytes between two reports of progress, about."""
 BLOCK_BYTES: Final = 50_000 * ENTRY_BYTES
-"""So much of a chunk's entries is looked at at a time."""
+"""Entries of a chunk that are looked at at a time."""
 
 
 class Step(NamedTuple):
@@ -55,7 +55,7 @@ class Report:
         damage: stretches of the log (from, to) that are rotten, or missing in the middle.
         missing: stretches that are in no file: segments that retention has not removed are not there.
         malformed: positions of good frames that hold no well-formed record.
-        missing_bytes: so much further the log was on the disk, as a checkpoint says; what was there is gone.
+        missing_bytes: bytes that the log was longer on the disk, as a checkpoint says; they are gone.
         torn_bytes: bytes behind the end that are neither log nor reserved zeros; a start cuts them away.
         bad_files: derived files that are damaged; a start makes them again.
         stray_entries: index entries that point to no record, though the log is sound there.
@@ -165,7 +165,7 @@ def repair_index(
 ) -> list[tuple[int, int]]:
     """Removes all derived files and makes them again from the log; returns the stretches that are damaged.
 
-    ``on_progress`` is told bytes done and in all. Raises as ``open_store``.
+    ``on_progress`` gets bytes done and in all. Raises as ``open_store``.
     """
     _close(open_log(disk))
     disk.lock(segment.FOLDER)

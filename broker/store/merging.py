@@ -49,16 +49,16 @@ from broker.store.rows import array_head, packed_rows
 from penstock.errors import Damaged
 
 MERGED: Final = 8
-"""So many neighbours become one while their segment is being written,"""
+"""Neighbours that become one while their segment is being written,"""
 DIRECTORIES_BYTES_MIN: Final = 1 << 16
-"""if they have the pieces of many queues: their directories have so many bytes."""
+"""if they have the pieces of many queues: the least bytes of their directories."""
 MERGED_BYTES_MAX: Final = 256 << 20
 SOURCES_MAX: Final = 64
 """No more than this, and no more files, are made into one."""
 SLICE_ROWS: Final = 2_000
-"""So many rows of a directory, or queues, are handled between two looks at the rest of the world."""
+"""Rows of a directory, or queues, handled between two turns of the loop."""
 SLICE_KEYS: Final = 4_000
-"""So many key rows of each source are compared at a time."""
+"""Key rows of each source compared at a time."""
 _HASHES: Final = 1 << 32
 """Key hashes are lower than this."""
 RETRY_MS: Final = 60_000

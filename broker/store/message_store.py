@@ -41,11 +41,11 @@ _FACT_BYTES: Final = 512
 """What a record of a fact has beside its body is less."""
 _FRAME_BYTES_MIN: Final = FRAME_HEAD_BYTES + BODY_AT
 LOST_PLACES_MAX: Final = 10_000
-"""So many offsets of each queue are kept for records that damage may have taken: more of them cost memory."""
+"""Offsets of each queue that are kept for records that damage may have taken: more of them cost memory."""
 HOLD_CHECK_MS: Final = 1_000
-"""After so long the store looks again whether the folder is still its own."""
+"""Seconds after which the store looks again whether the folder is still its own."""
 QUIET_MS: Final = 50
-"""After so long without an append nobody is about to write."""
+"""Seconds without an append after which the store counts as idle."""
 _log = logging.getLogger(__name__)
 
 
@@ -241,7 +241,7 @@ class MessageStore:
         first. What stands before it is sealed, and keeps its offsets. To which light queues the lost records belonged
         nobody knows, so those behind cannot have the offsets that they had. They get new ones beyond all that were ever
         given: the log's end and on. No offset means another message. So the log must grow until it is beyond all
-        offsets again, before anything else is stored and before they are told to anybody, for another start could give
+        offsets again, before anything else is stored and before any reader gets them, for another start could give
         them out again; on a full disk that waits. Returns up to where the log is durable then, ``None`` if it has not
         grown: before that nothing behind the damage is sealed."""
         self.damage = damage
@@ -380,6 +380,11 @@ class MessageStore:
         ``OffsetOutOfRange`` or ``Damaged``."""
         return self._reading.frame_at(queue, offset)
 
+    def size_of(self, queue: str) -> int:
+        """About how many bytes the readable messages of a queue have: their number, times the mean of some of the
+        newest. Raises ``QueueNotFound``."""
+        return self._reading.size_of(queue)
+
     def stored_ms(self, position: int) -> int:
         """When the record at a log position was stored. Raises ``Damaged``."""
         return stored_ms_of(self._reading.frame(position))
@@ -463,10 +468,8 @@ class MessageStore:
             return
         self._held_at_ms = now_ms
         if lost := self._disk.lost:
-            self._log.failed = StorageFailed(
-                f"the data folder is not this broker's any more: {lost}",
-                hint="stop a broker before its files are moved",
-            )
+            hint = "stop a broker before its files are moved"
+            self._log.failed = StorageFailed(f"the data folder is not this broker's any more: {lost}", hint=hint)
             raise self._log.failed
 
     @property

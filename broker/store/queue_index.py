@@ -49,9 +49,9 @@ class Passed(NamedTuple):
     """What is to be known of damage that starts have passed over.
 
     Attributes:
-        lost: so many offsets were, at most, given out in queues of topics of which it has left nothing.
+        lost: the number of offsets that were, at most, given out in queues of topics of which it has left nothing.
         log_end: where the log ended when some was passed over last: light queues have moved there.
-        unsettled: damage (from, to) for which nobody has kept lost offsets yet.
+        unsettled: damage (from, to) for which no lost offsets are kept yet.
     """
 
     lost: int = 0
@@ -246,7 +246,7 @@ class QueueIndex:
         return queue
 
     def drop(self, key: str) -> None:
-        """Forgets a queue; its entries go with the chunks that hold them. It counts as fresh: who waits for it is
+        """Forgets a queue; its entries go with the chunks that hold them. It counts as fresh: a waiting request is
         told."""
         queue = self._queues.pop(key, None)
         if queue is not None:

@@ -16,7 +16,7 @@ from broker.store.alike import Alike, good_alike, looks_alike
 from broker.store.commit_log import CommitLog
 from broker.store.frames import EPOCH_AT, FRAME_BYTES_MIN, blank_length, frame_length, good_within
 from penstock.errors import Damaged, ProtocolError
-from penstock.protocol.message import FRAME_HEAD_BYTES
+from penstock.protocol.message import FRAME_BYTES_MAX, FRAME_HEAD_BYTES
 
 RUN_FRAMES_MAX: Final = 1024
 _EPOCH: Final = slice(EPOCH_AT, EPOCH_AT + 4)
@@ -42,9 +42,10 @@ class Part(NamedTuple):
     frames: Sequence[bytes]
 
 
-def parts_of(data: bytes, position: int, *, at: int = 0) -> Iterator[Part]:
+def parts_of(data: bytes, position: int, *, at: int = 0, is_raw: bool = False) -> Iterator[Part]:
     """The good frames and blanks of a stretch that begins at ``position``, up to the first place that holds neither:
-    where the last part stops. Every frame is checked by its checksum and its place."""
+    where the last part stops. Every frame is checked by its checksum and its place. ``is_raw``: it is as a disk has it,
+    with what blanks fill."""
     end = len(data)
     while at < end:
         if end - at < FRAME_HEAD_BYTES:
@@ -55,7 +56,7 @@ def parts_of(data: bytes, position: int, *, at: int = 0) -> Iterator[Part]:
             if not blank:
                 return
             yield Part(position, position + blank, at, at + FRAME_HEAD_BYTES, ())
-            at += FRAME_HEAD_BYTES
+            at += blank if is_raw else FRAME_HEAD_BYTES
             position += blank
             continue
         start = at
@@ -126,6 +127,12 @@ def checked_parts(data: bytes, position: int, before: int, epoch_max: int | None
     parts = list(parts_of(data, position))
     if not parts or parts[-1].stop != len(data) or not parts[-1].frames:
         raise ProtocolError(f"what was sent of the log at position {position} is damaged")
+    check_epochs(parts, before, epoch_max)
+    return parts
+
+
+def check_epochs(parts: Sequence[Part], before: int, epoch_max: int | None = None) -> int:
+    """The epoch of the last frame, or ``before`` where there is none. Raises ``ProtocolError`` where epochs go back."""
     last = before
     for part in parts:
         if part.frames:
@@ -133,6 +140,20 @@ def checked_parts(data: bytes, position: int, before: int, epoch_max: int | None
             if not last <= lowest <= highest or (epoch_max is not None and highest > epoch_max):
                 raise ProtocolError(f"epochs go back in the log at position {part.position}")
             last = highest
+    return last
+
+
+def raw_parts(data: bytes, position: int) -> list[Part]:
+    """The frames of bytes that are as a disk has them, and the blanks between these. What is left behind the last part
+    may be the beginning of a frame, or a blank. Raises ``ProtocolError`` where it is neither."""
+    parts = list(parts_of(data, position, is_raw=True))
+    while parts and not parts[-1].frames:
+        parts.pop()
+    stop = parts[-1].stop if parts else 0
+    left = len(data) - stop
+    is_part = left < FRAME_BYTES_MIN or frame_length(data, stop, FRAME_BYTES_MAX) > left
+    if not is_part and not blank_length(data[stop : stop + FRAME_HEAD_BYTES]):
+        raise ProtocolError(f"what was sent of the log behind position {position} is damaged")
     return parts
 
 
@@ -140,31 +161,40 @@ def read_stretch(log: CommitLog, position: int, bytes_max: int, until: int, *, f
     """The stretch from ``position`` on, up to about ``bytes_max`` bytes but at least a frame, and not beyond ``until``;
     empty where there is none. What was appended just now comes as it was written unless it is wanted ``from_disk``, the
     rest is read and checked. Raises ``BadPlace``."""
+    return read_frames(log, position, bytes_max, until, from_disk=from_disk)[0]
+
+
+def read_frames(
+    log: CommitLog, position: int, bytes_max: int, until: int, *, from_disk: bool = False
+) -> tuple[bytes, int]:
+    """The same, and the position behind its last frame."""
     until = min(until, log.end)
     if 0 < until - position <= bytes_max and not from_disk:
         fresh = log.fresh.between(position, until)
         if fresh is not None:
-            return fresh
+            return fresh, until
     found: list[bytes] = []
-    size, is_behind_blank = 0, False
+    size, is_behind_blank, behind = 0, False, position
     while position < until and (size < bytes_max or is_behind_blank):
         try:
-            piece, behind, is_blank = _read_piece(log, position, bytes_max - size, until)
+            piece, last, following = _read_piece(log, position, bytes_max - size, until)
         except BadPlace:
             if size and not is_behind_blank:
                 break
             raise
         found.append(piece)
         size += len(piece)
-        is_behind_blank, position = is_blank, behind
+        if last > position:
+            behind = last
+        is_behind_blank, position = following > last, following
     if is_behind_blank:
         found[-1] = found[-1][:-FRAME_HEAD_BYTES]  # nothing stands behind it yet
-    return b"".join(found)
+    return b"".join(found), behind
 
 
-def _read_piece(log: CommitLog, position: int, bytes_max: int, until: int) -> tuple[bytes, int, bool]:
-    """Frames of one segment, with the head of the blank behind them where they come to it; what position comes next,
-    and whether a blank was the last."""
+def _read_piece(log: CommitLog, position: int, bytes_max: int, until: int) -> tuple[bytes, int, int]:
+    """Frames of one segment, with the head of the blank behind them where they come to it; where the last of them ends,
+    and what position comes next: another one behind a blank."""
     border = log.segment_end(position) if position < log.active.base else log.end
     room = min(until, border) - position
     data = _read(log, position, min(room, max(bytes_max, FRAME_BYTES_MIN)))
@@ -175,11 +205,11 @@ def _read_piece(log: CommitLog, position: int, bytes_max: int, until: int) -> tu
     for part in parts_of(data, position):
         stop = part.stop
         if not part.frames:
-            return data[:stop], border, True
+            return data[:stop], following, border
         following = part.behind
     if not stop:
         raise BadPlace(position)
-    return data[:stop], following, False
+    return data[:stop], following, following
 
 
 def _read(log: CommitLog, position: int, size: int) -> bytes:

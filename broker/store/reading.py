@@ -41,12 +41,15 @@ GAP_BYTES_MAX: Final = 64 * 1024
 """Frames that stand less than this apart are read together."""
 READ_BYTES_MAX: Final = 4 << 20
 FIND_MAX: Final = 1_000
-"""One search looks at so many messages and index chunks."""
+"""Messages and index chunks that one search looks at."""
 ENTRIES_MAX: Final = 65_536
-"""So many entries are looked at for one pull."""
+"""Entries that one pull looks at."""
 ENTRIES_AT_ONCE: Final = 4_096
+"""Entries that a pull reads at a time."""
 ID_LOOKS_MAX: Final = 64
-"""The same where a unique id is looked for, which hardly another message's hash is."""
+"""Messages that a search for a unique id looks at: hardly another message has the same hash."""
+SAMPLED: Final = 64
+"""The newest entries of a queue, from which the size of all its messages is estimated."""
 ABSENT: Final = -1
 PERHAPS: Final = -2
 """In place of the position of a message that is not there, and of one of which bounded work does not say."""
@@ -229,6 +232,16 @@ class Reading:
         position, size, _ = ENTRY20.unpack_from(self._entries(queue, offset, 1))
         [frame] = self._frames_in(position, position + size, [(position, size)])
         return frame or self.frame(position)  # which raises the cause
+
+    def size_of(self, key: str) -> int:
+        """See ``MessageStore.size_of``."""
+        queue = self._index.get(key)
+        offset = queue.behind_gap(max(queue.min, queue.readable - SAMPLED))
+        if offset >= queue.readable:
+            return 0
+        raw = self._entries(queue, offset, queue.readable - offset)
+        sizes = [size for _, size, _ in ENTRY20.iter_unpack(raw) if size]
+        return sum(sizes) * (queue.readable - queue.min) // len(sizes) if sizes else 0
 
     def last_position(self, queue: Queue) -> int:
         """Log position of a queue's last entry, -1 if there is none, or none that can be read."""

@@ -17,7 +17,7 @@ Bytes = bytes | memoryview
 
 class Stored(NamedTuple):
     """A record of the log, as folds see it. ``frame`` is the whole frame: head, then record. ``messages``: it is the
-    first of so many that are alike in all that folds read of them, and stands for them."""
+    first of a number that are alike in all that folds read of them, and stands for them."""
 
     position: int
     size: int
@@ -80,7 +80,7 @@ class Folds(Protocol):
         ...
 
     def note_ids(self, producer: bytes, first: int, count: int, stored_ms: int, position: int, step: int) -> None:
-        """Takes in messages whose ids count (``FLAG_SEQUENCED``): so many of a producer, from number ``first`` on. The
+        """Takes in messages whose ids count (``FLAG_SEQUENCED``): a number of a producer's, from ``first`` on. The
         first one's frame is at ``position``, the next one's ``step`` bytes behind it; the last one was stored then."""
         ...
 

@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 def _nobody(done: int, total: int) -> None:
-    """Nobody wants to know."""
+    """Ignores progress."""
 
 
 def open_store(
@@ -56,7 +56,7 @@ def open_store(
     committed: int | None = None,
     cut_at: int | None = None,
 ) -> MessageStore:
-    """Locks the folder and recovers the store in it, or begins one. ``on_progress`` is told bytes replayed and in all.
+    """Locks the folder and recovers the store in it, or begins one. ``on_progress`` gets bytes replayed and in all.
     ``is_owned``: whether this node leads the log; if not, nothing is appended (``MessageStore.own``).
     ``committed``: for a copy of a log that is on other disks too: what is known to be committed, beside what the log's
     own watermarks say. Queues and folds know the log up to there, and the rest waits for a leader; damage is kept for
@@ -147,7 +147,7 @@ def _tell_of_harm(store: MessageStore, start: int, begins: int) -> None:
     if start > begins:
         store.missing.insert(0, (begins, start))
     for first, last in store.missing:
-        _log.error("positions %d to %d of the log are in no file of log/: what was stored there is lost", first, last)
+        _log.error("positions %d to %d of the log are in no file of log/: messages there are lost", first, last)
     for first, last in store.damage:
         if (first, last) not in store.missing:
             _log.error("the log is damaged from position %d to %d: reported, never served, kept as it is", first, last)
@@ -424,7 +424,7 @@ def _from_here(position: int, snapshot: state.State, chunks: list[Sealed]) -> St
 
 
 def _remove_later(disk: Disk, begin: StartingPoint) -> None:
-    """Removes what the replay will make anew, and what nobody came to the end of. What cannot be removed stays: nothing
+    """Removes what the replay will make anew, and files that were not finished. What cannot be removed stays: nothing
     is made there either, so that it keeps its meaning."""
     for folder in DERIVED:
         with _passed_over():

@@ -1,6 +1,6 @@
 """Long tables made into msgpack arrays a slice at a time, in the order of their keys. Pure.
 
-The slices end to end are the bytes that one call would have made of the whole; between them somebody else may run.
+The slices end to end are the bytes that one call would have made of the whole; between them other tasks may run.
 Rows may be large: a piece ends where it has ``PIECE_BYTES``.
 """
 
@@ -15,7 +15,7 @@ import msgpack
 
 PIECE_BYTES: Final = 1 << 20
 SAMPLES: Final = 32
-"""So many keys of about a slice's are looked at to find where slices end."""
+"""Keys, of about a slice's, that are looked at to find where slices end."""
 
 
 def slices_in_order(keys: Iterable[str], size: int) -> Iterator[list[str]]:

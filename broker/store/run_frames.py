@@ -1,7 +1,7 @@
 """The frames of a run of messages, which differ in their bodies and in ids that count. docs/formats/log.md is the page.
 
 Byte for byte what frames around records of ``message.encode_record`` are, without making the records first: one
-``pack`` and two checksums each. (As columns of numpy's it is no faster: between two syncs so much code is cold.) Pure.
+``pack`` and two checksums each. (As columns of numpy's it is no faster: between two syncs the code is cold.) Pure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _END: Final = struct.Struct(">8xIQI")
 _WATERMARK: Final = struct.Struct(">Q")
 _BODY_SUM_MASK: Final = 0x7FFFFFFF
 _LOW_BYTES: Final = 2
-"""So many of an id's digits are laid over each tail by themselves: those that change from message to message."""
+"""Digits of an id that are laid over each tail by themselves: those that change from message to message."""
 LOW: Final = [b"%02x" % number for number in range(256)]
 """These digits."""
 

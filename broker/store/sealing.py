@@ -36,21 +36,21 @@ from broker.store.state import KeyframeMarks, Piece
 from penstock.errors import StorageFull
 
 SLICE_QUEUES: Final = 2_000
-"""So many queues are sealed between two looks at the rest of the world."""
+"""Queues sealed between two turns of the loop."""
 SLICE_KEYS: Final = 20_000
-"""So many keys are sorted between two such looks, or an eighth of a chunk's."""
+"""Keys sorted between two such turns, or an eighth of a chunk's."""
 WRITE_BYTES: Final = 1 << 20
-"""About so many bytes of a chunk or checkpoint are written at a time."""
+"""About this number of bytes of a chunk or checkpoint is written at a time."""
 _DONE: Final = object()
 CHECKPOINT_SHARE: Final = 4
-"""A checkpoint has at most so many times the bytes of the log since the last one: a large state is written less
+"""The size of a checkpoint, at most, as a multiple of the log since the last one: a large state is written less
 often."""
 STATE_MULTIPLE: Final = 8
 STRETCH: Final = 4
 """So many times the state's bytes of log lie between two plans, up to so many chunks' worth: to make it into bytes
 takes time, with 100,000 filters a tenth of a second."""
 INDEX_SHARE: Final = 4
-"""The index since the last plan has at most about so many times the bytes of the log that a chunk is for."""
+"""The index since the last plan, at most, as a multiple of the bytes of the log that a chunk is for."""
 KEYFRAME_PART: Final = 4
 """A part of a keyframe has at most this fraction of a segment."""
 KEPT_PLANS: Final = 2
@@ -232,7 +232,7 @@ class Sealing:
 
     def _keyframe_of(self, plan: Snapshot) -> KeyframeDue:
         newest = max([mark.base for mark in self.keyframes], default=self._log.start)
-        part_bytes = min(state.PART_BYTES_MAX, self._settings.segment_bytes // KEYFRAME_PART)
+        part_bytes = min(state.PART_BYTES_MAX, self._log.segment_bytes // KEYFRAME_PART)
         return KeyframeDue(plan.position, plan.finish(), plan.position - newest, part_bytes)
 
     def _seal(self, plan: Snapshot) -> Iterator[None]:

@@ -3,7 +3,7 @@
 A segment covers the positions ``base`` to ``base + size``; its file is named by ``base``. ``reserved`` bytes of it have
 room on the disk: behind the log's end they read as zeros, the first of them because zeros were written (up to
 ``written``), the others because nothing was. A sync that comes to blocks that were never written costs a change of the
-file system's own, so zeros go before what is written: while nobody writes (``fill``), or else with the write. The
+file system's own, so zeros go before what is written: while the store is idle (``fill``), or else with the write. The
 segment knows nothing of frames.
 """
 

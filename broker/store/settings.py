@@ -13,7 +13,7 @@ class StoreSettings:
         segment_bytes: size of a log segment. A record never spans two: a message that does not fit one is refused.
         reserve_step_bytes: how much of a segment is reserved on the disk at a time, so that a full disk refuses a
             record whole.
-        ahead_bytes: so much of the log's room is filled with zeros while nobody writes, within a segment, so that the
+        ahead_bytes: bytes of the log's room that an idle broker fills with zeros, within a segment, so that the
             syncs of what comes next cost less; 0: none.
         emergency_bytes: kept aside so that offset commits and deletes still work on a full disk; 0 for none.
         chunk_bytes: stretch of log whose index entries are kept in memory before they are sealed into a file;

@@ -19,9 +19,9 @@ from broker.store.queue_index import Queue, QueueIndex
 from broker.store.rows import packed_rows, slices_in_order
 
 SLICE_QUEUES: Final = 2_000
-"""So many queues are looked at between two looks at the rest of the world."""
+"""Queues looked at between two turns of the loop."""
 SLICE_BYTES: Final = 64 * 1024
-"""About so many bytes of the folds are made at a time."""
+"""Bytes of the folds that are made at a time, about."""
 _DONE: Final = object()
 
 

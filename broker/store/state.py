@@ -30,7 +30,7 @@ VERSION: Final = 1
 Piece = bytes | bytearray
 HEAD: Final = struct.Struct(">IIIQ")  # crc-32c of all that follows, magic, version, position
 KEEP: Final = 2
-"""So many checkpoints are kept; older ones are removed."""
+"""Checkpoints that are kept; older ones are removed."""
 POSITION_DIGITS: Final = 20
 DIGITS: Final = frozenset("0123456789")
 PART_BYTES_MAX: Final = 1 << 20

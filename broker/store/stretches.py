@@ -2,7 +2,7 @@
 call instead of frame by frame.
 
 A stretch enters the table when it was written here, with the bytes that were written, or when all of its frames were
-found good by their own checksums (``learn``). Whoever reads one later compares the checksum of what the disk gives
+found good by their own checksums (``learn``). A later reader compares the checksum of what the disk gives
 now: if it is the same, these are the same bytes, and every frame in them is good. If not, or for what is in no
 stretch, the frames' own checksums decide, as ever.
 
@@ -50,7 +50,7 @@ class Stretches:
         """These whole frames were written at the log's end, behind all that was written before."""
         if position != self._end:
             self._begin(position)
-        if len(frames) > STRETCH_BYTES_MAX:  # whoever reads a little of it must not read all of it
+        if len(frames) > STRETCH_BYTES_MAX:  # a reader of a little of it must not read all of it
             self._begin(position + len(frames))
             return
         self._unsummed.append(frames)
@@ -59,7 +59,7 @@ class Stretches:
             self.close()
 
     def catch_up(self) -> None:
-        """Sums a large write up: for when nobody waits."""
+        """Sums a large write up, while no request waits."""
         if self._unsummed and len(self._unsummed[-1]) >= ALONE_FROM_BYTES:
             self._summed()
 

@@ -1,4 +1,4 @@
-"""The write side of a store: appends, and the one way in which queues and folds take in what is stored.
+"""The write side of a store: appends, and the one way in which queues and folds take in messages.
 
 Whatever is stored is runs of messages (``penstock/protocol/runs.py``): of devices, of producers, and facts, each a run
 of its own. An append is laid out as one piece of frames and written with one call; only then do queues and folds learn
@@ -321,7 +321,7 @@ class Writing:
             self._replay_each(position, frames)
 
     def _replay_alike(self, position: int, frames: Alike) -> None:
-        """The same of frames whose runs are told apart many at a time."""
+        """The same of frames whose runs are separated many at a time."""
         groups, begin, step, log = Groups(frames), 0, frames.step, self._log
         while begin < frames.rows:
             tail, queue_id, flag = groups.tail(begin), int(groups.queue_ids[begin]), int(groups.flags[begin])
@@ -402,7 +402,7 @@ class Writing:
         frame: bytes,
         entries: bytes = b"",
     ) -> None:
-        """Takes in so many messages of the log. ``frame``: of a fact, or of a message that folds take in: the only
+        """Takes in a number of messages of the log. ``frame``: of a fact, or of a message that folds take in: the only
         one. ``entries``: for their queues, where these are at hand."""
         queue = to.queue
         if queue is None or to.queue_id != queue_id:
@@ -413,7 +413,7 @@ class Writing:
             entries = entries or entries_of(position, step, count, to.tag)
         elif to.topic == SEAL_TOPIC:
             self._note_passed(frame)
-        run = Run(tail, flag, 0, [b""] * count)  # its bodies are in the log, and looked at by nobody
+        run = Run(tail, flag, 0, [b""] * count)  # its bodies are in the log, and not read here
         run.placed(position, step, queue_id, offset, self._log.last_ms)
         run.number = number
         self._take_in([run], [to], [queue], [entries], frame, position)

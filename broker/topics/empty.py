@@ -19,22 +19,22 @@ from broker.topics.requests import TopicRequests
 from topicmap.queues import encode_level, topic_queue
 
 EVERY_S: Final = 10.0
-"""So long it rests between looks, at most."""
+"""Seconds between two searches, at most."""
 SLICE: Final = 200
-"""So many topics are looked at per tick,"""
+"""Topics that a tick looks at,"""
 FILTERS_SLICE: Final = 2_000
-"""or so many filters."""
+"""or filters."""
 GOES_MAX: Final = 20
-"""So many topics go per tick."""
+"""Topics that a tick removes."""
 _DONE: Final = object()
 _log = logging.getLogger(__name__)
 
 
 class EmptyTopics:
-    """Removes the topics of a broker that nobody needs any more.
+    """Removes the topics of a broker that are empty and not used any more.
 
     Args:
-        empty_s: a topic goes after so long; 0: never.
+        empty_s: seconds after which an empty topic is removed; 0: never.
 
     Attributes:
         removed: how many have gone.

@@ -22,7 +22,7 @@ TOPIC: Final = "%sys%topics"
 ACCESS: Final = "%sys%access"
 GONE_MAX: Final = 10_000
 CHANGED_MAX: Final = 20_000
-"""So many changes since the restore are told one by one."""
+"""Changes since the restore that are listed one by one."""
 
 
 _DEFAULTS: Final = TopicInfo("", 0, "")

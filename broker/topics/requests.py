@@ -6,11 +6,12 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
-from broker.kernel.outcomes import AfterQuorum, Now, Outcome
+from broker.kernel.outcomes import AfterQuorum, AfterRound, Now, Outcome
 from broker.sessions.fold import homes_of
 from broker.settings import LEVELS, BrokerSettings
 from broker.state import BrokerState
@@ -18,6 +19,7 @@ from broker.store.level import Level
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import LIGHT
 from broker.topics import fold as topics
+from broker.topics.quota import TopicQuota as TopicQuota
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, NotAllowed, TopicExists, TopicNotFound
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS, HOME_TOPIC
 from penstock.protocol.requests.topics import (
@@ -79,16 +81,23 @@ def check_configuration(topic: TopicInfo, settings: BrokerSettings) -> None:
 
 
 class TopicRequests:
-    """Topics of one broker. ``on_change`` is called with the name of each topic that is created, changed or deleted."""
+    """Topics of one broker. ``on_change`` is called with the name of each topic that is created, changed or deleted.
+    ``quota`` bounds those that messages make."""
 
     def __init__(
-        self, state: BrokerState, store: MessageStore, settings: BrokerSettings, on_change: Callable[[str], None]
+        self,
+        state: BrokerState,
+        store: MessageStore,
+        settings: BrokerSettings,
+        on_change: Callable[[str], None],
+        quota: TopicQuota | None = None,
     ) -> None:
         self._state = state
         self._topics = state.topics
         self._store = store
         self._settings = settings
         self._on_change = on_change
+        self._quota = quota
         self._asked: set[str] = set()  # topics that their first message made, since they were last taken
         for topic in self._topics:
             self._ensure_queues(topic)
@@ -123,6 +132,9 @@ class TopicRequests:
         self._create(wanted, now_ms)
         return AfterQuorum(self.detail(wanted), self._store.written)
 
+    def _detail_of(self, topic: str, ended: tuple[Bounds, ...]) -> TopicDetail:
+        return self.detail(self.get(topic), ended)
+
     @handles(DescribeTopic)
     def describe(self, request: DescribeTopic, now: float, now_ms: int) -> Outcome:
         """Configuration and bounds; with ``create``, policy may create the topic."""
@@ -130,7 +142,7 @@ class TopicRequests:
         ended = self._ended(request.topic) if request.gone else ()
         if known is not None:
             self.note_asked(request.topic)
-            return Now(self.detail(known, ended))
+            return AfterRound(self.detail(known, ended), again=partial(self._detail_of, request.topic, ended))
         if ended:
             return Now(TopicDetail(request.topic, 0, "", ended, self._state.identity.log_id))
         if not request.create:
@@ -168,7 +180,7 @@ class TopicRequests:
         return [self._store.next_offset(topic_queue(topic.topic, number)) for number in range(topic.queues)]
 
     def note_asked(self, topic: str) -> None:
-        """A topic was asked for by name: somebody uses it."""
+        """Notes that a topic is used: a request named it."""
         if self._topics.is_by_message(topic):
             self._asked.add(topic)
 
@@ -201,7 +213,7 @@ class TopicRequests:
         later = [one.topic for one in self._topics if one.topic > request.after and part in one.topic]
         names = heapq.nsmallest(max(1, min(request.count_max, COUNTED_MAX)), later)
         after = names[-1] if len(names) < len(later) else ""
-        return Now(TopicCounts(tuple([self._count_of(self.get(name)) for name in names]), after))
+        return Now(TopicCounts(tuple([self._count_of(self.get(name), request.sizes) for name in names]), after))
 
     def figures(self) -> dict[str, float]:
         """How many topics there are, how many messages were stored in each of the first by name, and how many have no
@@ -214,10 +226,12 @@ class TopicRequests:
             found[with_label("penstock_topic_messages_total", "topic", one)] = self._count_of(self.get(one)).stored
         return found
 
-    def _count_of(self, topic: TopicInfo) -> TopicCount:
-        bounds = [self._store.bounds(topic_queue(topic.topic, number)) for number in range(topic.queues)]
+    def _count_of(self, topic: TopicInfo, wants_size: bool = False) -> TopicCount:
+        queues = [topic_queue(topic.topic, number) for number in range(topic.queues)]
+        bounds = [self._store.bounds(queue) for queue in queues]
         stored = sum([bound.end for bound in bounds])
-        return TopicCount(topic.topic, stored, stored - sum([bound.min for bound in bounds]))
+        size = sum([self._store.size_of(queue) for queue in queues]) if wants_size else 0
+        return TopicCount(topic.topic, stored, stored - sum([bound.min for bound in bounds]), size)
 
     def get(self, topic: str) -> TopicInfo:
         """Configuration of a topic. Raises ``TopicNotFound``."""
@@ -247,6 +261,9 @@ class TopicRequests:
         if topic == HOME_TOPIC:
             self._check_home()
         made = TopicInfo(topic, self._settings.default_queues, self._settings.level_of_new)
+        self._check_new(made)
+        if self._quota is not None and self._quota.take(now_ms):
+            is_anonymous = True
         self._create(made, now_ms, is_anonymous=is_anonymous, by_message=topic not in GATEWAYS_TOPICS)
 
     def ensure_own(self, topic: str, now_ms: int, level: str = "", kept_s: int = 0) -> None:
@@ -268,6 +285,11 @@ class TopicRequests:
             raise NoRoute(f"MQTT sessions are at home at {', '.join(sorted(homes))}, which is away")
 
     def _create(self, topic: TopicInfo, now_ms: int, *, is_anonymous: bool = False, by_message: bool = False) -> None:
+        self._check_new(topic)
+        self._check_room(is_anonymous)
+        self._make(topic, now_ms, by_message=by_message)
+
+    def _check_new(self, topic: TopicInfo) -> None:
         try:
             check_topic(topic.topic)
         except InvalidName as error:
@@ -275,8 +297,6 @@ class TopicRequests:
         if is_own_topic(topic.topic):
             raise InvalidTopic(f"the broker makes {topic.topic!r} by itself when there is a message for it")
         check_configuration(topic, self._settings)
-        self._check_room(is_anonymous)
-        self._make(topic, now_ms, by_message=by_message)
 
     def _make(self, topic: TopicInfo, now_ms: int, *, by_message: bool = False) -> None:
         self._store.append([fact_record(topics.TOPIC, self._topics.making(topic, by_message=by_message))], now_ms)
@@ -286,7 +306,9 @@ class TopicRequests:
         """Raises ``Busy`` where there may be no more topics, or none that clients without a user name make."""
         count, most = len(self._topics), self._settings.topics_max
         if count >= most:
-            raise Busy(f"this broker has {count} topics: the limit topics_max is reached")
+            raise Busy(
+                f"this broker has {count} topics: the limit topics_max is reached; `penstock topic delete` makes room"
+            )
         if is_anonymous and count >= math.ceil(most * self._settings.topics_anonymous_share):
             raise Busy(
                 f"this broker has {count} topics: clients without a user name may make no more "

@@ -78,8 +78,8 @@ PAGE_MAX: Final = 1_000
 _FACT_BYTES: Final = 1_024
 """Room for what a fact adds to the record in it."""
 GRACE_S: Final = 1.0
-"""So long after a half is due a producer may take it; then its round passes without one. Less where checks follow each
-other faster."""
+"""Seconds in which a producer may take a half that is due; then its round passes without one. Less where checks follow
+each other faster."""
 NOT_ASKED: Final = "no producer of the group was there to be asked"
 NOT_ANSWERED: Final = "its producers gave no outcome"
 

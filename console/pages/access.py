@@ -33,7 +33,7 @@ async def access(visit: Visit) -> Response:
     asked, action = visit.ask("user"), visit.ask("action") or VIEW
     parts = [_question(asked, action, visit.ask("about"))]
     if asked and action in ACTIONS:
-        refusal = users.refusal(asked, action, visit.ask("about"))
+        refusal = users.refusal(users.named(asked), action, visit.ask("about"))
         parts.append(Markup('<p role="status">{}</p>').format(refusal.message if refusal else f"{asked} may."))
         if refusal is not None and refusal.hint:
             parts.append(Markup('<p class="hint">{}</p>').format(refusal.hint))

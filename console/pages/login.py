@@ -6,47 +6,52 @@ from typing import Final
 
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from console import markup
 from console.visits import COOKIE, Console, Endpoint, address_of, read_form, set_cookie
+from penstock.access.policy import NOBODY
 
 WRONG: Final = "Name or password is wrong."
+WRONG_TOKEN: Final = "This token does not count: it has ended, or another key has signed it."
 WAIT: Final = "Too many attempts. Wait a minute."
 
 
 def login_page(console: Console) -> Endpoint:
-    """The form of a name and a password."""
+    """The form of a name and a password, or of a token."""
 
     async def endpoint(request: Request) -> Response:
         if console.users is None:
             return RedirectResponse("/", 303)
-        return _form(request.query_params.get("to", ""))
+        return _form(console, request.query_params.get("to", ""))
 
     return endpoint
 
 
 def log_in(console: Console) -> Endpoint:
-    """Checks a name and a password. ``Guard`` has seen that the form is the console's own."""
+    """Checks a name and a password, or a token. ``Guard`` has seen that the form is the console's own."""
 
     async def endpoint(request: Request) -> Response:
         form, address = await read_form(request), address_of(request)
-        if form is None:
-            return PlainTextResponse("the form is too large\n", 413)
         if console.users is None:
             return RedirectResponse("/", 303)
-        user = form.get("user", "")
+        shown, to = form.get("token", "").strip(), form.get("to", "")
         if not console.attempts.begin(address):
-            console.note("", request, "Login", "", allowed=False, why="too_many")
-            return _form(form.get("to", ""), WAIT, 429)
-        if not await console.users.authenticate(user, form.get("password", "")):
-            console.note("", request, "Login", "", allowed=False, why="wrong_password")
-            return _form(form.get("to", ""), WRONG, 403)
+            console.note(NOBODY, request, "Login", "", allowed=False, why="too_many")
+            return _form(console, to, WAIT, 429)
+        if shown:
+            who = await console.users.of_token(shown)
+        else:
+            who = await console.users.of_password(form.get("user", ""), form.get("password", ""))
+        if who is None or not who.user:
+            why = "wrong_token" if shown else "wrong_password"
+            console.note(NOBODY, request, "Login", "", allowed=False, why=why)
+            return _form(console, to, WRONG_TOKEN if shown else WRONG, 403)
         console.attempts.proves_right(address)
         console.logins.close(request.cookies.get(COOKIE, ""))
-        token, _ = console.logins.open(user)
-        console.note(user, request, "Login", "", allowed=True)
-        response = RedirectResponse(_own(form.get("to", "")), 303)
+        token, _ = console.logins.open(who)
+        console.note(who, request, "Login", "", allowed=True)
+        response = RedirectResponse(_own(to), 303)
         set_cookie(response, token, console)
         return response
 
@@ -71,11 +76,15 @@ def _own(to: str) -> str:
     return to if is_own else "/"
 
 
-def _form(to: str, failed: str = "", status: int = 200) -> Response:
+def _form(console: Console, to: str, failed: str = "", status: int = 200) -> Response:
     told = Markup('<p class="failed" role="alert">{}</p>').format(failed) if failed else Markup("")
-    form = Markup('<form method="post" action="/login">{}{}{}<button>Log in</button></form>').format(
-        markup.hidden_field("to", to),
-        markup.field("User", "user", more='autocomplete="username" required autofocus'),
-        markup.field("Password", "password", kind="password", more='autocomplete="current-password" required'),
+    fields = [
+        markup.field("User", "user", more='autocomplete="username" autofocus'),
+        markup.field("Password", "password", kind="password", more='autocomplete="current-password"'),
+    ]
+    if console.users is not None and console.users.takes_tokens:
+        fields.append(markup.field("Or a token", "token", kind="password", more='autocomplete="off"'))
+    form = Markup('<form method="post" action="/login">{}{}<button>Log in</button></form>').format(
+        markup.hidden_field("to", to), markup.joined(fields)
     )
     return HTMLResponse(str(markup.bare_page("Log in", told + form)), status)

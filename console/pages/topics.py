@@ -14,7 +14,10 @@ from penstock.client.page_tasks import TopicRow, TopicsPage
 from penstock.client.topic_tasks import TopicAt
 from penstock.protocol.received import queue_named
 
-COLUMNS: Final = ("Topic", "Messages#", "Ever stored#", "Queues#", "Level", "Kept for", "Clients may", "Brokers#")
+COLUMNS: Final = (
+    *("Topic", "Messages#", "Per second#", "Size, about#", "Ever stored#"),
+    *("Queues#", "Level", "Kept for", "Clients may", "Brokers#"),
+)
 PATH: Final = "/topics"
 
 
@@ -31,7 +34,7 @@ async def topics(visit: Visit) -> Response:
     )
     return visit.page(
         "Topics",
-        markup.listing(PATH, "a part of a topic's name", contains, after, page.after, _table(page)),
+        markup.listing(PATH, "a part of a topic's name", contains, after, page.after, _table(visit, page)),
         Markup("<details><summary>Create a topic</summary>{}</details>").format(create) if create else Markup(""),
         path=PATH,
     )
@@ -40,18 +43,21 @@ async def topics(visit: Visit) -> Response:
 async def live(visit: Visit) -> Response:
     """The rows, which are fetched again and again."""
     after, contains = visit.ask("after"), visit.ask("contains")
-    return visit.part(_table(await visit.cluster.reads.topics_page(after, PAGE_ROWS, contains)))
+    return visit.part(_table(visit, await visit.cluster.reads.topics_page(after, PAGE_ROWS, contains)))
 
 
-def _table(page: TopicsPage) -> Markup:
-    return markup.table("Topics", COLUMNS, [_row(one) for one in page.rows], empty="No topic has such a name.")
+def _table(visit: Visit, page: TopicsPage) -> Markup:
+    rows = [_row(one, visit.watch.topic_rate(one.topic, one.stored)) for one in page.rows]
+    return markup.table("Topics", COLUMNS, rows, empty="No topic has such a name.")
 
 
-def _row(row: TopicRow) -> tuple[markup.Cell, ...]:
+def _row(row: TopicRow, rate: float | None) -> tuple[markup.Cell, ...]:
     queues = sum([one.queues for one in row.at])
     return (
         markup.link(row.name, "/topic", name=row.topic),
         row.messages,
+        markup.number(rate),
+        markup.size(row.size),
         row.stored,
         queues,
         _one_of([one.level for one in row.at]),

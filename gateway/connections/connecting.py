@@ -192,7 +192,9 @@ class Connecting:
             self._client_ids.ask_back(grant.identity, partial(self._answered, device, asked, grant, done))
             return
         if isinstance(result, PenstockError):
-            self._turn_away(device, client_id, done, _reason_of(result))
+            again = partial(self._ask_again, device, asked, grant, done, instead_of)
+            if not (self._is_awaited(device, client_id) and self._home.ask_later(result, again)):
+                self._turn_away(device, client_id, done, _reason_of(result))
             return
         past = self._pending_connects.settle(client_id, result, encode_will(asked.will))
         if result.ended:
@@ -221,6 +223,14 @@ class Connecting:
         resumed = partial(self._admit, device, grant, result, session, done, release)
         Resuming(session, flow, self._brokers, asked.is_v5, self._rounds.now_ms, mount).begin(self._exchanges, resumed)
         self._rounds.wake()
+
+    def _ask_again(self, device: Guest, asked: Arriving, grant: Grant, done: OnAdmitted, instead_of: str) -> None:
+        """No node has led the log of sessions when they were asked for: another one may by now."""
+        client_id = grant.identity.client_id
+        if self._is_awaited(device, client_id):
+            self._ask_home(device, asked, grant, done, instead_of)
+        else:
+            self._turn_away(device, client_id, done, ReasonCode.SESSION_TAKEN_OVER)
 
     def _is_awaited(self, device: Guest, client_id: str) -> bool:
         """Whether it is still there, no other connection of its client, here or elsewhere, has come since, and this

@@ -25,6 +25,7 @@ from gateway.connections.incoming import Incoming
 from gateway.connections.journal import CLIENT_CLOSED, DISCONNECT, DROPPED
 from gateway.connections.services import Services
 from gateway.connections.subscribing import Subscribing, Unsubscribing, send_saved
+from gateway.connections.taps import Tap
 from gateway.limits.limits import size_of
 from gateway.login.auth import Identity, Peer
 from gateway.messages.aliases import SentAliases
@@ -54,6 +55,7 @@ class Device(Incoming):
         pace: what it may still send, if that is limited.
         aliases: the topic aliases that it has been sent, if it takes any.
         tally: what goes through its listener.
+        tap: what follows its packets for an operator.
         full_since: when its output was found full, -1 while it takes something.
     """
 
@@ -70,11 +72,13 @@ class Device(Incoming):
         "heard_at",
         "keep_alive_s",
         "named",
+        "tap",
     )
 
     def __init__(self, line: Output, peer: Peer, services: Services) -> None:
         super().__init__(services)
         self._line = line
+        self.tap: Tap | None = None
         self._partial = b""
         self._is_midway = False  # in a packet that goes through the protocol state
         self._waits = False  # for the answer to its CONNECT, or its turn to subscribe
@@ -106,6 +110,10 @@ class Device(Incoming):
         if data and not self.is_over:
             self.tally.bytes_out += len(data)
             self.tally.packets_out += count
+            if self.tap is not None:
+                rounds = self._services.rounds
+                if not self.tap.went(data, rounds.now, rounds.now_ms):
+                    self.tap = None
             if at_once:
                 self._line.write_now(data)
             else:
@@ -139,6 +147,10 @@ class Device(Incoming):
         """Carries out all packets that this chunk completes."""
         services, size = self._services, len(chunk)
         self.tally.bytes_in += size
+        if self.tap is not None:
+            rounds = services.rounds
+            if not self.tap.came(chunk, self.unfinished, rounds.now, rounds.now_ms):
+                self.tap = None
         if self._partial:
             chunk, self._partial = self._partial + chunk, b""
         if self.session is not None and not self._is_midway and not self._waits and not self._holds:
@@ -355,6 +367,10 @@ class Device(Incoming):
             self._line.set_reading(True)
 
     # ------------------------------------------------------------ the end
+
+    @property
+    def level(self) -> int:
+        return self._connection.level
 
     def origin(self) -> tuple[str, str]:
         version = {3: "3.1", 4: "3.1.1"}.get(self._connection.level, "5")

@@ -14,7 +14,7 @@ from gateway.login.auth import BAD_CREDENTIALS, MQTT, Identity, Peer
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
 from penstock.access.policy import Identity as Known
 from penstock.service.audit import Audit
-from penstock.service.paced_lines import LOG_RATES, Kind
+from penstock.service.paced_lines import LOG_RATES, Kind, check_detail
 
 SHOWN_CHARACTERS: Final = 128
 CLIENT_CLOSED: Final = "the client closed the connection without DISCONNECT"
@@ -45,6 +45,12 @@ class Journal:
         self._refused = Kind(_log, "refused", logging.WARNING, rate)
         self._failed = Kind(_log, "handshake failed", logging.WARNING, rate)
         self._kinds = (self._connected, self._disconnected, self._refused, self._failed)
+
+    def change(self, detail: str) -> None:
+        """Another key of ``LOG_RATES`` counts from now on. Raises ``InvalidConfig``."""
+        check_detail(detail)
+        for kind in self._kinds:
+            kind.change(LOG_RATES[detail])
 
     def connected(self, peer: Peer, client_id: str, user: str, is_v5: bool, keep_alive_s: int, now: float) -> None:
         """A client has its session."""

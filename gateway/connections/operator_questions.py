@@ -7,6 +7,7 @@ from typing import Final, cast
 
 from gateway.connections.connections import Connections
 from gateway.connections.guests import Guest
+from gateway.connections.taps import Tapped, Taps
 from gateway.mqtt.reason_codes import ReasonCode, Told
 from gateway.net.rounds import Rounds
 from gateway.sessions.session import Session
@@ -23,10 +24,11 @@ class OperatorQuestions:
         self._sessions = sessions
         self._connections = connections
         self._rounds = rounds
+        self._taps = Taps()
 
     def answer(self, question: SessionQuestion) -> SessionTerms | None:
         """How a client is connected, and what it is subscribed to; ``None`` where it is not here. It is disconnected if
-        that is asked for."""
+        that is asked for, or its packets are followed."""
         session = self._sessions.get(question.client)
         if session is None or session.device is None:
             return None
@@ -34,6 +36,9 @@ class OperatorQuestions:
         connected_s = self._connections.connected_s(cast(Guest, device), self._rounds.now)
         address, protocol = device.origin()
         told = terms_of(session, question)._replace(address=address, protocol=protocol, connected_s=connected_s)
+        if question.watch_after >= 0:
+            seen = self._taps.ask(question.client, cast(Tapped, device), question.watch_after, self._rounds.now)
+            told = told._replace(watch_after=question.watch_after, packets=seen)
         if question.disconnects:
             device.fail(_DISCONNECTED)
         return told

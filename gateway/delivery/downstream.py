@@ -27,7 +27,7 @@ from gateway.delivery.replay import Replays
 from gateway.delivery.resending import Resending
 from gateway.delivery.retained import Retained
 from gateway.delivery.scheduler import DeliveryScheduler
-from gateway.delivery.sending import Runs, Sending
+from gateway.delivery.sending import DeliverySpans, Runs, Sending
 from gateway.delivery.session_holds import SessionHolds
 from gateway.delivery.shared import SharedSubscriptions
 from gateway.delivery.tracing import DeviceTrace
@@ -69,8 +69,10 @@ class Downstream(Stage):
         rounds: Rounds,
         topic_of: Callable[[str], str | None],
         may_publish: Callable[[Identity, str], bool],
+        spans: DeliverySpans | None = None,
     ) -> None:
-        """``may_publish``: whether a client may publish under a name, and so what it has retained there is sent."""
+        """``may_publish``: whether a client may publish under a name, and so what it has retained there is sent.
+        ``spans``: the recorder of traces; ``None`` without one."""
         self._saver = saver
         self._pull_bytes_max = settings.pull_bytes_max
         self._pull_count_max = settings.pull_count_max
@@ -83,7 +85,7 @@ class Downstream(Stage):
         self._on_pulled = self._pulled
         life = f"{owner}/{clock.wall_ms()}"  # what one of the same name that died had is not kept open by this one
         self.positions = NamedPositions(life, topic_of, self._replaces.__contains__, wake)
-        self.sending = Sending(clock, saver, self.positions)
+        self.sending = Sending(clock, saver, self.positions, spans)
         self.resending = Resending(clock, saver, self.sending, self.pump_later)
         self.retained = Retained(clock, self._try, rounds, self.sending.as_variant, self._fail, may_publish)
         self.replays = Replays(clock, self.sending.as_variant, self._try, rounds, self.positions, self._fail)
@@ -93,8 +95,7 @@ class Downstream(Stage):
             brokers, life, settings, clock, self.sending.as_variant, wake, self._leases.wanted
         )
         self.holds = SessionHolds(self._leases, self.shared, saver.note)
-        self.failures = 0  # clients that an unforeseen error has ended
-        self.lost = 0
+        self.failures = self.lost = 0  # clients that an unforeseen error has ended; messages
         self.refused = 0  # subscriptions for which a broker had no room
 
     @property

@@ -14,6 +14,7 @@ Which messages a cursor comes to, and when, is decided in ``gateway/delivery/dow
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from gateway.delivery.named_positions import NamedPositions
 from gateway.messages.batch import Batch
@@ -22,6 +23,7 @@ from gateway.messages.mounts import seen_at
 from gateway.messages.outgoing import PacketRun, Variant, blob, is_expired
 from gateway.sessions.saver import SessionSaver
 from gateway.sessions.session import Cursor, Session
+from penstock.protocol.trace_context import TraceContext, recorded_id
 from penstock.service.histogram import Histogram
 from penstock.world import Clock
 
@@ -29,10 +31,23 @@ Runs = dict[tuple[bool, int, bool, int], PacketRun]
 """The shared forms of one batch, by kind of subscriber."""
 
 
+class DeliverySpans(Protocol):
+    """A recorder of traces (``penstock/service/otel_spans.py``)."""
+
+    def delivered(self, name: str, stored: TraceContext, stored_ms: int) -> str:
+        """Makes the span of a delivery, from its storing to now, as a child of the span that the message is stored
+        with. Returns the trace's id."""
+        ...
+
+
 class Sending:
     """Deliveries of one gateway. ``delivered`` and ``dropped`` count messages."""
 
-    def __init__(self, clock: Clock, saver: SessionSaver, positions: NamedPositions) -> None:
+    def __init__(
+        self, clock: Clock, saver: SessionSaver, positions: NamedPositions, spans: DeliverySpans | None = None
+    ) -> None:
+        """``spans``: the recorder of traces; ``None`` without one."""
+        self._spans = spans
         self._clock = clock
         self._saver = saver
         self._positions = positions
@@ -46,8 +61,11 @@ class Sending:
         newest = batch.newest
         if newest is not None:
             now_ms = self._clock.wall_ms()
-            self.waited_s.observe(max(0, now_ms - newest.stored_ms) / 1000)
-            self.travelled_s.observe(max(0, now_ms - newest.born_ms) / 1000)
+            trace_id = recorded_id(newest.heading.trace)
+            if self._spans is not None:
+                trace_id = _traced(self._spans, batch, newest) or trace_id
+            self.waited_s.observe(max(0, now_ms - newest.stored_ms) / 1000, trace_id)
+            self.travelled_s.observe(max(0, now_ms - newest.born_ms) / 1000, trace_id)
 
     def run(self, cursor: Cursor, batch: Batch, runs: Runs) -> bool:
         """Sends a whole batch in its shared form, if nothing is particular about this subscriber. ``runs``: the forms
@@ -165,6 +183,17 @@ class Sending:
         if qos:
             self._saver.note(session)
         return False
+
+
+def _traced(spans: DeliverySpans, batch: Batch, newest: Arrival) -> str:
+    """Makes the delivery spans of a batch; returns the id of one of their traces, empty without any. Even messages
+    belong to one trace, so the last one stands for all."""
+    found = ""
+    for arrival in (newest,) if batch.even is not None else batch.arrivals:
+        heading = arrival.heading
+        if heading.trace.is_sampled:
+            found = spans.delivered(heading.name, heading.trace, arrival.stored_ms) or found
+    return found
 
 
 def variant_for(matching: Sequence[Cursor], arrival: Arrival, client_id: bytes, is_v5: bool) -> Variant | None:

@@ -49,10 +49,9 @@ from penstock.protocol.runs import Run, system_flag_of
 from penstock.protocol.trace_context import (
     NO_TRACE,
     TRACEPARENT,
-    TRACESTATE,
     TraceContext,
     as_user_properties,
-    trace_of,
+    trace_stored,
 )
 from topicmap.names import is_share, plain_filter
 from topicmap.queues import topic_queue
@@ -105,12 +104,31 @@ def record_properties(
 class Heading:
     """Meaning of a record's topic and properties; equal for most messages of one device, and so read only once.
     ``head``: how its last PUBLISH began, and ``head_kind`` of which kind that was
-    (``gateway/messages/outgoing.py``)."""
+    (``gateway/messages/outgoing.py``). ``trace``: the context that it is stored with."""
 
-    __slots__ = ("application", "expiry_s", "head", "head_kind", "name", "name_bytes", "sender", "topic", "user")
+    __slots__ = (
+        "application",
+        "expiry_s",
+        "head",
+        "head_kind",
+        "name",
+        "name_bytes",
+        "sender",
+        "topic",
+        "trace",
+        "user",
+    )
 
     def __init__(
-        self, name: str, sender: bytes, expiry_s: int, application: bytes, topic: bytes, user: str, hidden: int = 0
+        self,
+        name: str,
+        sender: bytes,
+        expiry_s: int,
+        application: bytes,
+        topic: bytes,
+        user: str,
+        hidden: int = 0,
+        trace: TraceContext = NO_TRACE,
     ) -> None:
         """``hidden``: how many characters of the name subscribers are not sent."""
         self.name = name
@@ -120,6 +138,7 @@ class Heading:
         self.application = application
         self.topic = topic
         self.user = user
+        self.trace = trace
         self.head = b""
         self.head_kind = -1
 
@@ -142,14 +161,10 @@ def _read(tail: bytes) -> Heading:
     mqtt_properties = property_of(properties, _MQTT_PROPERTIES)
     expiry_s, application = expiry_of(mqtt_properties), _application(mqtt_properties)
     sender, user = property_of(properties, _CLIENT_ID), _user(property_of(properties, _MQTT_USER))
-    if _TRACEPARENT in properties and _TRACEPARENT not in application:  # a program or a gateway began the trace
-        application += as_user_properties(trace_of(_trace_properties(properties)))
-    return Heading(name, sender, expiry_s, application, topic, user)
-
-
-def _trace_properties(properties: bytes) -> dict[str, str]:
-    values = {name: property_of(properties, name.encode()) for name in (TRACEPARENT, TRACESTATE)}
-    return {name: value.decode("utf-8", "replace") for name, value in values.items()}
+    trace = trace_stored(properties)
+    if trace.trace_id and _TRACEPARENT not in application:  # a program or a gateway began the trace
+        application += as_user_properties(trace)
+    return Heading(name, sender, expiry_s, application, topic, user, trace=trace)
 
 
 def _application(mqtt_properties: bytes) -> bytes:

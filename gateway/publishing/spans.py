@@ -1,7 +1,7 @@
 """The interface to a recorder of traces (``penstock/service/otel_spans.py``).
 
 A publication that belongs to a trace has one span here, with one within for the broker's append; the message is stored
-with the context of the latter, so that a consumer's span is a child of that.
+with the context of the latter, so that the spans of its deliveries and of consumers are children of that.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.errors import InvalidConfig
 from penstock.protocol.requests.request import Result
 from penstock.protocol.runs import Run
 from penstock.protocol.trace_context import TraceContext
+from penstock.service.extras import needed_extra
 
 
 class Spans(Protocol):
@@ -20,6 +20,10 @@ class Spans(Protocol):
 
     def draw(self) -> bool:
         """Whether the next publication begins a trace if it is in none."""
+        ...
+
+    def change_share(self, share: float) -> None:
+        """Another part of the publications that are in no trace begins one from now on, 0 to 1."""
         ...
 
     def begin(self, name: str, client_id: str, given: TraceContext) -> TraceContext:
@@ -34,6 +38,11 @@ class Spans(Protocol):
         """Ends the spans of these runs by the broker's answer. Returns the id of one of their traces; empty without."""
         ...
 
+    def delivered(self, name: str, stored: TraceContext, stored_ms: int) -> str:
+        """Makes the span of a delivery, from its storing to now, as a child of the span that the message is stored
+        with. Returns the trace's id."""
+        ...
+
     def close(self) -> None:
         """Ends all that are open, and exports what there is."""
         ...
@@ -44,9 +53,6 @@ def open_spans(export: str, gateway: str, share: float) -> Spans | None:
     where OpenTelemetry is not installed."""
     if not export:
         return None
-    try:
+    with needed_extra("trace_export", "otel"):
         from penstock.service.otel_spans import OtelSpans, otlp_exporter
-    except ModuleNotFoundError as error:
-        hint = "python -m pip install 'penstock[otel]'"
-        raise InvalidConfig(f"trace_export needs {error.name}, which is not installed", hint=hint) from None
     return OtelSpans(otlp_exporter(export), gateway, share)

@@ -96,6 +96,7 @@ class SessionStore:
         self._is_looking = False
         self.trouble = ""
         self._waiting: dict[str, tuple[OpenSession, OnOpened]] = {}  # client -> what is asked once the home is there
+        self._later: list[Callable[[], None]] = []
         self._latest: dict[str, OpenSession] = {}  # client -> its last opening, until it is answered
         self._saves: list[tuple[SessionSave, OnSaved]] = []
         # client -> last words about its session, in their order, with who is told if it proves to be another's
@@ -149,6 +150,14 @@ class SessionStore:
             on_user(found[0].user if found else "")
 
         self._submit(ListSessions(client=client), answered)
+
+    def ask_later(self, error: PenstockError, ask: Callable[[], None]) -> bool:
+        """Has an opening that ended in this error asked again in a moment. False where that is of no use: nobody takes
+        the home's place."""
+        if self.broker is None or not self.broker.has_copies or not isinstance(error, Unavailable):
+            return False
+        self._later.append(ask)
+        return True
 
     def withdraw(self, client: str) -> bool:
         """Nobody waits for this session any more: whether it had not been asked for yet, and never will be."""
@@ -347,6 +356,11 @@ class SessionStore:
         self._look()
         if self.broker is not None:
             self._repeat()
+        later, self._later = self._later, []
+        for ask in later:
+            ask()
+        if later:
+            self._wake()
 
     def _look(self) -> None:
         is_known = self.broker is not None and self.broker.address  # it is empty where another broker has taken it

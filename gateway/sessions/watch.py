@@ -65,8 +65,8 @@ class SessionWatch:
 
     def _tell(self, asked: Sequence[SessionQuestion]) -> None:
         told = [found for question in asked if (found := self._on_asked(question)) is not None]
-        large = [one for one in told if one.terms]
-        for part in ([one for one in told if not one.terms], *[[one] for one in large]):
+        large = [one for one in told if one.terms or one.packets]
+        for part in ([one for one in told if not one.terms and not one.packets], *[[one] for one in large]):
             if part and self._home.broker is not None:
                 self._home.broker.submit(TellSubscriptions(self._home.owner, tuple(part)), _is_told)
 

@@ -8,14 +8,16 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
-import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
-import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * A program with RocketMQ's Java client, as loadtest/native/worker.py is one with ours. Its argument is the name
@@ -23,7 +25,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  *
  * <pre>
  * send TOPIC BATCH IN_FLIGHT BODY_BYTES WARM_MS MEASURE_MS  ->  begin DONE NANOS, end DONE NANOS, sent ALL
- * check TOPIC COUNT BODY_BYTES                              ->  checked COUNT
+ * check TOPIC COUNT BODY_BYTES                              ->  checked COUNT NANOS
  * </pre>
  *
  * or {@code error REASON}. It stays from run to run, so that what is measured is compiled by then.
@@ -31,6 +33,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 public final class RocketDriver {
     private static final int NUMBER_BYTES = 8;
     private static final long PATIENCE_MS = 45_000;
+    private static final long LOOK_MS = 100;
 
     private final String servers;
     private final DefaultMQProducer producer = new DefaultMQProducer("loadtest");
@@ -157,57 +160,81 @@ public final class RocketDriver {
         };
     }
 
-    /** Reads the whole topic: all numbers below count, each once, with zeros behind it. */
-    private int check(String topic, int count, int bodyBytes) throws Exception {
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer("check-" + topic);
+    /** Consumes the whole topic: all numbers below count, each once, with zeros behind it. */
+    private String check(String topic, int count, int bodyBytes) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("check-" + topic);
         consumer.setNamesrvAddr(servers);
         consumer.setInstanceName("check-" + topic);
-        consumer.setAutoCommit(false);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, "*");
+        Taken taken = new Taken(count, bodyBytes);
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (MessageExt one : messages) {
+                taken.note(one.getBody());
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
         consumer.start();
         try {
-            Collection<MessageQueue> queues = consumer.fetchMessageQueues(topic);
-            consumer.assign(queues);
-            for (MessageQueue queue : queues) {
-                consumer.seekToBegin(queue);
-            }
-            BitSet seen = new BitSet(count);
-            long until = System.currentTimeMillis() + PATIENCE_MS;
-            long came = 0;
-            while (came < count && System.currentTimeMillis() < until) {
-                List<MessageExt> some = consumer.poll(100);
-                if (!some.isEmpty()) {
-                    until = System.currentTimeMillis() + PATIENCE_MS;
-                }
-                for (MessageExt one : some) {
-                    note(one.getBody(), bodyBytes, count, seen);
-                    came++;
-                }
-            }
-            if (!consumer.poll(100).isEmpty()) {
-                throw new IllegalStateException("more came than was sent");
-            }
-            if (seen.cardinality() != count) {
-                throw new IllegalStateException((count - seen.cardinality()) + " of " + count + " did not come");
-            }
-            return count;
+            return taken.await();
         } finally {
             consumer.shutdown();
         }
     }
 
-    private static void note(byte[] body, int bodyBytes, int count, BitSet seen) {
-        ByteBuffer read = ByteBuffer.wrap(body);
-        boolean isWhole = body.length == bodyBytes;
-        for (int at = NUMBER_BYTES; isWhole && at < bodyBytes; at++) {
-            isWhole = body[at] == 0;
+    /** What has come of a topic, by many threads. */
+    private static final class Taken {
+        private final int count;
+        private final int bodyBytes;
+        private final BitSet seen;
+        private String wrong;
+        private long first;
+        private long last;
+
+        Taken(int count, int bodyBytes) {
+            this.count = count;
+            this.bodyBytes = bodyBytes;
+            this.seen = new BitSet(count);
         }
-        long number = isWhole ? read.getLong() : -1;
-        if (number < 0 || number >= count) {
-            throw new IllegalStateException("a body that was not sent");
+
+        void note(byte[] body) {
+            ByteBuffer read = ByteBuffer.wrap(body);
+            boolean isWhole = body.length == bodyBytes;
+            for (int at = NUMBER_BYTES; isWhole && at < bodyBytes; at++) {
+                isWhole = body[at] == 0;
+            }
+            long number = isWhole ? read.getLong() : -1;
+            long now = System.nanoTime();
+            synchronized (this) {
+                if (number < 0 || number >= count) {
+                    wrong = "a body that was not sent";
+                } else if (seen.get((int) number)) {
+                    wrong = "message " + number + " came twice";
+                } else {
+                    seen.set((int) number);
+                    first = first == 0 ? now : first;
+                    last = now;
+                }
+            }
         }
-        if (seen.get((int) number)) {
-            throw new IllegalStateException("message " + number + " came twice");
+
+        /** How many came and in what time, once nothing more comes. */
+        String await() throws InterruptedException {
+            int before = -1;
+            for (long waited = 0; waited < PATIENCE_MS; waited += LOOK_MS) {
+                Thread.sleep(LOOK_MS);
+                synchronized (this) {
+                    if (wrong != null) {
+                        throw new IllegalStateException(wrong);
+                    }
+                    if (seen.cardinality() == before && before == count) {
+                        return count + " " + (last - first);
+                    }
+                    waited = seen.cardinality() == before ? waited : 0;
+                    before = seen.cardinality();
+                }
+            }
+            throw new IllegalStateException((count - before) + " of " + count + " did not come");
         }
-        seen.set((int) number);
     }
 }

@@ -25,7 +25,7 @@ from typing import Any, Final
 from loadtest.cores import Cores, choose
 from loadtest.goals import SAME_OPEN, Goal
 from loadtest.native.orders import Order, Outcome
-from loadtest.native.rocketmq import CompiledFront, Front, RocketMQ
+from loadtest.native.rocketmq import CompiledFront, CompiledSyncFront, Front, RocketMQ, SyncFront, SyncRocketMQ
 from loadtest.native.scenarios import CONSUME, PIPE, POP, REBALANCE, RETRY, SCENARIOS, TIMERS, Scenario
 from loadtest.servers import (
     HOST,
@@ -53,6 +53,9 @@ SERVERS: Final[tuple[type[Server], ...]] = (
     Front,
     CompiledFront,
     RocketMQ,
+    SyncFront,
+    CompiledSyncFront,
+    SyncRocketMQ,
 )
 LOOPS: Final = ("asyncio", "trio")
 
@@ -156,10 +159,10 @@ def _rounds(
                 if plan.takes(server.name, scenario):
                     tell(f"round {number + 1} of {plan.rounds}: {scenario.title}: {server.name}")
                     outcomes = measured.outcomes.setdefault(scenario.name, {}).setdefault(server.name, [])
-                    outcomes.append(_run(plan, scenario, server, number))
+                    outcomes.append(run_once(plan, scenario, server, number))
 
 
-def _run(plan: Plan, scenario: Scenario, server: Server, number: int) -> Outcome:
+def run_once(plan: Plan, scenario: Scenario, server: Server, number: int) -> Outcome:
     """One run in a client process of its own, from the tree that the server is started in."""
     order = _order(plan, scenario, server, number)
     if isinstance(server, RocketMQ):

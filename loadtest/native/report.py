@@ -11,7 +11,7 @@ from rich.table import Table
 
 from loadtest.goals import Goal
 from loadtest.native.bench import Measured, Row, rows
-from loadtest.native.scenarios import PIPE, TIMERS, Scenario
+from loadtest.native.scenarios import CONSUMED, PIPE, TIMERS, Scenario
 
 
 def show(measured: Measured, console: Console) -> None:
@@ -40,6 +40,8 @@ def _table(scenario: Scenario, made: Sequence[Row]) -> Table:
     titles += ["producer, consumer\nus/msg"] if has_parts else []
     titles += ["rate, to\nreference"] if has_ratio else []
     titles += ["late, 99 of\n100, s"] if scenario.kind == TIMERS else []
+    has_consumed = any(CONSUMED in row.figures for row in made)
+    titles += ["consumed\nmsg/s"] if has_consumed else []
     for title in titles:
         table.add_column(title, justify="right")
     for row in made:
@@ -55,6 +57,8 @@ def _table(scenario: Scenario, made: Sequence[Row]) -> Table:
             cells.append(f"{row.ratio:.2f}x" if row.ratio else "")
         if scenario.kind == TIMERS:
             cells.append(f"{row.late_s:.2f}")
+        if has_consumed:
+            cells.append(f"{row.figures[CONSUMED]:,.0f}")
         table.add_row(row.server, *cells)
     table.caption = "\n".join([f"{row.server}: {escape(row.error[:300])}" for row in made if row.error])
     table.caption_justify = "left"
@@ -63,7 +67,7 @@ def _table(scenario: Scenario, made: Sequence[Row]) -> Table:
 
 def goals_table(shown: Sequence[tuple[Scenario, Sequence[Row]]]) -> Table:
     """Every goal that was measured: what it asks for, what was reached, plain and compiled."""
-    table = Table(title="goals of issues 41 and 42", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    table = Table(title="goals of issues 41, 42 and 48", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
     for title in ("scenario", "figure", "goal", "aim", "plain", "reached", "compiled", "reached"):
         table.add_column(title, justify="right" if title in ("aim", "plain", "compiled") else "left")
     for scenario, made in shown:

@@ -26,7 +26,7 @@ from typing import Final
 from loadtest import proc
 from loadtest.maven import copy_jars, need_maven
 from loadtest.native.orders import Look, Order, Outcome
-from loadtest.native.scenarios import FRONTS, ROCKETMQ
+from loadtest.native.scenarios import CONSUMED, FRONTS, ROCKETMQ, SYNC_FRONTS, SYNC_ROCKETMQ
 from loadtest.servers import COMPILED, HOST, NAMES, ROOT, STOP_S, Missing, Server, check_compiled
 from loadtest.wires import Failed
 
@@ -35,7 +35,7 @@ VERSIONS: Final = ("5.5.0", "5.3.3", "5.2.0", "5.1.4")
 PARTS: Final = ("rocketmq-namesrv", "rocketmq-broker", "rocketmq-client")
 BUILD: Final = ROOT / "build" / "rocketmq"
 SOURCE: Final = Path(__file__).with_name("RocketDriver.java")
-START_S: Final = 120.0
+START_S: Final = 300.0
 """Two virtual machines start; on a busy machine that takes half a minute."""
 ANSWER_S: Final = 60.0
 WARM_UP: Final = ((128, 1), (32, 1), (1, 64))
@@ -60,7 +60,7 @@ brokerIP1={host}
 listenPort={port}
 storePathRootDir={store}
 storePathCommitLog={store}/commitlog
-flushDiskType=ASYNC_FLUSH
+flushDiskType={flush}
 brokerRole=ASYNC_MASTER
 autoCreateTopicEnable=true
 """
@@ -122,6 +122,7 @@ class RocketMQ(Server):
 
     name = ROCKETMQ
     level = "in memory, the flush follows (ASYNC_FLUSH)"
+    flush = "ASYNC_FLUSH"
     _driver: Driver | None = None
 
     def command(self) -> list[str]:
@@ -130,7 +131,8 @@ class RocketMQ(Server):
         self.ports[NAMES] = names
         first, second = self.folder / "namesrv.conf", self.folder / "broker.conf"
         first.write_text(f"listenPort={names}\n")
-        second.write_text(_BROKER.format(host=HOST, port=self.port, store=self.folder / "store"))
+        filled = _BROKER.format(host=HOST, port=self.port, store=self.folder / "store", flush=self.flush)
+        second.write_text(filled)
         lib = f"{BUILD}/lib/*"
         namesrv = self._java("256m", lib, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(first))
         address = f"{HOST}:{names}"
@@ -187,7 +189,8 @@ class RocketMQ(Server):
         try:
             count = self._driver.send(order.topic, order.batch, order.tasks, order.body_bytes, *times_ms, look)
             outcome = looks[0].until(looks[1])
-            outcome.checked = self._driver.check(order.topic, count, order.body_bytes)
+            outcome.checked, took_ns = self._driver.check(order.topic, count, order.body_bytes)
+            outcome.figures = {CONSUMED: outcome.checked / took_ns * 1e9}
         except Failed as error:
             return Outcome(error=str(error))
         return outcome
@@ -209,11 +212,12 @@ class Front(RocketMQ):
 
     name = FRONTS[0]
     level = "in the log, fsync follows"
+    topics_level = "cache"
 
     def command(self) -> list[str]:
         prepare()
         config = self.folder / "penstock.toml"
-        config.write_text('console_port = -1\n[broker]\ndefault_level = "cache"\n')
+        config.write_text(f'console_port = -1\n[broker]\ndefault_level = "{self.topics_level}"\n')
         command = [sys.executable, "-m", "node", "up", "--data", str(self.folder / "data"), "--config", str(config)]
         for part in ("mqtt", "broker", "namesrv", "http", "rocketmq", "rocketmq-namesrv"):
             command += [f"--{part}-port", "0"]
@@ -237,6 +241,30 @@ class CompiledFront(Front):
     def command(self) -> list[str]:
         check_compiled(COMPILED)
         return super().command()
+
+
+class SyncRocketMQ(RocketMQ):
+    """RocketMQ's broker where a receipt waits for the flush."""
+
+    name = SYNC_ROCKETMQ
+    level = "on the disk (SYNC_FLUSH)"
+    flush = "SYNC_FLUSH"
+
+
+class SyncFront(Front):
+    """The front, where topics have the level ``disk``."""
+
+    name = SYNC_FRONTS[0]
+    level = "on the disk"
+    topics_level = "disk"
+
+
+class CompiledSyncFront(CompiledFront):
+    """The same with its hot modules compiled."""
+
+    name = SYNC_FRONTS[1]
+    level = "on the disk"
+    topics_level = "disk"
 
 
 def _end(pids: Sequence[int], how: signal.Signals) -> None:
@@ -289,10 +317,12 @@ class Driver:
             look(done, at_ns / 1e9)
         return self._hear("sent")[0]
 
-    def check(self, topic: str, count: int, body_bytes: int) -> int:
-        """Reads a topic, which must have ``count`` messages; returns how many were compared."""
+    def check(self, topic: str, count: int, body_bytes: int) -> tuple[int, int]:
+        """Consumes a topic, which must have ``count`` messages; returns how many were compared, and the nanoseconds
+        from when the first came until the last one had."""
         self._say(f"check {topic} {count} {body_bytes}")
-        return self._hear("checked")[0]
+        checked, took_ns = self._hear("checked")
+        return checked, took_ns
 
     def _say(self, order: str) -> None:
         assert self._process.stdin is not None

@@ -1,4 +1,4 @@
-"""The loads of the native path, as data, with the goals of issues 41 and 42 beside them."""
+"""The loads of the native path, as data, with the goals of issues 41, 42 and 48 beside them."""
 
 from __future__ import annotations
 
@@ -28,6 +28,10 @@ REBALANCE: Final = "rebalance"
 """Members of a group come and go: how long until all queues are dealt."""
 ROCKETMQ: Final = "rocketmq"
 FRONTS: Final = ("front", "compiled front")
+SYNC_ROCKETMQ: Final = "rocketmq sync"
+SYNC_FRONTS: Final = ("front sync", "compiled front sync")
+CONSUMED: Final = "consumed_per_s"
+"""A figure of rows with RocketMQ's client: messages a second of its push consumer, which reads what was sent."""
 PROPERTIES: Final = {"region": "eu-west", "level": "17", "kind": "reading", "temperature": "21.5"}
 """Of the messages of a backlog that is read through a filter."""
 
@@ -95,17 +99,22 @@ def _login(load: Scenario, name: str) -> Scenario:
     return replace(load, name=name, title=title, goals=(goal,), judged=LOGIN, servers=(*DISK, *LOGIN))
 
 
-def _front(name: str, title: str, batch: int, tasks: int, least: float) -> Scenario:
-    """A row of RocketMQ's own client, at Penstock's front and at RocketMQ's broker."""
+def _front(name: str, title: str, batch: int, tasks: int, least: float, *, is_synced: bool = False) -> Scenario:
+    """A row of RocketMQ's own client, at Penstock's front and at RocketMQ's broker. What was sent is consumed, and
+    that is judged too where nothing waits for a disk."""
+    fronts, peer = (SYNC_FRONTS, SYNC_ROCKETMQ) if is_synced else (FRONTS, ROCKETMQ)
+    goals = [Goal("rate", "rate", least, reference=peer)]
+    goals += [] if is_synced else [Goal("messages consumed per second", CONSUMED, 1, reference=peer)]
+    title = f"RocketMQ's client at the front: {title}"
     return Scenario(
         name,
         title,
         batch=batch,
         tasks=tasks,
         is_free=True,
-        goals=(Goal("rate", "rate", least, reference=ROCKETMQ),),
-        judged=FRONTS,
-        servers=(*FRONTS, ROCKETMQ),
+        goals=tuple(goals),
+        judged=fronts,
+        servers=(*fronts, peer),
     )
 
 
@@ -200,6 +209,7 @@ SCENARIOS: Final = (
     _login(_SEND_MANY, "login-many"),
     _login(_SEND, "login-single"),
     _login(_CONSUME, "login-consume"),
-    _front("front-singles", "RocketMQ's client at the front: single sends, 64 in flight", 1, 64, 1),
-    _front("front-batches-32", "RocketMQ's client at the front: batches of 32, one at a time", 32, 1, 0.7),
+    _front("front-singles", "single sends, 64 in flight", 1, 64, 1),
+    _front("front-batches-32", "batches of 32, one at a time", 32, 1, 0.7),
+    _front("front-sync", "single sends, 64 in flight, each on the disk", 1, 64, 2, is_synced=True),
 )

@@ -47,10 +47,18 @@ PEER: Final = "peer"
 
 
 class Need(NamedTuple):
-    """One of ``actions`` must be allowed for ``name``."""
+    """One of ``actions`` must be allowed for ``name``.
+
+    Attributes:
+        act, about: what is done, and to what, for the audit log; empty: the request's name, and ``name``.
+        goes_on: it is part of an act that began with an earlier request; one entry stands for all of it.
+    """
 
     actions: tuple[str, ...]
     name: str = CLUSTER
+    act: str = ""
+    about: str = ""
+    goes_on: bool = False
 
 
 class Row(NamedTuple):
@@ -93,7 +101,9 @@ _WRITE: Final = (PRODUCE,)
 _OPEN: Final = Row("nothing", lambda _: (Need((OPEN,)),))
 _PEER: Final = Row("the key of the cluster", lambda _: (Need((PEER,)),))
 _VIEW: Final = Row("`view` the cluster", lambda _: (Need((VIEW,)),))
-_ADMIN: Final = Row("`admin` of the cluster", lambda _: (Need((ADMIN,)),))
+_ADMIN_WORDS: Final = "`admin` of the cluster"
+_ADMIN: Final = Row(_ADMIN_WORDS, lambda _: (Need((ADMIN,)),))
+_ADMIN_OF_NODE: Final = Row(_ADMIN_WORDS, lambda one: (Need((ADMIN,), about=one.node),))
 _ADMIN_TOPIC: Final = Row("`admin` of the topic", lambda one: (of_topic((ADMIN,), one.topic),))
 _ADMIN_GROUP: Final = Row("`admin` of the group", lambda one: (Need((ADMIN,), one.group),))
 _GROUP: Final = Row("`group`", lambda one: (of_group((GROUP,), one.group),))
@@ -123,6 +133,15 @@ def _written_records(body: Bytes) -> list[Need]:
     return _each(_WRITE, [topic.decode(errors="replace") for topic in topics_of_records(bytes(body))])
 
 
+def _ask_subscriptions(one: sessions.AskSubscriptions) -> Sequence[Need]:
+    """A watch is one act, however often its client asks for further packets."""
+    found = [Need((ADMIN,), act="DisconnectClient", about=id) for id in one.clients if one.disconnects]
+    if one.watch_after >= 0:
+        goes_on = one.watch_after > 0
+        found += [Need((ADMIN,), act="WatchClient", about=id, goes_on=goes_on) for id in one.clients]
+    return found or (Need((ADMIN,) if one.disconnects or one.watch_after >= 0 else (VIEW,)),)
+
+
 def _join(one: groups.JoinGroup) -> Sequence[Need]:
     return [Need((GROUP,), one.group), *_each(_READ, [*one.topics, *map(topic_of_queue, one.queues)])]
 
@@ -136,6 +155,7 @@ NEEDS: Final[Mapping[type[Request], Row]] = MappingProxyType(
         servers.Ping: _OPEN,
         servers.Login: _OPEN,
         servers.ReadFigures: _VIEW,
+        servers.ChangeSetting: Row(_ADMIN_WORDS, lambda one: (Need((ADMIN,), about=f"{one.name} = {one.value}"),)),
         routes.RegisterBroker: _PEER,
         routes.BrokerHeartbeat: _PEER,
         routes.UnregisterBroker: _PEER,
@@ -143,7 +163,7 @@ NEEDS: Final[Mapping[type[Request], Row]] = MappingProxyType(
         routes.ProveBroker: _OPEN,
         routes.QueryRoute: Row("`consume`, `produce` or `view` the topic; without one, a login", _route),
         routes.QueryTopics: _VIEW,
-        routes.PutConfig: _ADMIN,
+        routes.PutConfig: Row(_ADMIN_WORDS, lambda one: (Need((ADMIN,), about=f"{one.namespace} {one.key}"),)),
         routes.QueryConfig: _VIEW,
         topics.CreateTopic: _ADMIN_TOPIC,
         topics.DescribeTopic: Row("`consume`, `produce` or `view` the topic; to create it, `produce`", _describe),
@@ -200,15 +220,15 @@ NEEDS: Final[Mapping[type[Request], Row]] = MappingProxyType(
         replicas.FetchLog: _PEER,
         replicas.DescribeReplicas: _VIEW,
         replicas.AddReplica: _PEER,
-        replicas.SetRole: _ADMIN,
-        replicas.RemoveReplica: _ADMIN,
-        replicas.MoveLeader: _ADMIN,
+        replicas.SetRole: _ADMIN_OF_NODE,
+        replicas.RemoveReplica: _ADMIN_OF_NODE,
+        replicas.MoveLeader: _ADMIN_OF_NODE,
         replicas.ForceLeader: _ADMIN,
         replicas.SetCopies: _ADMIN,
-        sessions.CloseSession: _ADMIN,
+        sessions.CloseSession: Row(_ADMIN_WORDS, lambda one: (Need((ADMIN,), about=one.client),)),
         sessions.AskSubscriptions: Row(
-            "`view` the cluster; to disconnect a client, `admin` of it",
-            lambda one: (Need((ADMIN,) if one.disconnects else (VIEW,)),),
+            "`view` the cluster; to disconnect a client or follow its packets, `admin` of it",
+            _ask_subscriptions,
         ),
         sessions.TellSubscriptions: _PEER,
         shares.TakeShared: _PEER,

@@ -82,6 +82,12 @@ class Users:
         self._costs = sorted(costs) or [(LOG2_COST, BLOCK, PARALLEL, SALT_BYTES, HASH_BYTES)]
         self._scram_costs = sorted(scram) or [(ITERATIONS, SALT_BYTES)]
 
+    def have(self, name: str, password: bytes) -> bool:
+        """Whether a user of this name has this password. Slow, and equally so where there is no such user."""
+        known = self.by_name.get(name)
+        is_right = verify(known or self.decoy(name), password)
+        return is_right and known is not None
+
     def decoy(self, name: str) -> Hashed:
         """What a user of this name would have: always the same, as costly as one of the users, and no password's."""
 

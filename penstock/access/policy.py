@@ -93,8 +93,9 @@ class Policy:
         else:
             who = f"user {identity.user!r}"
             rule = f"allow user {identity.user} {actions[0]} {name or '*'}"
+            others = f" (or {' or '.join(actions[1:])} in place of {actions[0]})" if actions[1:] else ""
             where = "acl_file" if self.acl is not None else "a file, name it with acl_file"
-            hint = f"an operator allows it with a line in {where}: {rule}"
+            hint = f"an operator allows it with a line in {where}: {rule}{others}"
         verbs = " or ".join([_VERBS[action] for action in actions])
         return NotAuthorized(f"{who} may not {verbs} {what}", hint=hint)
 

@@ -91,6 +91,27 @@ def allow(server: str, name: str, read: bool | None, write: bool | None, yes: bo
         click.echo(_readers_text(readers), err=True)
 
 
+@broker.command("set")
+@click.argument("name")
+@click.argument("setting")
+@click.argument("value")
+@click.pass_obj
+def set_setting(server: str, name: str, setting: str, value: str) -> None:
+    """Change a setting of a running broker, until its next start.
+
+    SETTING is log_level (debug, info, warning, error) or connection_log (off, sampled, on). The broker refuses every
+    other one: change the configuration file and start the broker again.
+
+    \b
+    Examples:
+      penstock broker set broker-a log_level debug
+      penstock broker set broker-a connection_log on
+    """
+    with Admin(server) as admin:
+        admin.change_setting(name, setting, value)
+    click.echo(f"{setting} of {name} is {value} until its next start")
+
+
 def _readers_text(readers: Sequence[BrokerReader]) -> str:
     """A sentence on the readers of a broker that is to be drained."""
     lagging = [f"{shown(one.group)} ({one.lag:,} messages)" for one in readers if one.lag]

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 
 import click
 
 from penstock.blocking import Producer
 from penstock.blocking.admin import Admin
-from penstock.cli.display import confirm, json_option, print_json, print_rows
+from penstock.cli.display import confirm, json_option, line_text, print_json, print_rows
 from penstock.client.session_tasks import ConnectedClient
 from penstock.client.ways import DelayedReceipt
-from penstock.world import RealClock
+from penstock.errors import SessionNotFound
+from penstock.protocol.requests.sessions import SeenPacket
+from penstock.world import RealClock, pause
 
+EVERY_S = 1.0
 _COLUMNS = ("client", "user", "address", "protocol", "since", "subscriptions", "gateway")
 
 
 @click.group()
 def client() -> None:
-    """List connected MQTT clients, disconnect one, send to one."""
+    """List connected MQTT clients, follow, disconnect one, send to one."""
 
 
 @client.command("list")
@@ -79,6 +83,73 @@ def disconnect(server: str, client: str, yes: bool, as_json: bool) -> None:
         print_json({"client": client, "disconnected": True})
     else:
         click.echo(f"{client} is disconnected")
+
+
+@client.command()
+@click.argument("client")
+@click.option("-n", "--count", type=click.IntRange(1), help="End after this number of packets.")
+@json_option
+@click.pass_obj
+def watch(server: str, client: str, count: int | None, as_json: bool) -> None:
+    """Follow the MQTT packets of CLIENT until Ctrl-C: time, direction, type, packet id, topic or filters, QoS, payload
+    size, reason codes; never a payload.
+
+    It needs the right `admin` of the cluster, and the audit log has an entry of each second. The client is never slowed
+    down: packets beyond 2,000 a second are lost, and a line says how many.
+
+    \b
+    Examples:
+      penstock client watch d7
+      penstock client watch d7 --json | jq 'select(.reasons != [])'
+    """
+    shown = 0
+    with Admin(server) as admin:
+        for packet, lost in _packets(admin, client):
+            if lost:
+                click.echo(f"{lost:,} packets of {client} are not shown: there were too many", err=True)
+            if as_json:
+                print_json(packet._asdict())
+            else:
+                click.echo(_line(packet))
+            shown += 1
+            if shown == count:
+                return
+
+
+def _packets(admin: Admin, client: str) -> Iterator[tuple[SeenPacket, int]]:
+    """The packets, each with how many were lost before it. Raises ``SessionNotFound`` for a client that is not
+    connected at first."""
+    after, is_there = 0, False
+    while True:
+        try:
+            seen = admin.watch_client(client, after)
+        except SessionNotFound as error:
+            if not after and not is_there:
+                raise
+            if is_there:
+                click.echo(f"{error.message}; it is followed again when it is back", err=True)
+            seen, is_there = (), False
+        else:
+            is_there = True
+        for packet in seen:
+            yield packet, max(0, packet.number - after - 1) if after else 0
+            after = packet.number
+        pause(EVERY_S)
+
+
+def _line(packet: SeenPacket) -> str:
+    at = datetime.fromtimestamp(packet.at_ms / 1000).astimezone().strftime("%H:%M:%S.%f")[:-3]
+    parts = [at, "to  " if packet.is_sent else "from", packet.kind]
+    if packet.packet_id:
+        parts.append(f"id={packet.packet_id}")
+    if packet.name:
+        parts.append(f"{line_text(packet.name.encode(), 200)} qos={packet.qos}")
+    if packet.kind == "PUBLISH":
+        parts.append(f"payload={packet.payload_bytes}")
+    parts += [word for word in ("retain", "dup") if getattr(packet, word)]
+    if packet.reasons:
+        parts.append("reasons=" + ",".join([f"0x{code:02x}" for code in packet.reasons]))
+    return " ".join(parts)
 
 
 @client.command()

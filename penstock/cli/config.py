@@ -7,7 +7,7 @@ import click
 from penstock.blocking.admin import Admin
 from penstock.cli.display import confirm, json_option, print_json, print_rows, shown
 from penstock.errors import InvalidConfig
-from penstock.protocol.requests.routes import ORDERED_TOPICS
+from penstock.protocol.requests.routes import GATEWAY_SETTINGS, ORDERED_TOPICS
 
 
 @click.group()
@@ -81,10 +81,51 @@ def delete(server: str, namespace: str, key: str, yes: bool, as_json: bool) -> N
     _put(server, namespace, key, "", as_json)
 
 
-def _put(server: str, namespace: str, key: str, value: str, as_json: bool) -> None:
+@config.command()
+@click.argument("setting")
+@click.argument("value")
+@click.pass_obj
+def live(server: str, setting: str, value: str) -> None:
+    """Change a setting of all running name servers, until their next start.
+
+    SETTING is log_level (debug, info, warning, error) or connection_log (off, sampled, on); `penstock broker set`
+    changes those of a broker.
+
+    \b
+    Examples:
+      penstock config live log_level debug
+    """
+    with Admin(server) as admin:
+        admin.change_name_servers(setting, value)
+    click.echo(f"{setting} of the name servers is {value} until their next start")
+
+
+@config.command()
+@click.argument("setting")
+@click.argument("value", default="")
+@json_option
+@click.pass_obj
+def gateways(server: str, setting: str, value: str, as_json: bool) -> None:
+    """Change a setting of all gateways while they run, or without VALUE let each have its own again.
+
+    SETTING is trace_sample (0 to 1; where trace_export is set), log_level (debug, info, warning, error) or
+    connection_log (off, sampled, on). It is an entry of the name servers (GATEWAY_SETTINGS in `penstock config list`)
+    that counts within seconds, also for gateways that start later; name servers keep it over a restart where
+    config_file is set.
+
+    \b
+    Examples:
+      penstock config gateways trace_sample 0.01
+      penstock config gateways trace_sample
+    """
+    said = f"{setting} of all gateways is {value}" if value else f"{setting} of each gateway is its own again"
+    _put(server, GATEWAY_SETTINGS, setting, value, as_json, said)
+
+
+def _put(server: str, namespace: str, key: str, value: str, as_json: bool, said: str = "") -> None:
     with Admin(server) as admin:
         admin.set_config(namespace, key, value)
     if as_json:
         print_json({"namespace": namespace, "key": key, "value": value or None})
     else:
-        click.echo(f"{namespace} {key} is {value}" if value else f"{namespace} {key} is deleted")
+        click.echo(said or (f"{namespace} {key} is {value}" if value else f"{namespace} {key} is deleted"))

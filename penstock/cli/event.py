@@ -123,6 +123,16 @@ def _given(text: str) -> Any:
         ) from None
 
 
+_RULE_COLUMNS: Final = ("name", "target", "state", "matched", "delivered", "failed", "dead", "trouble")
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row for people: of a rule its target, and what the instance that was asked has done for it."""
+    spec = row["spec"]
+    known = {**row, **row.get("here", {}), "target": spec.get("target", ""), "spec": json.dumps(spec)}
+    return dict.fromkeys(_RULE_COLUMNS, "") | known
+
+
 def _group_of(kind: str, what: str, example: str) -> click.Group:
     """The commands of one kind of configuration."""
     name_of: Decorator = click.argument("name") if kind != "bus" else _without_name
@@ -134,8 +144,8 @@ def _group_of(kind: str, what: str, example: str) -> click.Group:
     @_pass_face
     def list_all(face: Face, as_json: bool, bus: str = "") -> None:
         rows = face.ask("GET", f"/v1/buses/{quote(bus, safe='')}/{kind}s" if bus else "/v1/buses")
-        shown = [{**one, "spec": one["spec"] if as_json else json.dumps(one["spec"])} for one in rows]
-        print_rows(shown, ("name", "revision", "spec"), as_json=as_json, empty=EMPTY)
+        columns = _RULE_COLUMNS if kind == "rule" else ("name", "revision", "spec")
+        print_rows(rows if as_json else [_shown(one) for one in rows], columns, as_json=as_json, empty=EMPTY)
 
     @group.command("show", help=f"Show one of the {what}, as JSON.")
     @click.argument("bus")
@@ -220,7 +230,7 @@ def send(face: Face, bus: str, data: str, of_type: str, source: str, subject: st
 @json_option
 @_pass_face
 def types(face: Face, bus: str, as_json: bool) -> None:
-    """List the types of events that came to BUS over HTTP or have a contract, with producers and rules."""
+    """List the types of events that came to BUS or have a contract, with producers and rules."""
     rows = face.ask("GET", _place(bus, "bus", "") + "/types")
     print_rows(rows, ("type", "seen", "producers", "rules", "schema"), as_json=as_json, empty=EMPTY)
 
@@ -238,7 +248,7 @@ def dlq() -> None:
 def list_letters(face: Face, bus: str, rule: str, as_json: bool) -> None:
     """List the dead letters of RULE, with the reason of each."""
     rows = face.ask("GET", _place(bus, "rule", rule) + "/dead-letters")
-    print_rows(rows, ("id", "type", "attempts", "reason", "place"), as_json=as_json, empty=EMPTY)
+    print_rows(rows, ("id", "type", "subject", "attempts", "reason"), as_json=as_json, empty=EMPTY)
 
 
 @dlq.command("redrive")

@@ -46,8 +46,8 @@ def report(
       penstock report 2026-12-01 --rule 'temperature > 80' --out site.html
     """
     try:
+        from penstock.spark.causes import plain_errors
         from penstock.telemetry.day import RULES, day_of, figures, source_options
-        from penstock.telemetry.job import plain_errors
         from penstock.telemetry.jobs.alerts import rule_of
         from penstock.telemetry.page import page
         from penstock.telemetry.progress import working

@@ -1,8 +1,8 @@
 """The root of the ``penstock`` command: the name server's address, and what a person reads when something fails.
 
 Rules of every command: data goes to stdout, talk to stderr; ``--json`` prints one object per line and stays stable; the
-exit status is 0 for done, 1 for failed, 2 for wrong use, 3 for not found, 5 for out of time, 130 for interrupted. The
-command uses the blocking client, so that ``--help`` and short commands load no event loop.
+exit status is 0 for done, 1 for failed, 2 for wrong use, 3 for not found, 4 for not allowed, 5 for out of time, 130 for
+interrupted. The command uses the blocking client, so that ``--help`` and short commands load no event loop.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from penstock.errors import (
     InvalidRequest,
     InvalidTopic,
     NoRoute,
+    NotAuthorized,
     OffsetOutOfRange,
     PenstockError,
     QueueNotFound,
@@ -45,6 +46,7 @@ from penstock.version import VERSION
 STATUS_FAILED: Final = 1
 STATUS_USAGE: Final = 2
 STATUS_NOT_FOUND: Final = 3
+STATUS_NOT_AUTHORIZED: Final = 4
 STATUS_TIMED_OUT: Final = 5
 STATUS_INTERRUPTED: Final = 130
 
@@ -63,6 +65,7 @@ _STATUS: Final = (
         STATUS_NOT_FOUND,
     ),
     ((InvalidConfig, InvalidRequest, InvalidTopic, InvalidMessage, InvalidFilter, TooLarge), STATUS_USAGE),
+    ((NotAuthorized,), STATUS_NOT_AUTHORIZED),
     ((TimedOut,), STATUS_TIMED_OUT),
 )
 
@@ -75,12 +78,12 @@ def status_of(error: PenstockError) -> int:
 def report(error: PenstockError, *, as_json: bool) -> None:
     """Says on stderr what failed, and what to do."""
     if as_json:
-        line = {"error": type(error).__name__, "message": error.message, "hint": error.hint, "code": error.code}
+        line = {"error": type(error).__name__, "message": error.message, "hint": error.advice, "code": error.code}
         click.echo(json.dumps(line), err=True)
         return
     click.echo(f"error: {error.message}", err=True)
-    if error.hint:
-        click.echo(f"       {error.hint}", err=True)
+    if error.advice:
+        click.echo(f"       {error.advice}", err=True)
 
 
 def _failed_to_write(error: OSError) -> PenstockError:

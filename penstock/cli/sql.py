@@ -48,7 +48,7 @@ def sql(server: str, query: str, as_csv: bool, as_json: bool, out: Path | None, 
     kind = format_of(as_csv, as_json, out)
     with Routes(server) as routes:
         topics = tuple(routes.topic_names().topics)
-    from penstock.telemetry.job import plain_errors
+    from penstock.spark.causes import plain_errors
     from penstock.telemetry.progress import working
 
     shown = limit or (ROWS_SHOWN if kind == "table" else None)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from penstock.client.administration import ALL_NAME_SERVERS, Ask, Task
 from penstock.errors import PenstockError
-from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.request import Done, Request
 from penstock.protocol.requests.routes import ConfigEntries, ConfigEntry, PutConfig, QueryConfig
+from penstock.protocol.requests.servers import ChangeSetting
 
 
 def config(namespace: str = "", key: str = "") -> Task[list[ConfigEntry]]:
@@ -26,6 +27,12 @@ def config(namespace: str = "", key: str = "") -> Task[list[ConfigEntry]]:
     raise failed
 
 
+def change_name_servers(name: str, value: str) -> Task[None]:
+    """Changes a setting of all running name servers until their next start, as ``change_setting`` does of a broker. One
+    that is away is an error that names it: the others have changed."""
+    yield from _at_all(ChangeSetting(name, value))
+
+
 def set_config(namespace: str, key: str, value: str) -> Task[None]:
     """Sets an entry at all name servers; an empty value removes it. They do not know each other, so one that is away is
     an error that names it: the others have the entry, and the same call again mends it.
@@ -33,11 +40,15 @@ def set_config(namespace: str, key: str, value: str) -> Task[None]:
     ``ORDER_TOPIC_CONFIG`` says of a topic which brokers its keys are spread over (``broker-a;broker-b``): a key then
     waits for its broker where it would go to another one.
     """
+    yield from _at_all(PutConfig(namespace, key, value))
+
+
+def _at_all(request: Request) -> Task[None]:
     servers: Sequence[str] = yield ALL_NAME_SERVERS
     failed: PenstockError | None = None
     for server in servers:
         try:
-            yield Ask(server, PutConfig(namespace, key, value), Done)
+            yield Ask(server, request, Done)
         except PenstockError as error:
             failed = failed or error
     if failed is not None:

@@ -334,6 +334,11 @@ class Consumer(OnlyAsync):
         """The queues that this member reads now, sorted."""
         return tuple(sorted(held.queue for held in self._held()))
 
+    @property
+    def positions(self) -> dict[MessageQueue, int]:
+        """The offset of the next message that is handed out, of each held queue."""
+        return {held.queue: held.handed_out for held in self._held()}
+
     async def commit(self, what: ReceivedMessage | Mapping[MessageQueue, int] | None = None) -> None:
         """Stores the group's offsets durably.
 

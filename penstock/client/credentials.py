@@ -142,23 +142,35 @@ def login_refused(address: str, error: PenstockError, credentials: Credentials) 
     return Unavailable(f"{address} does not let us log in: {error.message}", hint=error.hint)
 
 
-def no_tls(address: str, error: ssl.SSLError) -> PenstockError:
-    """The error for a server with which there is no TLS."""
+def no_tls(address: str, error: ssl.SSLError, hint: str = "") -> PenstockError:
+    """The error for a server with which there is no TLS. ``hint``: what is to be done, where it is not a client's."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        hint = "name the authority's certificate: tls=PATH, or PENSTOCK_TLS=PATH"
+        hint = hint or "name the authority's certificate: tls=PATH, or PENSTOCK_TLS=PATH"
         return NotAuthorized(f"the certificate of {address} does not count here: {error.verify_message}", hint=hint)
-    hint = "does it speak TLS? Leave tls out where it does not"
-    return Unavailable(f"no TLS with {address}: {error.reason or error}", hint=hint)
+    hint = hint or "does it speak TLS? Leave tls out where it does not"
+    reason = getattr(error, "reason", None) or error  # only OpenSSL's own have one
+    return Unavailable(f"no TLS with {address}: {reason}", hint=hint)
 
 
-def service_credentials(key: bytes | None, service: str, authority: str = "") -> Credentials:
+def service_credentials(
+    key: bytes | None, service: str, authority: str = "", own: tuple[str, str] = ("", "")
+) -> Credentials:
     """Those of a service of the cluster. ``authority``: the file of the certificate that those of the other services
-    are held against; empty where they do not speak TLS. Names in certificates are not looked at: each side proves that
-    it has the key."""
+    are held against; empty where they do not speak TLS. ``own``: the files of the certificate that it shows itself, and
+    of its key; without it the one that ``PENSTOCK_CLIENT_CERTIFICATE`` names. Names in certificates are not looked at:
+    each side proves that it has the key.
+
+    Raises:
+        InvalidConfig: a file cannot be read.
+    """
     context = None
     if authority:
         context = _context_of(authority)
         context.check_hostname = False
+        if own[0]:
+            _show(context, *own)
+        else:
+            _show_named(context, os.environ)
     return Credentials(key=key or b"", service=service, tls=context)
 
 
@@ -187,13 +199,22 @@ def _context(tls: Tls, environ: Mapping[str, str]) -> ssl.SSLContext | None:
     if tls is not True and not isinstance(tls, str):
         raise InvalidRequest(f"tls is true, a path or an ssl.SSLContext, not {type(tls).__name__}")
     context = _context_of("" if tls is True else tls)
+    _show_named(context, environ)
+    return context
+
+
+def _show_named(context: ssl.SSLContext, environ: Mapping[str, str]) -> None:
     certificate = environ.get("PENSTOCK_CLIENT_CERTIFICATE", "")
     if certificate:
-        try:
-            context.load_cert_chain(certificate, environ.get("PENSTOCK_CLIENT_KEY") or None)
-        except (OSError, ssl.SSLError) as error:
-            raise InvalidConfig(f"PENSTOCK_CLIENT_CERTIFICATE: cannot read {certificate}: {error}") from None
-    return context
+        _show(context, certificate, environ.get("PENSTOCK_CLIENT_KEY", ""), "PENSTOCK_CLIENT_CERTIFICATE")
+
+
+def _show(context: ssl.SSLContext, certificate: str, key: str, said: str = "tls_certificate") -> None:
+    """This certificate is shown to who asks for one. ``said``: where it is named."""
+    try:
+        context.load_cert_chain(certificate, key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidConfig(f"{said}: cannot read {certificate}: {error}") from None
 
 
 def _context_of(authority: str) -> ssl.SSLContext:

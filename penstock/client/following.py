@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from penstock.errors import InvalidConfig, NoQuorum, NotLeader, Unavailable
-from penstock.protocol.link import Links, OnResult
+from penstock.protocol.link import Link, Links, OnResult
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.routes import BrokerRoute
 
@@ -74,6 +74,11 @@ class FollowingLink:
     def waits_at(self) -> str:
         """The node whose answer is waited for, empty if none is."""
         return self._at if self._out else ""
+
+    def to_copy(self, turn: int) -> Link | None:
+        """The way to another node with a copy, one of all by ``turn``; None where none is known."""
+        others = [one for one in self._copies_of(self._at) if one != self._at]
+        return self._links.link(others[turn % len(others)]) if others else None
 
     def submit(self, request: Request, on_result: OnResult) -> None:
         self._out += 1

@@ -36,7 +36,7 @@ from penstock.protocol.requests.sessions import (
     saved_places,
 )
 from penstock.protocol.requests.timers import ListTimers, TimersPage
-from penstock.protocol.requests.topics import CountTopics, DescribeTopic, TopicCounts, TopicDetail
+from penstock.protocol.requests.topics import CountTopics, DescribeTopic, TopicCount, TopicCounts, TopicDetail
 from topicmap.names import is_share
 from topicmap.queues import filter_queue, readable
 
@@ -54,6 +54,7 @@ class TopicRow:
         at: how it is at each broker that has it.
         stored: how many messages were ever stored; it grows by one with each.
         messages: how many there are now.
+        size: about how many bytes these have.
     """
 
     topic: str
@@ -61,6 +62,7 @@ class TopicRow:
     at: tuple[TopicAt, ...]
     stored: int
     messages: int
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,25 +146,26 @@ class DelayedPage:
 
 def topics_page(after: str = "", count: int = 50, contains: str = "") -> Task[TopicsPage]:
     """The topics behind a name, with a text in their names if one is given."""
-    counts: dict[str, list[tuple[BrokerRoute, int, int]]] = {}
+    counts: dict[str, list[tuple[BrokerRoute, TopicCount]]] = {}
     ends: list[str] = []
     for route in (yield ALL_BROKERS):
-        page: TopicCounts = yield Ask(route.address, CountTopics(after, count, contains), TopicCounts)
+        page: TopicCounts = yield Ask(route.address, CountTopics(after, count, contains, True), TopicCounts)
         ends += [page.after] if page.after else []
         for row in page.topics:
-            counts.setdefault(row.topic, []).append((route, row.stored, row.messages))
+            counts.setdefault(row.topic, []).append((route, row))
     names = [name for name in sorted(counts) if is_within(name, ends)]
     rows = []
     for name in names[:count]:
         at: list[TopicAt] = []
-        for route, _, _ in counts[name]:
+        for route, _ in counts[name]:
             try:
                 detail: TopicDetail = yield Ask(route.address, DescribeTopic(name), TopicDetail)
             except TopicNotFound:  # deleted meanwhile
                 continue
             at.append(topic_at(route.broker, detail))
-        stored, messages = sum([one[1] for one in counts[name]]), sum([one[2] for one in counts[name]])
-        rows.append(TopicRow(name, readable(name), tuple(at), stored, messages))
+        told = [one for _, one in counts[name]]
+        sums = [sum(values) for values in zip(*[(one.stored, one.messages, one.size) for one in told], strict=True)]
+        rows.append(TopicRow(name, readable(name), tuple(at), *sums))
     continues = bool(ends) or len(names) > count
     return TopicsPage(tuple(rows), rows[-1].topic if continues and rows else "")
 

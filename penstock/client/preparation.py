@@ -21,9 +21,11 @@ from penstock.protocol.message import (
     FLAG_SEQUENCED,
     LENGTH_IS_REST,
     PROPERTIES_BYTES_MAX,
+    RESERVED_PROPERTIES,
     SHARDING_KEY,
     Message,
     encode_message,
+    encode_properties,
     record_properties,
     stored_key,
 )
@@ -36,6 +38,8 @@ ID_BYTES: Final = 16 + 1 + DIGITS
 KNOWN_MAX: Final = 4096
 KNOWN_BYTES_MAX: Final = 1024
 """Kinds of messages that are remembered, keys of each kind, and the maximum bytes of their tails."""
+_UNUSUAL: Final = RESERVED_PROPERTIES | {"", SHARDING_KEY}
+"""Properties that say more than their value, or that are refused."""
 
 
 class Fields(TypedDict, total=False):
@@ -160,8 +164,9 @@ class _Kind:
         self._is_seen = is_seen
         self.commons: dict[str | bytes, Common] = {}
 
-    def common(self, own_key: str | bytes) -> Common:
-        """What those with this key have in common. Raises ``TooLarge`` and ``InvalidMessage``."""
+    def common(self, own_key: str | bytes, properties: bytes = b"") -> Common:
+        """What those with this key have in common. ``properties``: more of them, packed. Raises ``TooLarge`` and
+        ``InvalidMessage``."""
         key = own_key or self._placed_key
         pieces = [self._before] if self._before else []
         if key:
@@ -170,6 +175,8 @@ class _Kind:
                 pieces.append(f"{name}\x01{value}".encode())
             except UnicodeEncodeError as error:
                 raise InvalidMessage(f"the key is not valid Unicode: {error}") from None
+        if properties:
+            pieces.append(properties)
         pieces.append(self._after)
         properties = b"\x02".join(pieces)
         size = len(properties) + (ID_BYTES if self._counts else 0)
@@ -210,6 +217,8 @@ class Preparation:
         self._system_flag = system_flag_of(compression)
         self._compressed = flagged(self._system_flag)
         self._kinds: dict[tuple[object, ...], _Kind] = {}
+        self._bare: dict[tuple[object, ...], _Kind] = {}  # without properties
+        self._met: set[int] = set()  # hashes of kinds that came once
         self._known = 0  # keys of all kinds
         self._last = Message()  # the last one whose properties are empty
         self._last_common = _NOTHING
@@ -272,6 +281,7 @@ class Preparation:
                 and message.retain == last.retain
                 and message.reply_to is last.reply_to
                 and message.correlation is last.correlation
+                and message.content_type is last.content_type
                 and not message.id
                 and not properties
                 and self._last_common is not _NOTHING
@@ -294,7 +304,7 @@ class Preparation:
         return common
 
     def _common(self, message: Message, key: str | bytes) -> Common:
-        if message.reply_to or message.correlation:
+        if message.reply_to or message.correlation or message.content_type:
             return self._work_out(message).common(key)  # it never comes again
         properties = message.properties
         fields = (
@@ -308,6 +318,9 @@ class Preparation:
         )
         kind = self._kinds.get(fields)
         if kind is None:
+            is_plain = properties and not (message.mqtt_topic or message.id) and _UNUSUAL.isdisjoint(properties)
+            if is_plain and self._is_new(hash(fields)):
+                return self._without_properties(message).common(key, encode_properties(properties))
             kind = self._work_out(message)
             if not message.id and len(kind.common("").tail) <= KNOWN_BYTES_MAX:
                 self._make_room()
@@ -320,6 +333,26 @@ class Preparation:
                     self._kinds[fields] = kind
                 kind.commons[key] = known
         return known
+
+    def _is_new(self, kind: int) -> bool:
+        """Whether a kind comes for the first time: many come only once, as those of events."""
+        if kind in self._met:
+            return False
+        if len(self._met) >= KNOWN_MAX:
+            self._met.clear()
+        self._met.add(kind)
+        return True
+
+    def _without_properties(self, message: Message) -> _Kind:
+        """The kind that a message would be of without its properties."""
+        fields = (message.topic, message.tag, message.qos, message.retain)
+        kind = self._bare.get(fields)
+        if kind is None:
+            if len(self._bare) >= KNOWN_MAX:
+                self._bare.clear()
+            topic, tag, qos, retain = fields
+            kind = self._bare[fields] = self._work_out(Message(topic, b"", "", tag, qos=qos, retain=retain))
+        return kind
 
     def _make_room(self) -> bool:
         """Counts one more that is remembered; returns whether all others were forgotten for it."""
@@ -354,6 +387,7 @@ class Preparation:
             id=message.id or "0" * ID_BYTES,
             reply_to=message.reply_to,
             correlation=message.correlation,
+            content_type=message.content_type,
         )
         properties = record_properties(encode_message(complete))
         before = b""

@@ -1,22 +1,26 @@
 """Reads queues ahead of the program that takes the messages: one long poll per queue, which brings several batches.
 
 Consumer and Reader share it. ``Intake`` keeps the pulling tasks and the batches that came. The next pull of a queue
-begins when the first batch of the last one was taken, so that what is kept is bounded by two pulls per queue.
+begins when the first batch of the last one was taken, so that what is kept is bounded by two pulls per queue. A queue
+that is far behind is pulled from another copy than the leader's, which keeps its memory and its turns for what is new.
 Invariants: batches of one queue are handed out in order, each once; after ``drop`` or ``begin`` nothing pulled before
 it is handed out any more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Final
 
 import anyio
 
 from penstock.client.arguments import Beginning, Place, time_ms
+from penstock.client.following import FollowingLink
 from penstock.client.positions import UNSET, Batch, Position, PullLimits, place_offset
 from penstock.client.retry import BackOff
 from penstock.client.task_scope import TaskScope
@@ -28,6 +32,13 @@ from penstock.protocol.requests.messages import BoundsReply, OffsetReply, Pulled
 from penstock.protocol.requests.topics import Bounds
 from penstock.world import Rng
 
+FAR_BEHIND: Final = 10_000
+"""Messages behind the end of a queue, from which on a copy is asked and not the leader."""
+COPY_S: Final = 3.0
+"""A copy answers within this time, or the leader is asked."""
+NO_COPY_S: Final = 30.0
+"""Time for which the leader is asked after a copy could not serve."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -35,7 +46,8 @@ _log = logging.getLogger(__name__)
 class Held(Position):
     """A position that a task pulls from: ``taken`` is set when the first batch of its last pull was taken, ``resumed``
     when it is paused no more, ``left`` when it is given up or about to be, ``idle`` when no work is under way there.
-    ``not_before``: nothing is pulled before that time of the event loop."""
+    ``not_before``: nothing is pulled before that time of the event loop. ``behind``: messages that the last pull has
+    left. ``copies_from``: before that time no copy is asked."""
 
     link: Link
     taken: anyio.Event = field(default_factory=anyio.Event)
@@ -43,6 +55,8 @@ class Held(Position):
     left: anyio.Event = field(default_factory=anyio.Event)
     idle: anyio.Event = field(default_factory=anyio.Event)
     not_before: float = 0.0
+    behind: int = 0
+    copies_from: float = 0.0
     scope: anyio.CancelScope | None = None
 
     def begin(self, offset: int) -> None:
@@ -83,6 +97,14 @@ class Held(Position):
                 self.idle = anyio.Event()
             await self.idle.wait()
 
+    def note_behind(self, messages: int) -> None:
+        """Notes how many messages the last pull has left behind what it brought."""
+        self.behind = messages
+
+    def ask_no_copy_until(self, time: float) -> None:
+        """Notes that a copy could not serve."""
+        self.copies_from = time
+
     def pause(self) -> None:
         """Nothing is pulled or handed out until ``resume``."""
         if not self.paused:
@@ -106,6 +128,7 @@ class Intake:
         self._limits = limits
         self._rng = rng
         self._back_off = BackOff()
+        self._turn = -1  # which of the copies it asks; drawn when it asks one
         self._held: set[Held] = set()
         self._worked: dict[MessageQueue, Held] = {}  # ordered queues that went while the program was at work there
         self._ready: deque[tuple[Held, Batch]] = deque()
@@ -227,7 +250,7 @@ class Intake:
             await anyio.sleep(wait_s)
         version = held.version
         try:
-            pulled = await ask(held.link, self._limits.pull(held, len(self._held)), Pulled)
+            pulled = await self._pulled(held)
         except OffsetOutOfRange:
             bounds = (await bounds_of(held.link, [held.queue.name]))[0]
             if held.version == version and (gone := held.pass_gap(bounds)):
@@ -235,12 +258,28 @@ class Intake:
             return
         if held.version != version:
             return  # sought elsewhere while the answer was on its way
+        held.note_behind(pulled.end - pulled.next)
         batches = held.advance(pulled, self._limits.batch_max)
         if batches:
             held.taken = anyio.Event()
             self._ready.extend([(held, batch) for batch in batches])
             self._changed.set()
             await held.taken.wait()
+
+    async def _pulled(self, held: Held) -> Pulled:
+        """Pulls from a copy if the queue is far behind, and from the leader if the copy cannot serve."""
+        request = self._limits.pull(held, len(self._held))
+        link, now = held.link, anyio.current_time()
+        if held.behind >= FAR_BEHIND and now >= held.copies_from and isinstance(link, FollowingLink):
+            self._turn = self._turn if self._turn >= 0 else self._rng.getrandbits(16)
+            copy = link.to_copy(self._turn)
+            if copy is not None:
+                with contextlib.suppress(PenstockError):
+                    pulled = await ask(copy, replace(request, wait_s=0.0), Pulled, COPY_S)
+                    if pulled.next > request.offset:
+                        return pulled
+                held.ask_no_copy_until(now + NO_COPY_S)
+        return await ask(link, request, Pulled)
 
 
 async def bounds_of(link: Link, queues: Iterable[str]) -> tuple[Bounds, ...]:

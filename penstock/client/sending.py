@@ -54,7 +54,7 @@ class Receipt:
         id: its unique id, made by the producer.
         queue, offset: its place; ``penstock consume`` shows the same. Both numbers are -1 of a message that an earlier
             attempt has stored, where the broker does not know any more where.
-        level: what it has reached, ``cache`` or ``disk``; never less than its topic's level.
+        level: what it has reached, ``cache``, ``disk`` or ``quorum``; never less than its topic's level.
         status: always ``"ok"``: a message that was not stored, or may not have been, is an error.
     """
 
@@ -264,6 +264,9 @@ def broker_for(
     return choose(one.key, brokers, turn, avoid)
 
 
+_NONE_WRITES: Final = "an operator has stopped writing: `penstock broker list` and `penstock topic show` say where"
+
+
 def choose(key: str | bytes, brokers: Sequence[BrokerRoute], turn: int, avoid: Collection[str] = ()) -> BrokerRoute:
     """The broker to send to. One key stays with one broker, whatever happens to it, for its order; messages without a
     key take turns and go round the brokers at the addresses to ``avoid``. Raises ``NoRoute``."""
@@ -273,7 +276,7 @@ def choose(key: str | bytes, brokers: Sequence[BrokerRoute], turn: int, avoid: C
         return brokers[0]
     writable = sorted((one for one in brokers if one.writable), key=lambda one: one.broker)
     if not writable:
-        raise NoRoute("no broker takes messages for this topic just now")
+        raise NoRoute("no broker takes messages for this topic just now", hint=_NONE_WRITES)
     if key:
         # The broker chooses the queue by the same hash: other bits, or each broker would use a part of its queues only.
         return writable[(zlib.crc32(key.encode() if isinstance(key, str) else key) >> 16) % len(writable)]

@@ -18,6 +18,7 @@ from penstock.protocol.requests.sessions import (
     ClosedSession,
     CloseSession,
     ListSessions,
+    SeenPacket,
     SessionRow,
     SessionsPage,
     SessionTerms,
@@ -85,6 +86,19 @@ def disconnect(client: str) -> Task[None]:
     told: Subscriptions = yield Ask(home.address, request, Subscriptions)
     if not told.told:
         raise SessionNotFound(f"no client {client} is connected", hint="`penstock client list` shows who is")
+
+
+def watch_client(client: str, after: int = 0) -> Task[tuple[SeenPacket, ...]]:
+    """The MQTT packets of a client that its gateway has seen after this number, the last ones where they are too many.
+    It is followed from the first call on, for as long as calls are less than some seconds apart. Raises
+    ``SessionNotFound`` where it is not connected."""
+    check_text("client", client)
+    home = yield from home_of_sessions()
+    request = AskSubscriptions((client,), False, ANSWER_S, watch_after=after)
+    told: Subscriptions = yield Ask(home.address, request, Subscriptions)
+    if not told.told:
+        raise SessionNotFound(f"no client {client} is connected", hint="`penstock client list` shows who is")
+    return told.told[0].packets
 
 
 def end_session(client: str) -> Task[None]:

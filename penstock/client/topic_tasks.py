@@ -11,7 +11,7 @@ from penstock.client.arguments import check_flag, check_integer, check_text
 from penstock.errors import InvalidRequest, NoRoute, TopicNotFound
 from penstock.protocol.requests.request import Done, Request
 from penstock.protocol.requests.routes import BrokerRoute
-from penstock.protocol.requests.servers import Ping, ServerInfo
+from penstock.protocol.requests.servers import ChangeSetting, Ping, ServerInfo
 from penstock.protocol.requests.topics import (
     UNCHANGED,
     AllowBroker,
@@ -206,6 +206,15 @@ def allow_broker(broker: str, *, read: bool | None = None, write: bool | None = 
     now: BrokerAllows = yield Ask(route.address, QueryAllowed(), BrokerAllows)
     wanted = AllowBroker(now.read if read is None else read, now.write if write is None else write)
     yield Ask(route.address, wanted, Done)
+
+
+def change_setting(broker: str, name: str, value: str) -> Task[None]:
+    """Changes a setting of a running broker until its next start: ``log_level`` (``debug``, ``info``, ``warning``,
+    ``error``) or ``connection_log`` (``off``, ``sampled``, ``on``). Raises ``NoRoute`` if the broker is not live, and
+    ``InvalidRequest`` for another setting or value."""
+    check_text("broker", broker)
+    route = yield from broker_named(broker, NoRoute)
+    yield Ask(route.address, ChangeSetting(name, value), Done)
 
 
 def topic_at(broker: str, one: TopicInfo | TopicDetail) -> TopicAt:

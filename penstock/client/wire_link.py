@@ -165,6 +165,8 @@ class WireLink:
                 return no_tls(self.address, error)
             except OSError as error:
                 return no_server(self.address, error)
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                return no_tls(self.address, ssl.SSLError("the server closed the connection in the handshake"))
             raw = stream.extra(SocketAttribute.raw_socket)
             _notice_dead_hosts(raw)
             self._was_connected = True

@@ -85,7 +85,7 @@ def nobody_answers(failures: Sequence[PenstockError]) -> PenstockError:
     if all(isinstance(error, InvalidConfig) for error in failures):
         return failures[0]
     reasons = "; ".join(error.message for error in failures)
-    hint = "is a name server running, and are these its addresses, not a gateway's? `penstock up` starts everything"
+    hint = "is one running? `penstock up` starts one; a gateway's port is not its own, and one with TLS needs `--tls`"
     return Unavailable(f"no name server answers: {reasons}", hint=hint)
 
 

@@ -28,12 +28,16 @@ class Answer(NamedTuple):
     correlation: bytes
 
 
-def packed_answer(to: str, correlation: bytes) -> str:
+def packed_answer(to: str, correlation: bytes, content_type: str = "") -> str:
     """The value of ``MQTT_PROPS`` that says so. Raises ``InvalidMessage`` for what MQTT cannot say."""
     parts: list[bytes] = []
-    for identifier, value in ((RESPONSE_TOPIC, to.encode()), (CORRELATION_DATA, correlation)):
+    for identifier, name, value in (
+        (CONTENT_TYPE, "content_type", content_type.encode()),
+        (RESPONSE_TOPIC, "reply_to", to.encode()),
+        (CORRELATION_DATA, "correlation", correlation),
+    ):
         if len(value) > STRING_BYTES_MAX:
-            raise InvalidMessage(f"reply_to and correlation have at most {STRING_BYTES_MAX} bytes, not {len(value)}")
+            raise InvalidMessage(f"{name} has at most {STRING_BYTES_MAX} bytes, not {len(value)}")
         if value:
             parts.append(packed_property(identifier, value))
     return ":" + b64encode(b"".join(parts)).decode()

@@ -134,6 +134,7 @@ class Message:
         reply_to: the MQTT name under which an answer is wanted: MQTT 5's response topic.
         correlation: what the answer has to carry then; of an answer, what its request carried: MQTT 5's correlation
             data.
+        content_type: what the payload is, for devices: MQTT 5's content type.
     """
 
     topic: str = ""
@@ -148,6 +149,7 @@ class Message:
     id: str = ""
     reply_to: str = ""
     correlation: bytes = b""
+    content_type: str = ""
 
     @property
     def key_bytes(self) -> bytes:
@@ -264,8 +266,8 @@ def _own_properties(message: Message) -> dict[str, str]:
         own[name] = value
     if message.tag:
         own[TAGS] = message.tag
-    if message.reply_to or message.correlation:
-        own[MQTT_PROPERTIES] = packed_answer(message.reply_to, message.correlation)
+    if message.reply_to or message.correlation or message.content_type:
+        own[MQTT_PROPERTIES] = packed_answer(message.reply_to, message.correlation, message.content_type)
     return own
 
 

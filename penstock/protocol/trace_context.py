@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from penstock.protocol.answers import USER_PROPERTY, packed_property, strings_of
+from penstock.protocol.message import property_of
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
 _PARENT_NAME: Final = TRACEPARENT.encode()
+_STATE_NAME: Final = TRACESTATE.encode()
 _PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _STATE: Final = re.compile(r"[ -~]{1,512}")
 _NOT_A_VERSION: Final = "ff"
@@ -69,6 +71,24 @@ def trace_in(application: bytes) -> TraceContext:
     pairs = [strings for identifier, strings in strings_of(application) if identifier == USER_PROPERTY]
     found = {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in reversed(pairs)}
     return trace_of(found)
+
+
+def trace_stored(properties: bytes) -> TraceContext:
+    """The same in the property string of a record."""
+    if _PARENT_NAME not in properties:
+        return NO_TRACE
+    parent, state = property_of(properties, _PARENT_NAME), property_of(properties, _STATE_NAME)
+    return trace_of({TRACEPARENT: parent.decode("utf-8", "replace"), TRACESTATE: state.decode("utf-8", "replace")})
+
+
+def trace_of_tail(tail: bytes) -> TraceContext:
+    """The same in all that follows a record's body: topic and properties, each with its length before it."""
+    return trace_stored(tail[4 + int.from_bytes(tail[:2], "big") :]) if _PARENT_NAME in tail else NO_TRACE
+
+
+def recorded_id(context: TraceContext) -> str:
+    """The id of a trace whose spans are recorded, and so found again; empty of any other."""
+    return context.trace_id if context.is_sampled else ""
 
 
 def as_user_properties(context: TraceContext) -> bytes:

@@ -35,17 +35,19 @@ class AccessFiles:
         authority: users, keys and rules as the files have them.
         guard: checks the requests of all connections of the port.
         certificates: of TLS; None for a port without it.
+        offload: what takes long goes there.
     """
 
-    def __init__(self, settings: AccessSettings, world: World, key: bytes | None) -> None:
-        """``key``: the cluster's; None where there is none."""
+    def __init__(self, settings: AccessSettings, world: World, key: bytes | None, protocol: str = ALPN) -> None:
+        """``key``: the cluster's; None where there is none. ``protocol``: what ALPN agrees on."""
         clock = world.clock
         self._world = world
+        self.offload = world.offload
         self.authority = Authority(new_secret, clock.wall_ms, key, takes_certificates=settings.tls_clients != "none")
         audit = Audit(clock.wall_ms, clock.monotonic)
         self.guard = Guard(self.authority, audit, clock.monotonic, lambda: clock.wall_ms() / 1000)
         files = settings.tls_files()
-        self.certificates = Certificates(files, ALPN) if files is not None else None
+        self.certificates = Certificates(files, protocol) if files is not None else None
         self._files: list[Watched] = []
         authority = self.authority
         if settings.password_file:

@@ -9,7 +9,7 @@ from penstock.access.token_keys import check_algorithms
 from penstock.access.tokens import TokenRules
 from penstock.errors import InvalidConfig
 from penstock.service.certificates import Files
-from penstock.service.exposure import refuse_exposed
+from penstock.service.exposure import PAGES, is_loopback, refuse_exposed
 
 CLIENTS: Final = ("none", "optional", "required")
 
@@ -19,8 +19,8 @@ class AccessSettings:
     """The access settings of a native port.
 
     Attributes:
-        insecure: allows ``host`` beyond loopback although it asks for no login, and ``status_host``, whose pages never
-            do.
+        insecure: allows ``host`` beyond loopback although it asks for no login, and status pages there that ask for
+            none.
         cluster_secret_file: the key that services of one cluster prove to each other; empty for none.
         password_file: the users (`penstock user`), who log in with SCRAM-SHA-256; empty for none.
         acl_file: who may produce, consume, view and administer what (`penstock acl`); empty: whoever has logged in, all
@@ -76,9 +76,25 @@ class AccessSettings:
         if not self.asks:
             refuse_exposed("host", host, self.insecure, peer_can, hint=MENDED.format(host="host"))
 
+    def check_pages(self, setting: str, host: str) -> None:
+        """Raises ``InvalidConfig`` for status pages beyond loopback where there are neither users and a certificate nor
+        ``insecure``. ``setting``: the name of the one that holds ``host``."""
+        if not self.guards_pages(host):
+            refuse_exposed(setting, host, self.insecure, PAGES, hint=PAGES_MENDED.format(host=setting))
+
+    def guards_pages(self, host: str) -> bool:
+        """Whether status pages there speak TLS and ask for a login. On loopback they do neither: probes and scrapers of
+        the machine itself need no secrets."""
+        return self.asks and bool(self.tls_certificate) and not (self.insecure or is_loopback(host))
+
     def token_rules(self) -> TokenRules:
         """The rules for tokens."""
         return TokenRules(self.jwt_algorithms, self.jwt_audience, self.jwt_issuer)
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """The files of the certificate and the key that this service shows to other services."""
+        return self.tls_certificate, self.tls_key
 
     def tls_files(self) -> Files | None:
         """The files of TLS; None without TLS."""
@@ -90,4 +106,8 @@ class AccessSettings:
 MENDED: Final = (
     'make a user with `penstock user add NAME --file users` and set password_file = "users"; or listen on this machine'
     ' alone ({host} = "127.0.0.1"); or, in a network of trusted machines, set insecure = true'
+)
+PAGES_MENDED: Final = (
+    "set password_file (or jwt_key_file) and tls_certificate, and the pages ask for a login with the right `view *`; or"
+    ' listen on this machine alone ({host} = "127.0.0.1"); or, in a network of trusted machines, set insecure = true'
 )

@@ -27,12 +27,17 @@ assert 2 * (KINDS_MAX + 1) <= AUDITED_MAX
 _log = logging.getLogger("penstock.audit")
 
 
+def _short(text: str) -> str:
+    """A text for an entry; the end of one that is too long is a mark."""
+    return text if len(text) <= _NAME_CHARACTERS_MAX else text[: _NAME_CHARACTERS_MAX - 1] + "…"
+
+
 class Trail:
     """The entries of one server that are not stored yet. Equal acts are one entry with a count, so a client that
     repeats one act a thousand times a second takes the place of one. Refusals cannot push out acts that were allowed.
 
     Attributes:
-        left_out: how many entries were only counted since the start.
+        left_out: how many entries were only counted since the start: too many of them, or not taken by a broker.
     """
 
     def __init__(self) -> None:
@@ -60,6 +65,10 @@ class Trail:
         """All entries, oldest first; the trail is empty then."""
         taken, self._entries, self._kinds = self._entries.values(), {}, [0, 0]
         return tuple(sorted(taken, key=lambda one: one.at_ms))
+
+    def give_up(self, entries: Iterable[AuditEntry]) -> None:
+        """Counts entries that no broker will ever take."""
+        self.left_out += sum([one.times for one in entries])
 
     def put_back(self, entries: Iterable[AuditEntry]) -> None:
         """Puts entries back that could not be stored."""
@@ -96,8 +105,8 @@ class Audit:
             self.allowed += 1
         else:
             self.refused += 1
-        name, client = name[:_NAME_CHARACTERS_MAX], client[:_NAME_CHARACTERS_MAX]
-        self.trail.add(AuditEntry(self._wall_ms(), who.user, who.how, address, act, name, allowed, why, client))
+        user, name, why, client = [_short(text) for text in (who.user, name, why, client)]
+        self.trail.add(AuditEntry(self._wall_ms(), user, who.how, address, act, name, allowed, why, client))
 
     def note(
         self, who: Identity, address: str, act: str, name: str, *, allowed: bool, why: str = "", client: str = ""
@@ -114,11 +123,11 @@ class Audit:
             "%s: %s %r by %s (%s)%s from %s%s%s",
             "allowed" if allowed else "refused",
             act,
-            name[:_NAME_CHARACTERS_MAX],
+            _short(name),
             repr(who.user) if who.user else "nobody",
             who.how,
-            f", client {client[:_NAME_CHARACTERS_MAX]!r}," if client else "",
+            f", client {_short(client)!r}," if client else "",
             address,
-            f": {why}" if why else "",
+            f": {_short(why)}" if why else "",
             f"; {untold} more were not told" if untold else "",
         )

@@ -1,5 +1,7 @@
 """Stores a server's audit trail in the topic ``%AUDIT%``, about once a second: at the broker of the server's own
-process, or at one that the name servers name. What no broker takes is tried again; the trail bounds it.
+process, or at one that the name servers name. While no broker is there it is tried again; the trail bounds it.
+What a broker refuses as wrong or too large goes again in halves; an entry that is refused alone is logged and counted
+as lost.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Final
 import trio
 
 from penstock.client.wire_link import call
-from penstock.errors import PenstockError, Unavailable
+from penstock.errors import InvalidRequest, PenstockError, TooLarge, Unavailable
 from penstock.protocol.link import Link, Links
 from penstock.protocol.requests.messages import TellAudited
 from penstock.protocol.requests.request import Reply, Request
@@ -43,17 +45,25 @@ async def keep_audit(trail: Trail, server: str, store: Store, *, goodbye_s: floa
 
 
 async def _keep(trail: Trail, server: str, store: Store) -> None:
-    entries = trail.take()
-    if not entries:
-        return
-    try:
-        await store(TellAudited(server, entries))
-    except PenstockError as error:
-        trail.put_back(entries)
-        _log.debug("the audit log waits for a broker: %s", error)
-    except trio.Cancelled:
-        trail.put_back(entries)
-        raise
+    waiting = [entries] if (entries := trail.take()) else []
+    while waiting:
+        part = waiting.pop()
+        try:
+            await store(TellAudited(server, part))
+        except PenstockError as error:
+            if not isinstance(error, TooLarge | InvalidRequest):
+                trail.put_back(part + sum(waiting, ()))
+                _log.debug("the audit log waits for a broker: %s", error)
+                return
+            if len(part) > 1:  # what is wrong with one of them must not keep the others away
+                middle = len(part) // 2
+                waiting += [part[middle:], part[:middle]]
+            else:
+                trail.give_up(part)
+                _log.error("an entry of the audit log is lost, for no broker takes it: %s: %s", part[0].act, error)
+        except trio.Cancelled:
+            trail.put_back(part + sum(waiting, ()))
+            raise
 
 
 def at_brokers(links: Links, namesrv: Sequence[str]) -> Store:

@@ -84,14 +84,13 @@ async def serve_frames(
     room: NativeRoom | None = None,
     guard: ConnectionWatch | None = None,
     certificates: Certificates | None = None,
-    connection_log: str = "off",
+    journal: NativeJournal | None = None,
 ) -> None:
     """Serves every connection until cancelled; closes the listeners and all connections at the end. ``door`` is told
     what keeps it from accepting; ``room`` is what all connections together may hold; ``guard`` says who may ask what;
-    with ``certificates`` all of them speak TLS; ``connection_log`` (``paced_lines.LOG_RATES``) says how many of them
-    have lines in the log."""
+    with ``certificates`` all of them speak TLS; ``journal`` is their log, None for no lines."""
     door = door or Doorkeeper("this server")
-    held, told = room or NativeRoom(), NativeJournal(door.what, connection_log)
+    held, told = room or NativeRoom(), journal or NativeJournal(door.what, "off")
     ids = itertools.count(1)
     live = 0
 

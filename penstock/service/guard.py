@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.access.acl import PRODUCE
 from penstock.access.authority import EAVESDROPPED, GONE, NO_MECHANISM, Authority, Exchange, Known
 from penstock.access.needs import OPEN, Need, needs_of, of_topic
-from penstock.access.policy import ANONYMOUS, AT_OPEN_PORT, NOBODY, Identity
+from penstock.access.policy import ANONYMOUS, AT_OPEN_PORT, LOCAL, NOBODY, SERVICE, Identity
 from penstock.access.scram_exchange import Denied
 from penstock.errors import InvalidRequest, NotAuthorized, PenstockError
 from penstock.protocol.link import OnResult
@@ -44,6 +44,13 @@ _HINT: Final = "check user and password, token or certificate; `penstock user li
 
 Limit = Callable[[float], None]
 """Ends the connection so many seconds from now, instead of when it was told before."""
+
+
+class Asker(NamedTuple):
+    """The client whose request is carried out. ``user``: empty for one without a user name. ``host``: its address."""
+
+    user: str
+    host: str
 
 
 class Guard:
@@ -74,6 +81,7 @@ class Guard:
         self.wall_s = wall_s
         self._addresses = Buckets(failures_per_min_max / 60, failures_per_min_max)
         self.strangers = 0
+        self._asking: GuardedSession | None = None
 
     def watch(self, session: Session, peer: Peer, frames: FrameReader, limit: Limit) -> GuardedSession:
         """The session of one connection, guarded. ``frames``: cuts its bytes into frames."""
@@ -86,6 +94,22 @@ class Guard:
     def settled(self) -> None:
         """Counts one less: it has logged in, or is closed."""
         self.strangers -= 1
+
+    def begin(self, session: GuardedSession) -> None:
+        """A request of this session is carried out until ``end``."""
+        self._asking = session
+
+    def end(self) -> None:
+        """It is over."""
+        self._asking = None
+
+    def asker(self) -> Asker | None:
+        """The client whose request is carried out now; ``None`` if there is none, or it is one that may do everything:
+        a service of the cluster, or anything at a port that asks for no login."""
+        session = self._asking
+        if session is None or session.identity.how in (SERVICE, LOCAL):
+            return None
+        return Asker(session.identity.user, session.host)
 
     def may_try(self, peer: Peer) -> bool:
         """Whether an address is below its limit of failed logins."""
@@ -138,10 +162,22 @@ class GuardedSession:
         """Who the peer has proved to be."""
         return self._permissions.identity
 
+    @property
+    def host(self) -> str:
+        """The address of the peer, without its port."""
+        return self._peer.host
+
     # ------------------------------------------------------------ Session
 
     def submit(self, request: Request, on_result: OnResult) -> None:
         """Passes one request on, or answers it with ``NotAuthorized``."""
+        self._guard.begin(self)
+        try:
+            self._submit(request, on_result)
+        finally:
+            self._guard.end()
+
+    def _submit(self, request: Request, on_result: OnResult) -> None:
         if type(request) is Login:
             on_result(self._log_in(request))
             return

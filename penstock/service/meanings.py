@@ -92,6 +92,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "penstock_replica_uncommitted_bytes": "Bytes of this node's log that are not known to be committed.",
         "penstock_replica_damaged": "Damaged parts of this copy that wait for repair.",
         "penstock_replica_repaired_total": "Damaged parts of this copy that were repaired from another one.",
+        "penstock_replica_handed_over_total": "Times that this node has handed the lead over because of its disk.",
         "penstock_replica_heard_s": "Seconds since this node heard another one, by node.",
         "penstock_replica_behind_bytes": "Bytes that a node's disk lacks of the leader's log, by node.",
         "penstock_replica_behind_s": "For how many seconds a node has lacked what it lacks, by node.",
@@ -130,7 +131,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "events_failed_total": "Attempts to deliver that failed, by bus and rule.",
         "events_dead_total": "Events that became dead letters of a rule, by bus and rule.",
         "events_breaker_open": "1 while a rule makes no attempts because its target fails, by bus and rule.",
-        "events_oldest_undelivered_s": "Age of the oldest event that a rule has in hand, by bus and rule.",
+        "events_oldest_undelivered_s": "Age of the oldest event in hand or given back for a retry, by bus and rule.",
         # ---- process
         "process_clock_jump_s": "Seconds that the machine's clock has jumped, until that is over or believed.",
         "process_clock_jumps_total": "Jumps of the machine's clock.",

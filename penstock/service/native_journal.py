@@ -11,7 +11,7 @@ import ssl
 from typing import Final
 
 from penstock.service.frame_connection import Peer
-from penstock.service.paced_lines import LOG_RATES, Kind
+from penstock.service.paced_lines import LOG_RATES, Kind, check_detail
 
 _SHOWN_CHARACTERS: Final = 128
 
@@ -28,6 +28,12 @@ class NativeJournal:
         self._connected = Kind(_log, "connected", logging.INFO, rate)
         self._disconnected = Kind(_log, "disconnected", logging.INFO, rate)
         self._failed = Kind(_log, "handshake failed", logging.WARNING, rate)
+
+    def change(self, detail: str) -> None:
+        """Another key of ``LOG_RATES`` counts from now on. Raises ``InvalidConfig``."""
+        check_detail(detail)
+        for kind in (self._connected, self._disconnected, self._failed):
+            kind.change(LOG_RATES[detail])
 
     def connected(self, peer: Peer, now: float) -> None:
         """A connection can be served: with TLS, its handshake is done."""

@@ -1,4 +1,4 @@
-"""Spans of a gateway by OpenTelemetry's SDK, exported over OTLP (the extra ``otel``).
+"""Spans of gateways and brokers by OpenTelemetry's SDK, exported over OTLP (the extra ``otel``).
 
 Whether a publication is recorded is decided before a span is made: its device says so in ``traceparent``, or it is
 drawn by ``share``. Exports happen in the SDK's own thread; while the collector is away spans are dropped.
@@ -6,7 +6,8 @@ drawn by ``share``. Exports happen in the SDK's own thread; while the collector 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from opentelemetry.sdk.resources import Resource
@@ -34,6 +35,7 @@ from penstock.version import VERSION
 OPEN_MAX: Final = 4096
 """Publications whose spans may be open; the oldest ends without an answer when there is one more."""
 EXPORT_S: Final = 2
+_NS_OF_MS: Final = 1_000_000
 _Pair = tuple[Span, Span]
 
 
@@ -54,9 +56,7 @@ class OtelSpans:
     """
 
     def __init__(self, exporter: SpanExporter, gateway: str, share: float) -> None:
-        told = {"service.name": "penstock-gateway", "service.version": VERSION, "service.instance.id": gateway}
-        self._provider = TracerProvider(resource=Resource.create(told), shutdown_on_exit=False)
-        self._provider.add_span_processor(BatchSpanProcessor(exporter, export_timeout_millis=EXPORT_S * 1000))
+        self._provider = _provider(exporter, "penstock-gateway", gateway)
         self._tracer = self._provider.get_tracer("penstock", VERSION)
         self._share = share
         self._drawn = 0.0
@@ -71,6 +71,10 @@ class OtelSpans:
             self._drawn -= 1
             self._is_due = True
         return self._is_due
+
+    def change_share(self, share: float) -> None:
+        """Another part of the publications that are in no trace begins one from now on."""
+        self._share = share
 
     def begin(self, name: str, client_id: str, given: TraceContext) -> TraceContext:
         """Begins the spans of a publication; returns the context that it is stored with: its own if unrecorded."""
@@ -114,6 +118,13 @@ class OtelSpans:
             at += len(run.bodies)
         return found
 
+    def delivered(self, name: str, stored: TraceContext, stored_ms: int) -> str:
+        """Makes the span of a delivery to the subscribers at this gateway. Returns the trace's id."""
+        said = {"messaging.system": "penstock", "messaging.destination.name": name}
+        parent = set_span_in_context(NonRecordingSpan(_of(stored)))
+        self._tracer.start_span("deliver", parent, SpanKind.PRODUCER, said, start_time=stored_ms * _NS_OF_MS).end()
+        return stored.trace_id
+
     def close(self) -> None:
         """Ends all that are open, and exports what there is."""
         pairs = [pair for _, pair in self._open.values()]
@@ -125,6 +136,37 @@ class OtelSpans:
         self._provider.shutdown()
 
 
+class OtelStoreSpans:
+    """The spans of one broker: of each traced message, from its coming to the answer.
+
+    Args:
+        exporter: where they go.
+        broker: its name, told as ``service.instance.id``.
+    """
+
+    def __init__(self, exporter: SpanExporter, broker: str) -> None:
+        self._provider = _provider(exporter, "penstock-broker", broker)
+        self._tracer = self._provider.get_tracer("penstock", VERSION)
+
+    def begin(self, topic: str, stored: TraceContext) -> Callable[[str], None]:
+        """Begins the span of a message that is stored with this context. What it returns ends it; it takes why the
+        message was refused, empty for one that is stored."""
+        said = {"messaging.system": "penstock", "messaging.destination.name": topic}
+        parent = set_span_in_context(NonRecordingSpan(_of(stored)))
+        return partial(_end_one, self._tracer.start_span("store", parent, SpanKind.SERVER, said))
+
+    def close(self) -> None:
+        """Exports what there is."""
+        self._provider.shutdown()
+
+
+def _provider(exporter: SpanExporter, service: str, instance: str) -> TracerProvider:
+    told = {"service.name": service, "service.version": VERSION, "service.instance.id": instance}
+    provider = TracerProvider(resource=Resource.create(told), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter, export_timeout_millis=EXPORT_S * 1000))
+    return provider
+
+
 def _of(given: TraceContext) -> SpanContext:
     flags, state = TraceFlags(TraceFlags.SAMPLED), TraceState.from_header([given.state] if given.state else [])
     return SpanContext(int(given.trace_id, 16), int(given.span_id, 16), True, flags, state)
@@ -133,6 +175,10 @@ def _of(given: TraceContext) -> SpanContext:
 def _end(pair: _Pair, why: str) -> None:
     outer, inner = pair
     for span in (inner, outer):
-        if why:
-            span.set_status(Status(StatusCode.ERROR, why))
-        span.end()
+        _end_one(span, why)
+
+
+def _end_one(span: Span, why: str) -> None:
+    if why:
+        span.set_status(Status(StatusCode.ERROR, why))
+    span.end()

@@ -33,12 +33,17 @@ class Kind:
     __slots__ = ("_bucket", "_level", "_log", "name", "untold")
 
     def __init__(self, log: logging.Logger, name: str, level: int, rate: tuple[float, float]) -> None:
-        per_s, at_once = rate
         self.name = name
         self._log = log
         self._level = level
-        self._bucket = Bucket(per_s, 0.0, at_once) if per_s else None
         self.untold = 0
+        self._bucket: Bucket | None = None
+        self.change(rate)
+
+    def change(self, rate: tuple[float, float]) -> None:
+        """Lines have another rate from now on, a value of ``LOG_RATES``."""
+        per_s, at_once = rate
+        self._bucket = Bucket(per_s, 0.0, at_once) if per_s else None
 
     @property
     def is_on(self) -> bool:

@@ -58,13 +58,16 @@ class Permissions:
             self._allowed.clear()
         if need in self._allowed:
             return
-        identity = self.identity
+        identity, is_noted = self.identity, need.actions == (ADMIN,)
+        act, about = need.act or act, need.about or need.name
         if not self.meets(need):
-            self._audit.note(identity, self._address, act, need.name, allowed=False, why=need.actions[0])
+            self._audit.note(identity, self._address, act, about, allowed=False, why=need.actions[0])
             raise self._refusal(need)
-        if need.actions == (ADMIN,):  # each one is noted
-            self._audit.note(identity, self._address, act, need.name, allowed=True)
-            return
+        if is_noted:  # each time, but what is part of an act that is noted
+            self._audit.note(identity, self._address, act, about, allowed=True)
+            if not need.act:
+                return
+            need = need._replace(goes_on=True)
         if len(self._allowed) >= REMEMBERED_MAX:
             self._allowed.clear()
         self._allowed.add(need)

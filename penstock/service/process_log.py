@@ -104,6 +104,11 @@ def begin(settings: LogSettings, who: str = "") -> None:
     logging.basicConfig(handlers=[handler], level=settings.level.upper())
 
 
+def set_level(level: str) -> None:
+    """From now on the log has the lines of this level and of those above it. Raises ``InvalidConfig``."""
+    logging.getLogger().setLevel(LogSettings(level).level.upper())
+
+
 class LevelSteps:
     """The level of the log of this process at run time. ``level``: where it begins."""
 

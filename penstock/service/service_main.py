@@ -91,7 +91,7 @@ def main(role: str, settings_class: type[Settings], run: RunService, arguments: 
     try:
         settings, log = _load(settings_class, options.config, f"PENSTOCK_{role.upper()}")
     except PenstockError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        print(f"error: {error.told}", file=sys.stderr, flush=True)
         return STATUS_EXPECTED_ERROR
 
     async def serve(stop: trio.Event) -> None:
@@ -147,10 +147,11 @@ async def _open_pages(settings: ServiceSettings, readiness: Readiness, nursery: 
         raise InvalidConfig(f"status_port is {settings.status_port}", hint="it is from -1 (no pages) to 65535")
     if settings.status_port < 0:
         return ""
-    from penstock.service.status import serve_status  # the HTTP server is loaded by who wants it
+    from penstock.service.status import pages_access, serve_status  # the HTTP server is loaded by who wants it
 
     where, told = (settings.status_host, settings.status_port), (readiness.figures, readiness.reasons)
-    return cast(str, await nursery.start(partial(serve_status, *where, *told, settings.status_hosts)))
+    access = pages_access(settings, settings.status_host, real_world())
+    return cast(str, await nursery.start(partial(serve_status, *where, *told, settings.status_hosts, access)))
 
 
 def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]], log: LogSettings = USUAL) -> int:
@@ -181,7 +182,7 @@ def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]], log: LogSet
         error = expected_error(group)
         if error is None:
             raise
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        print(f"error: {error.told}", file=sys.stderr, flush=True)
         return STATUS_EXPECTED_ERROR
     finally:
         _end_stop()

@@ -1,9 +1,10 @@
 """The status port: ``/livez``, ``/readyz``, ``/healthz`` and ``/metrics`` over HTTP.
 
-An ASGI application, served by hypercorn in trio. It reads and keeps nothing: GET and HEAD, no bodies. ``figures`` and
-``reasons`` (why the system cannot serve) have a deadline each. ``/livez``: the event loop turns. ``/readyz``: 503 while
-there is a reason. ``/healthz``: always 200, with the reasons as JSON, and figures that are a reason. The Host header
-must name this machine, or a web page could read the pages through a name that it had resolved to here (DNS rebinding).
+An ASGI application. It reads and keeps nothing: GET and HEAD, no bodies. ``figures`` and ``reasons`` (why the system
+cannot serve) have a deadline each. ``/livez``: the event loop turns. ``/readyz``: 503 while there is a reason.
+``/healthz``: always 200, with the reasons as JSON, and figures that are a reason. The Host header must name this
+machine, or a web page could read the pages through a name that it had resolved to here (DNS rebinding). With users
+``/healthz`` and ``/metrics`` take the right to view, and ``/readyz`` does not say why (decision 98).
 """
 
 from __future__ import annotations
@@ -16,16 +17,21 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import trio
-from hypercorn.config import Config
-from hypercorn.trio import serve
 
+from penstock.access.acl import VIEW
 from penstock.errors import PenstockError
 from penstock.protocol.addresses import SOME_SERVER, cannot_listen, join_address
 from penstock.service import metrics
+from penstock.service.access_files import AccessFiles
+from penstock.service.access_settings import AccessSettings
+from penstock.service.http_logins import HttpLogins
+from penstock.service.http_server import HTTP, HttpLimits, serve_http
 from penstock.service.troubles import clock_troubles_of, troubles_of
+from penstock.world import World
 
 ANSWER_S: Final = 5.0
 """How long figures and reasons may take."""
@@ -50,12 +56,25 @@ class _Page:
     status: int
     kind: str
     text: str
+    challenge: str = ""
+
+
+class _Refusal(Exception):
+    """A request whose login is missing or wrong, or is not enough."""
+
+    def __init__(self, status: int, _code: str, detail: str, *, challenge: str = "", hint: str = "") -> None:
+        super().__init__(detail)
+        self.page = _Page(status, _TEXT, f"{detail}\n" + (f"{hint}\n" if hint else ""), challenge)
 
 
 class StatusPages:
-    """The ASGI application. ``hosts``: names that a Host header may have beside this machine's own, ``*`` for any."""
+    """The ASGI application. ``hosts``: names that a Host header may have beside this machine's own, ``*`` for any.
+    ``access``: the users and rules; None where nobody has to log in."""
 
-    def __init__(self, figures: Figures, reasons: Reasons, hosts: Sequence[str] = ()) -> None:
+    def __init__(
+        self, figures: Figures, reasons: Reasons, hosts: Sequence[str] = (), access: AccessFiles | None = None
+    ) -> None:
+        self._logins = HttpLogins(access, _Refusal, takes_clear=False) if access is not None else None
         self._figures = figures
         self._reasons = reasons
         self._hosts = frozenset(host_of(one) for one in hosts)
@@ -75,6 +94,8 @@ class StatusPages:
             (b"cache-control", b"no-store"),
             (b"x-content-type-options", b"nosniff"),
         ]
+        if page.challenge:
+            headers.append((b"www-authenticate", page.challenge.encode()))
         await send({"type": "http.response.start", "status": page.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
@@ -92,7 +113,18 @@ class StatusPages:
                 return _Page(200, _TEXT, "ok\n")
             case "/readyz":
                 reasons = await self._read_reasons()
-                return _Page(503 if reasons else 200, _TEXT, "\n".join(reasons or ("ok",)) + "\n")
+                told = reasons if self._logins is None or not reasons else ("not ready",)
+                return _Page(503 if reasons else 200, _TEXT, "\n".join(told or ("ok",)) + "\n")
+        if self._logins is not None:
+            try:
+                self._logins.check(scope, await self._logins.identity_of(scope), VIEW)
+            except _Refusal as refused:
+                return refused.page
+        return await self._figured(scope)
+
+    async def _figured(self, scope: Mapping[str, Any]) -> _Page:
+        """The pages that tell how the service does."""
+        match scope["path"]:
             case "/healthz":
                 troubles: list[str] = []
                 async with trio.open_nursery() as nursery:  # so that both have one deadline, not two
@@ -203,17 +235,26 @@ def open_socket(host: str, port: int, who: str = SOME_SERVER) -> socket.socket:
     return listening
 
 
+def pages_access(settings: object, host: str, world: World) -> AccessFiles | None:
+    """The users and certificates of the status pages of a service with these settings; None where the pages ask for no
+    login. Raises ``InvalidConfig``."""
+    if isinstance(settings, AccessSettings) and settings.guards_pages(host):
+        return AccessFiles(settings, world, None, HTTP)
+    return None
+
+
 async def serve_status(
     host: str,
     port: int,
     figures: Figures,
     reasons: Reasons,
     hosts: Sequence[str] = (),
+    access: AccessFiles | None = None,
     *,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves the status pages until cancelled; reports its address ("host:port") once it accepts. ``hosts``: those of
-    ``StatusPages``.
+    """Serves the status pages until cancelled; reports its address ("host:port") once it accepts. ``hosts``,
+    ``access``: those of ``StatusPages``; with ``access`` they speak the TLS of its certificates.
 
     Raises:
         AddressInUse: the port is taken.
@@ -221,15 +262,11 @@ async def serve_status(
     """
     listening = open_socket(host, port, "the status pages")
     address = join_address(*listening.getsockname()[:2])
-    config = Config.from_mapping(
-        bind=[f"fd://{listening.detach()}"],  # hypercorn owns and closes it from here on
-        accesslog=None,
-        errorlog=_log,
-        h11_max_incomplete_size=_INCOMPLETE_BYTES_MAX,
-        keep_alive_timeout=IDLE_S,
-        read_timeout=int(IDLE_S),
-        graceful_timeout=0.5,
-    )
+    pages = StatusPages(figures, reasons, hosts, access)
+    certificates = access.certificates if access is not None else None
+    limits = HttpLimits(IDLE_S, _INCOMPLETE_BYTES_MAX)
     async with trio.open_nursery() as nursery:
-        await nursery.start(serve, StatusPages(figures, reasons, hosts), config)
+        if access is not None:
+            nursery.start_soon(access.run)
+        await nursery.start(partial(serve_http, pages, listening, certificates, _log, limits))
         task_status.started(address)

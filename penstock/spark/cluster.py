@@ -176,9 +176,10 @@ class Cluster:
             detail = self._routes.link(broker.address).ask(DescribeTopic(topic, gone=gone), TopicDetail)
         except TopicNotFound:
             return {}  # the name server has not heard yet
+        copies = tuple(one for one in broker.readers if one != broker.address) if self._options.reads_copies else ()
         return {
             QueueKey(topic, broker.broker, parse_topic_queue(one.queue).queue_id): Extent(
-                broker.address, one.min, one.end, detail.log_id, one.first
+                broker.address, one.min, one.end, detail.log_id, one.first, detail.is_copy, copies
             )
             for one in detail.bounds
         }

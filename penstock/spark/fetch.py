@@ -20,7 +20,7 @@ from penstock.blocking.link import BlockingLink
 from penstock.blocking.routes import Routes
 from penstock.client.following import next_copy
 from penstock.errors import Damaged, LogReplaced, OffsetOutOfRange, PenstockError, TimedOut, Unavailable
-from penstock.protocol.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
+from penstock.protocol.requests.messages import SPARK, SPARK_GROUP, BoundsReply, Pull, Pulled, QueryBounds
 from penstock.spark.columns import Origin, find_borders, to_record_batch
 from penstock.spark.offsets import GUIDE
 from penstock.spark.options import SourceOptions
@@ -62,6 +62,10 @@ BEHIND_S: Final = 5.0
 """Longest wait for a node, a copy or a new leader, to have messages that are known to be stored."""
 
 
+COPY_BEHIND_S: Final = 0.5
+"""The same at a copy beside its leader, which is asked then."""
+
+
 class _Asked(NamedTuple):
     offset: int
     request_id: int
@@ -80,6 +84,7 @@ class _RangeReader:
         self._clock = RealClock()
         self._selector = options.where.selector(what.topic, options.selector)
         self._chooses = bool(options.tags or self._selector or options.names)
+        self._is_at_copy = bool(what.leader)
         self._unsent: PenstockError | None = None  # why the last pull could not be sent
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -90,13 +95,17 @@ class _RangeReader:
             try:
                 pulled = self._pulled(at, asked)
             except OffsetOutOfRange as error:
-                at, asked = self._pass_lost(at, error), None
+                asked = None
+                at = at if self._leave_copy() else self._pass_lost(at, error)
                 continue
             except LogReplaced as error:
                 if options.fail_on_data_loss:
                     raise LogReplaced(error.message, hint=GUIDE) from None
                 _log.warning("%s: offsets %d to %d are left out: %s", self._queue, at, what.end, error.message)
                 return
+            if self._lacks(at, pulled) and self._leave_copy():
+                asked = None
+                continue
             self._check_complete(at, pulled)
             at = pulled.next
             asked = self._ask(at) if at < what.end else None
@@ -113,10 +122,11 @@ class _RangeReader:
             at,
             options.pull_bytes,
             count_max,
-            min(BEHIND_S, options.timeout_s / 2),
+            min(COPY_BEHIND_S if self._is_at_copy else BEHIND_S, options.timeout_s / 2),
             tags=options.tags,
             log_id=self._what.log_id,
             filter=self._selector,
+            reader=f"{SPARK_GROUP}{options.group}" if options.group else SPARK,
             names=options.names,
         )
         try:
@@ -184,6 +194,18 @@ class _RangeReader:
                 return result
         self.link.close()
         raise TimedOut(f"{self.link.address} did not answer a pull in {self._options.timeout_s:g} s")
+
+    def _leave_copy(self) -> bool:
+        """What a copy lacks, its leader may have: reads the rest there. Whether this was at a copy."""
+        if not self._is_at_copy:
+            return False
+        self._is_at_copy = False
+        self.link = self._link_to(self._what.leader, self._options)
+        return True
+
+    def _lacks(self, at: int, pulled: Pulled) -> bool:
+        """Whether messages from ``at`` on are not there yet, or damaged."""
+        return pulled.next <= at or (not self._chooses and pulled.next - at > pulled.count)
 
     def _check_complete(self, at: int, pulled: Pulled) -> None:
         """Nothing is left out silently: offsets passed over are damage, an end before the range's end is loss."""

@@ -41,13 +41,16 @@ class QueueKey(NamedTuple):
 
 class Extent(NamedTuple):
     """Where a queue begins and ends now, the address of its broker, and the id of the broker's log (empty: unknown).
-    ``first``: the first offset of its topic as it is now; one that was deleted before had those below."""
+    ``first``: the first offset of its topic as it is now; one that was deleted before had those below. ``is_copy``: the
+    node does not lead, and may lack the last messages. ``copies``: addresses of nodes that are to be read instead."""
 
     address: str
     min: int
     end: int
     log_id: str = ""
     first: int = 0
+    is_copy: bool = False
+    copies: tuple[str, ...] = ()
 
 
 Extents = Mapping[QueueKey, Extent]
@@ -159,6 +162,17 @@ def settle(asked: Mapping[QueueKey, int], extents: Extents) -> Places:
         ends = {EARLIEST: extents[key].min, LATEST: extents[key].end}
         places[key] = ends.get(offset, offset)
     return places
+
+
+def seen_before(extents: Extents, places: Mapping[QueueKey, int], logs: Mapping[str, str]) -> dict[QueueKey, Extent]:
+    """Extents that reach as far as these places, which were seen in these logs, also where a copy that does not lead
+    has told of them and ends earlier: it will have what lies between, and a pull waits for it."""
+    found = dict(extents)
+    for key, offset in places.items():
+        extent = extents.get(key)
+        if extent is not None and extent.is_copy and extent.end < offset and logs.get(key.broker) == extent.log_id:
+            found[key] = extent._replace(end=offset)
+    return found
 
 
 def advance(start: Mapping[QueueKey, int], extents: Extents, rows_max: int | None = None) -> Places:

@@ -59,6 +59,7 @@ class FurtherOptions(LoginOptions, total=False):
     minPartitions: Number
     maxPartitions: Number
     partitionTargetRows: Number
+    readFrom: Literal["leader", "copies"]
     failOnDataLoss: Flag
     allowIncomplete: Flag
     brokerPatienceMs: Number

@@ -67,6 +67,7 @@ class SourceOptions:
         rows_awaited, delay_s: a micro-batch waits until it has that number of rows, at most ``delay_s``.
         group: the consumer group under which brokers show the query's position; empty for none.
         partitions_min, partitions_max, target_rows: how partitions are cut (``planning``).
+        read_from: ``leader``, or ``copies``: the nodes that follow, where a log has any.
         fail_on_data_loss: whether messages that are lost end the query: retention removed them, they are damaged, or
             their log was replaced. A broker that is away has lost nothing.
         allow_incomplete: whether a query leaves out brokers that are away instead of waiting for them.
@@ -99,6 +100,7 @@ class SourceOptions:
     partitions_min: int = 1
     partitions_max: int = 0
     target_rows: int = 50_000
+    read_from: str = "leader"
     fail_on_data_loss: bool = True
     allow_incomplete: bool = False
     patience_s: float = 300.0
@@ -117,6 +119,11 @@ class SourceOptions:
     timeout_s: float = 30.0
     is_stream: bool = False
     login: Login = NO_LOGIN
+
+    @property
+    def reads_copies(self) -> bool:
+        """Whether tasks read at the copies of a log."""
+        return self.read_from == "copies"
 
 
 # ---------------------------------------------------------------- the table
@@ -151,6 +158,7 @@ _TABLE: Final[Mapping[str, _Option]] = {
     "minPartitions": _Option("partitions_min", read_count),
     "maxPartitions": _Option("partitions_max", read_count),
     "partitionTargetRows": _Option("target_rows", read_count),
+    "readFrom": _Option("read_from", read_one_of("leader", "copies")),
     "failOnDataLoss": _Option("fail_on_data_loss", read_flag),
     "allowIncomplete": _Option("allow_incomplete", read_flag),
     "brokerPatienceMs": _Option("patience_s", read_milliseconds),
@@ -275,6 +283,9 @@ def _known(name: str) -> str:
         return known
     if name.lower().startswith(("kafka.sasl.", "kafka.ssl.", "kafka.security.")):
         raise InvalidConfig(f"option {name} is Kafka's, and would do nothing here", hint=f"it is {', '.join(OPTIONS)}")
+    if name.lower() == "groupidprefix":
+        said = "option groupIdPrefix is Kafka's: there each start of a query makes a group with a name by chance"
+        raise InvalidConfig(said, hint="group names the one under which brokers show the query, at each start the same")
     if name.lower() == "path":
         raise InvalidConfig("load() takes no path here", hint='name the topic with option("subscribe", ...)')
     near = difflib.get_close_matches(name.lower(), _BY_LOWER, n=1, cutoff=0.5)

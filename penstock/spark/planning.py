@@ -17,7 +17,9 @@ _log = logging.getLogger(__name__)
 
 
 class Range(NamedTuple):
-    """Offsets ``[start, end)`` of one queue, where its broker is, and the log that they are of (empty: unknown)."""
+    """Offsets ``[start, end)`` of one queue, the address where they are read, and the log that they are of (empty:
+    unknown). ``copies``: addresses of nodes that may be read instead. ``leader``: set where ``address`` is such a copy,
+    which may lack messages."""
 
     address: str
     topic: str
@@ -26,6 +28,8 @@ class Range(NamedTuple):
     start: int
     end: int
     log_id: str = ""
+    copies: tuple[str, ...] = ()
+    leader: str = ""
 
     @property
     def rows(self) -> int:
@@ -140,7 +144,8 @@ def ranges_between(
             continue
         first, last = max(first, extent.min), min(last, extent.end)
         if first < last:
-            found.append(Range(extent.address, key.topic, key.broker, key.queue, first, last, extent.log_id))
+            where = (key.topic, key.broker, key.queue)
+            found.append(Range(extent.address, *where, first, last, extent.log_id, extent.copies))
     return found
 
 
@@ -165,3 +170,15 @@ def pack(ranges: Sequence[Range], shape: Shape) -> list[tuple[Range, ...]]:
             room -= until - at
             at = until
     return [tuple(partition) for partition in partitions]
+
+
+def spread(partitions: Sequence[tuple[Range, ...]]) -> list[tuple[Range, ...]]:
+    """The partitions, each read at one of its log's copies where it has any: in turn, and beginning with another one
+    in each batch, for many a batch is one partition."""
+    return [tuple(_at_copy(one, number + part[0].start) for one in part) for number, part in enumerate(partitions)]
+
+
+def _at_copy(one: Range, turn: int) -> Range:
+    if not one.copies:
+        return one
+    return one._replace(address=one.copies[turn % len(one.copies)], leader=one.address)

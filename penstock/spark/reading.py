@@ -135,6 +135,8 @@ def describe(options: SourceOptions) -> list[str]:
         lines.append(f"  messages, at the broker: {selector}")
     if options.tags:
         lines.append(f"  tags, in the broker's index: {', '.join(options.tags)}")
+    if options.reads_copies:
+        lines.append("  read at the copies of a broker's log, where it has any")
     lines.append(f"  columns: {', '.join(options.columns)}")
     return lines
 

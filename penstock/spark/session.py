@@ -66,14 +66,18 @@ NO_PAGE: Final[Mapping[str, str]] = {
     "spark.sql.ui.retainedExecutions": "10",
 }
 
-# Starts twice as fast, runs half as fast; no checksum twins beside checkpoint files (never with RocksDB state).
-TESTING: Final[Mapping[str, str]] = {
+# A few hundred rows: plans as they are, not compiled, and no checksum twins beside checkpoint files (never with RocksDB
+# state). Starts with less processor time, and runs slower.
+LIGHT: Final[Mapping[str, str]] = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "2",
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-TESTING_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+LIGHT_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _LINKED: Final = ("bin", "jars", "sbin", "data")
 _LOGGING: Final = """status = error
@@ -101,7 +105,7 @@ def session(
     app: str = "penstock",
     *,
     master: str | None = None,
-    testing: bool = False,
+    light: bool = False,
     ui: bool = False,
     log_level: str = "error",
     conf: Mapping[str, str] | None = None,
@@ -111,7 +115,7 @@ def session(
     Args:
         app: the application's name.
         master: where Spark runs; by default ``local[*]``, or whatever ``spark-submit`` or SPARK_REMOTE says.
-        testing: starts twice as fast, runs half as fast.
+        light: for a few hundred rows: starts with less processor time, and runs slower.
         ui: whether Spark's web page is served.
         log_level: from which level on Spark's own log goes to stderr.
         conf: further Spark settings; they win over ours.
@@ -142,11 +146,11 @@ def session(
     else:
         cache = cache_folder(os.environ)
         java = prepare(os.environ, cache, here=(master or "local").startswith("local"))
-        options = [*_java_options(cache, testing, log_level), *_archive(java, os.environ, cache, testing)]
+        options = [*_java_options(cache, light, log_level), *_archive(java, os.environ, cache, light)]
         wanted |= dict(LOCAL) | ({} if ui else dict(NO_PAGE)) | {"spark.driver.extraJavaOptions": " ".join(options)}
         wanted["spark.sql.warehouse.dir"] = str(cache / "warehouse")  # else Spark makes a folder where the program is
         builder = builder.master(master or "local[*]")
-    wanted |= (dict(TESTING) if testing else {}) | dict(conf or {})
+    wanted |= (dict(LIGHT) if light else {}) | dict(conf or {})
     for name, value in wanted.items():
         builder = builder.config(name, value)
     spark = _started(builder)
@@ -227,13 +231,13 @@ def prepare(environ: MutableMapping[str, str], cache: Path, *, here: bool = True
     return java
 
 
-def _archive(java: Java, environ: Mapping[str, str], cache: Path, testing: bool) -> list[str]:
+def _archive(java: Java, environ: Mapping[str, str], cache: Path, light: bool) -> list[str]:
     """Java's options for its archive of classes, where the folder of jars is ours: others may have settings on the
     path of classes, with which Java takes no archive."""
     home = shadow_home(cache)
     if environ.get("SPARK_HOME") != str(home):
         return []
-    return archive_options(java.program, home, cache, make=not testing)
+    return archive_options(java.program, home, cache, make=not light)
 
 
 def shadow_home(cache: Path) -> Path:
@@ -269,10 +273,10 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
         return Path(tempfile.mkdtemp(prefix="penstock-"))
 
 
-def _java_options(cache: Path, testing: bool, log_level: str) -> list[str]:
+def _java_options(cache: Path, light: bool, log_level: str) -> list[str]:
     logging = cache / f"log4j2-{log_level}.properties"
     is_brief = log_level == "error"
     text = _LOGGING.format(level=log_level, thrown=_BRIEF if is_brief else _STACK) + (_TASKS if is_brief else "")
     if not logging.exists() or logging.read_text() != text:
         logging.write_text(text)
-    return [f"-Dlog4j2.configurationFile={logging.as_uri()}", *(TESTING_JAVA if testing else ())]
+    return [f"-Dlog4j2.configurationFile={logging.as_uri()}", *(LIGHT_JAVA if light else ())]

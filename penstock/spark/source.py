@@ -38,11 +38,21 @@ from penstock.spark.offsets import (
     advance,
     logs_in,
     logs_of,
+    seen_before,
     to_offsets,
     to_places,
 )
 from penstock.spark.options import SourceOptions, check, columns_of, parse, payload_of
-from penstock.spark.planning import Range, Shape, in_these_logs, not_beyond, of_subscription, pack, ranges_between
+from penstock.spark.planning import (
+    Range,
+    Shape,
+    in_these_logs,
+    not_beyond,
+    of_subscription,
+    pack,
+    ranges_between,
+    spread,
+)
 from penstock.spark.sink.options import parse as sink_options
 from penstock.spark.sink.writers import BatchWriter, StreamWriter, check_mode, check_schema
 from penstock.spark.tables import asked, chosen, is_creating, keep, kept, spark_types
@@ -124,7 +134,7 @@ class Partition(InputPartition):  # type: ignore[misc, unused-ignore]
 
 def _partitions(ranges: Sequence[Range], options: SourceOptions) -> list[InputPartition]:
     shape = Shape(options.target_rows, options.partitions_min, options.partitions_max)
-    return [Partition(part) for part in pack(ranges, shape)]
+    return [Partition(part) for part in spread(pack(ranges, shape))]
 
 
 def _rows(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
@@ -224,7 +234,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             return start
         loss, logs = self._options.fail_on_data_loss, logs_in(start)
         places = of_subscription(to_places(start), self._asked().reads, fail_on_data_loss=loss)
-        extents = self._seen(() if self._options.allow_incomplete else places)
+        extents = seen_before(self._seen(() if self._options.allow_incomplete else places), places, logs)
         begin = in_these_logs(places, logs, extents, fail_on_data_loss=loss)
         begin = not_beyond(begin, extents, fail_on_data_loss=loss)
         if self._options.group:
@@ -255,6 +265,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         of_subscription(first, cluster.reads, fail_on_data_loss=loss)
         last = of_subscription(last, cluster.reads, fail_on_data_loss=loss)
         extents = self._extents([key for key in last if first.get(key, 0) != last[key]])
+        extents = seen_before(extents, last, logs_in(end))
         logs = {"start_logs": logs_in(start), "end_logs": logs_in(end)}
         return _partitions(ranges_between(first, last, extents, fail_on_data_loss=loss, **logs), self._options)
 

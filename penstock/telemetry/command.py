@@ -18,7 +18,7 @@ from penstock.protocol.addresses import SERVERS
 from penstock.telemetry import job
 from penstock.telemetry.catalog import JOBS, WINDOWS
 from penstock.telemetry.job import Batch, JobOptions, OnBatch, QueryOptions
-from penstock.telemetry.job_commands import Jobs, add_jobs, rounded
+from penstock.telemetry.job_commands import LIGHT_HELP, Jobs, add_jobs, rounded
 from penstock.telemetry.progress import working
 from penstock.telemetry.windows import WATERMARK, WINDOW, WINDOW_COLUMNS
 
@@ -57,6 +57,7 @@ def run() -> None:
 @click.option("--checkpoint", type=click.Path(file_okay=False, path_type=Path), help="Folder of the job's progress.")
 @click.option("--rows-per-batch", default=1_000_000, show_default=True, type=click.IntRange(min=1), help="At most.")
 @click.option("--accept-data-loss", is_flag=True, help="Go on where retention removed what was to be read.")
+@click.option("--light", is_flag=True, help=LIGHT_HELP)
 @json_option
 @click.pass_context
 def run_windows(
@@ -102,7 +103,7 @@ def look_for_topics(options: QueryOptions) -> None:
 
 def run_job(options: JobOptions, on_batch: OnBatch) -> None:
     """Runs the job in a Spark of its own."""
-    with working("penstock-telemetry") as (spark, line):
+    with working("penstock-telemetry", light=options.light) as (spark, line):
         line.update(f"reading {options.topic}")
         job.run(options, spark, on_batch)
 

@@ -17,8 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.errors import InternalError, InvalidConfig, PenstockError
+from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import SERVERS
+from penstock.spark.causes import plain_errors
 from penstock.telemetry.windows import WATERMARK, WINDOW, refused, windows
 from penstock.world import pause
 
@@ -35,7 +36,6 @@ _IDLE_EVERY_S: Final = 0.05
 _UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _SHORT: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
 _LONG: Final = re.compile(r"\d+\s+(millisecond|second|minute|hour|day)s?")
-_OUR_ERROR: Final = re.compile(r"\bpenstock\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class QueryOptions:
         once: read what is there now and end.
         rows_per_batch: most rows of one batch.
         fail_on_data_loss: whether messages that retention removed end the job.
+        light: whether Spark starts in the form for a few hundred rows (``penstock.spark.session``).
     """
 
     servers: str = SERVERS
@@ -59,6 +60,7 @@ class QueryOptions:
     once: bool = False
     rows_per_batch: int = 1_000_000
     fail_on_data_loss: bool = True
+    light: bool = False
 
     def of_source(self) -> dict[str, str]:
         """The source's options."""
@@ -173,17 +175,13 @@ def _shower(on_batch: OnBatch) -> Callable[[DataFrame, int], None]:
 
 def wait_for(queries: list[StreamingQuery], stopped: Callable[[], bool]) -> None:
     """Waits until all queries have ended or the stop is asked for. Raises what ended a query."""
-    from pyspark.errors import StreamingQueryException
-
-    try:
+    with plain_errors():
         while not stopped() and any(query.isActive for query in queries):
             for query in queries:
                 query.awaitTermination(_LOOK_EVERY_S)  # raises what ended it
         for query in queries:
             if not stopped():
                 query.awaitTermination(_LOOK_EVERY_S)
-    except StreamingQueryException as error:
-        raise cause(str(error)) from None
 
 
 def stop_queries(queries: list[StreamingQuery]) -> None:
@@ -194,28 +192,6 @@ def stop_queries(queries: list[StreamingQuery]) -> None:
                 break
             pause(_IDLE_EVERY_S)
         query.stop()
-
-
-def cause(said: str) -> PenstockError:
-    """The error within what Spark says of a failed query."""
-    ours = _OUR_ERROR.findall(said)
-    if ours:
-        kinds = {kind.__name__: kind for kind in PenstockError.__subclasses__()}
-        name, message = ours[-1]
-        return kinds.get(name, InternalError)(message)
-    lines = [line for line in said.splitlines() if line.strip()]
-    return InternalError(f"Spark ended the job: {lines[0] if lines else 'it does not say why'}")
-
-
-@contextlib.contextmanager
-def plain_errors() -> Iterator[None]:
-    """Raises the error within an error of Spark's (``cause``)."""
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except PySparkException as error:
-        raise cause(str(error)) from None
 
 
 @contextlib.contextmanager

@@ -78,13 +78,15 @@ def show(what: str) -> Iterator[Line]:
 
 
 @contextmanager
-def working(app: str, conf: Mapping[str, str] | None = None) -> Iterator[tuple[SparkSession, Line]]:
+def working(
+    app: str, conf: Mapping[str, str] | None = None, *, light: bool = False
+) -> Iterator[tuple[SparkSession, Line]]:
     """A session of Spark for one command, and the line that shows its progress; both end with the context. Raises as
     ``penstock.spark.session``, whose arguments these are."""
     from penstock.spark import session
 
     with show("Spark starts") as line:
-        spark = session(app=app, conf=conf)
+        spark = session(app=app, conf=conf, light=light)
         try:
             yield spark, line
         finally:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgpack
 
-from broker.kernel.outcomes import AfterQuorum, AfterSync, Now, Outcome, Parked
+from broker.kernel.outcomes import AfterQuorum, AfterRound, AfterSync, Now, Outcome, Parked
 from broker.net.dispatch import Dispatch
 from broker.net.lead import Lead, OnUnsynced
 from broker.service import BrokerService
@@ -17,6 +17,7 @@ from broker.store.message_store import MessageStore
 from broker.store.recovery import open_store
 from broker.store_clock import compare, read_times, write_times
 from broker.timer_clock import TimerClock
+from broker.topics.quota import Asking
 from penstock.clock import Clock
 from penstock.errors import PenstockError, from_wire
 from penstock.guarded_clock import GuardedClock
@@ -69,6 +70,7 @@ class Rig:
         on_unsynced: OnUnsynced = lambda is_waited_for, is_whole: None,
         on_routes_changed: Callable[[], None] | None = None,
         state: BrokerState | None = None,
+        asker: Asking = lambda: None,
         **settings: Any,
     ) -> None:
         self.disk = disk or SimDisk()
@@ -82,7 +84,14 @@ class Rig:
         self.times = compare(self.guard, self.store.last_ms, times)
         self.timer_clock = TimerClock(self.guard, self.times, times)
         self.lead = Lead(
-            self.settings, self.state, self.store, self.times, self.timer_clock, on_unsynced, on_routes_changed
+            self.settings,
+            self.state,
+            self.store,
+            self.times,
+            self.timer_clock,
+            on_unsynced,
+            on_routes_changed,
+            asker=asker,
         )
 
     @property
@@ -168,14 +177,14 @@ def bodies(pulled: Pulled) -> list[bytes]:
 
 
 def now(outcome: Outcome) -> Any:
-    """The answer that may go at once."""
-    assert isinstance(outcome, Now), outcome
+    """The answer that may go at once where there is one copy."""
+    assert isinstance(outcome, Now | AfterRound), outcome
     return outcome.result
 
 
 def after_sync(outcome: Outcome) -> Any:
     """The answer that waits for the disk."""
-    assert isinstance(outcome, AfterSync | AfterQuorum), outcome
+    assert isinstance(outcome, AfterSync | AfterQuorum | AfterRound), outcome
     return outcome.result
 
 
@@ -190,3 +199,18 @@ def but_epochs(state: BrokerState) -> dict[str, object]:
     parts = msgpack.unpackb(state.snapshot())
     assert parts.pop("epochs")
     return dict(parts)
+
+
+def messages(rig: Rig) -> list[Message]:
+    """All messages of a broker, in the order of its log."""
+    found: list[Message] = []
+    for topic in rig.state.topics:
+        for queue in range(topic.queues):
+            offset = 0
+            while True:
+                pulled = rig.ask(Pull(f"{topic.topic}:{queue}", offset, count_max=1000))
+                if isinstance(pulled, PenstockError) or not pulled.count:
+                    break
+                found += [message for _, message in decode_batch(pulled.count, pulled.body)]
+                offset = pulled.next
+    return sorted(found, key=lambda message: message.position)

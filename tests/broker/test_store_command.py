@@ -84,7 +84,7 @@ def test_verify_names_what_is_in_no_file_once(tmp_path: Path) -> None:
     first = int(paths[2].stem)
     assert result.exit_code == 1
     assert result.stdout.splitlines()[1:] == [
-        f"missing  positions 0 to {first:,} are in no file of log/: what was stored there is lost",
+        f"missing  positions 0 to {first:,} are in no file of log/: messages there are lost",
         "NOT SOUND",
     ]
     assert json.loads(run("verify", "-d", tmp_path, "--json").stdout)["missing"] == [[0, first]]

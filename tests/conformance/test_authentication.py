@@ -44,6 +44,20 @@ def test_the_server_asks_on_with_0x18_and_every_packet_of_it_names_the_method() 
     assert (done.reason_code, done.properties.authentication_method) == (0, METHOD)
 
 
+def test_a_login_that_was_overheard_is_worth_nothing_on_another_connection() -> None:
+    gateway, _ = proving_gateway()
+    scram = ScramClient("alice", "pencil")
+    client = begin(gateway, scram)
+    proof = scram.final(client.got_one(Auth).properties.authentication_data)
+    client.send(auth(proof))
+    assert client.got_one(Connack).reason_code == 0
+    other = begin(gateway, scram, "other")
+    assert scram.final(other.got_one(Auth).properties.authentication_data) != proof, "the nonce is another one"
+    other.send(auth(proof))
+    assert other.got() == [Connack(False, 0x87)]
+    assert other.is_closed
+
+
 @pytest.mark.mqtt("4.12.0-1")
 @pytest.mark.parametrize("method", ["SCRAM-SHA-1", "scram-sha-256", "SCRAM-SHA-256-PLUS", ""])
 def test_a_method_that_is_not_offered_is_0x8c(method: str) -> None:
@@ -87,7 +101,7 @@ def test_before_the_connack_only_auth_and_disconnect_may_come(packet: Packet, is
         assert isinstance(challenge, Auth)
         assert refusal == Connack(False, 0x82)
     assert client.is_closed
-    assert gateway.broker.log == []
+    assert gateway.broker.messages() == []
     assert gateway.sessions == {}
 
 
@@ -99,7 +113,7 @@ def test_what_comes_in_one_piece_with_the_proof_comes_before_the_connack() -> No
     challenge = client.got_one(Auth)
     client.send(auth(scram.final(challenge.properties.authentication_data)), Publish("t", b"too early"))
     assert client.is_closed
-    assert gateway.broker.log == []
+    assert gateway.broker.messages() == []
 
 
 @pytest.mark.mqtt("4.12.0-3", "4.12.0-5")

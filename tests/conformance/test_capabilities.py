@@ -9,7 +9,6 @@ from rig import Client, Gateway
 
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Will
 from gateway.mqtt.properties import Properties
-from penstock.protocol.message import decode_message
 
 LEVELS = (3, 4, 5)
 
@@ -32,7 +31,7 @@ def code(connack: Connack | None) -> int:
 
 def flags(gateway: Gateway) -> list[tuple[int, bool]]:
     """QoS and RETAIN of everything stored."""
-    stored = [decode_message(record) for record in gateway.broker.log]
+    stored = gateway.broker.messages()
     return [(message.qos, message.retain) for message in stored]
 
 
@@ -57,7 +56,7 @@ def test_an_empty_client_id_is_refused_where_the_gateway_makes_up_none(level: in
 
 
 @pytest.mark.parametrize("level", [3, 4])
-@pytest.mark.parametrize(("keep_alive_s", "silence_s"), [(100, 140), (0, 10_000)])
+@pytest.mark.parametrize(("keep_alive_s", "silence_s"), [(100, 140), (0, 1_000)])
 def test_an_older_client_keeps_the_keep_alive_that_it_asked_for(level: int, keep_alive_s: int, silence_s: int) -> None:
     gateway = Gateway(keep_alive_s_max=10)
     client, connack = asked(gateway, level, keep_alive_s=keep_alive_s)
@@ -147,7 +146,7 @@ def test_an_mqtt_5_client_is_told_that_nothing_is_retained_and_refused_if_it_ret
         True,
     )
     assert code(asked(gateway, 5, will=Will("w", b"gone", 0, retain=True))[1]) == 0x9A
-    assert gateway.broker.log == []
+    assert gateway.broker.messages() == []
     available = asked(Gateway(), 5)[1]
     assert available is not None
     assert available.properties.retain_available is None

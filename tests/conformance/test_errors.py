@@ -193,7 +193,7 @@ def test_a_connect_that_is_refused_is_told_why(what: str) -> None:
         )
         assert client.is_closed
     assert len(gateway.connections) == gateway.connections.half_open == 0
-    assert gateway.broker.log == []
+    assert gateway.broker.messages() == []
 
 
 # A CONNECT that cannot be taken -> the code of its CONNACK (None: the close alone; the version is not known to be 5).

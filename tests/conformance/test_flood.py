@@ -22,7 +22,7 @@ from gateway.sessions.session import Session
 from tests.gateway.mqtt.mutation import corpus, mutated
 from tests.gateway.mqtt.packet_strategies import after_connect
 
-PACKETS = int(os.environ.get("PENSTOCK_FUZZ_PACKETS", "10000"))
+PACKETS = int(os.environ.get("PENSTOCK_FUZZ_PACKETS", "4000"))
 PER_CONNECTION = 10
 LEVELS = (3, 4, 5)
 
@@ -54,13 +54,7 @@ class Flood:
             if at % 50 == 0:
                 self.the_bystander_is_served()
         self.gateway.pass_time(90)
-        broker = self.gateway.broker
-        broker.retained.clear()
-        broker.log.clear()
-        broker.requests.clear()
-        for queue in broker.topic_queues.values():  # this broker lives in memory, and keeps what it is given
-            queue.base += len(queue.frames)
-            queue.frames.clear()
+        self.gateway.broker.requests.clear()
         self.the_bystander_is_served()
 
     def connection(self) -> int:

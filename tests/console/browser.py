@@ -17,6 +17,7 @@ from console.visits import Console
 from console.watch import Watch
 from penstock.service.audit import Audit
 from penstock.world import RealClock
+from tests.patience import PATIENCE_S
 
 
 class Browser:
@@ -69,7 +70,7 @@ class Site:
     async def open(self, users: Users | None = None) -> AsyncIterator[Browser]:
         """A browser at a console that has looked at its cluster once."""
         clock = RealClock()
-        async with open_cluster([self.servers]) as cluster:
+        async with open_cluster([self.servers], timeout_s=PATIENCE_S) as cluster:
             watch = Watch(cluster.reads, clock)
             await watch.look(with_groups=True)
             console = Console(

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
 from pathlib import Path
-from typing import TypeVar
 
+import jwt
 import pytest
 
 from console import logins
@@ -12,14 +12,13 @@ from console.logins import FAILURES_MAX, FAILURES_S, Attempts, Logins, UserFiles
 from penstock.access.acl import ADMIN, CONSUME, NATIVE, VIEW
 from penstock.access.passwords import Hashed, Users, format_passwords
 from penstock.access.passwords import _scrypt as scrypt
-from penstock.errors import InvalidConfig
+from penstock.access.policy import PASSWORD, TOKEN, Identity
+from penstock.service.access_files import AccessFiles
+from penstock.service.access_settings import AccessSettings
+from penstock.world import real_world
 from tests.penstock.hand_clock import HandClock
 
-T = TypeVar("T")
-
-
-async def at_once(work: Callable[[], T]) -> T:
-    return work()
+SECRET = "k" * 40
 
 
 def cheap(password: bytes) -> Hashed:
@@ -32,50 +31,71 @@ def written(path: Path, **passwords: bytes) -> Path:
     return path
 
 
+def user_files(passwords: Path, rules: str = "", **more: str) -> UserFiles:
+    settings = AccessSettings(password_file=str(passwords), acl_file=rules, **more)  # type: ignore[arg-type]
+    return UserFiles(AccessFiles(settings, real_world(), None))
+
+
 async def test_users_have_the_passwords_of_one_file_and_the_rights_of_another(tmp_path: Path) -> None:
     passwords, rules = written(tmp_path / "users", ada=b"right", bob=b"other"), tmp_path / "rules"
     rules.write_text("allow user ada admin *\nallow user bob view *\nallow user bob consume orders\n")
-    users = UserFiles(str(passwords), str(rules), at_once)
-    assert await users.authenticate("ada", "right")
+    users = user_files(passwords, str(rules))
+    assert await users.of_password("ada", "right") == Identity("ada", PASSWORD)
     for name, password in [("ada", "other"), ("nobody", "right"), ("ada", ""), ("ada", "x" * 5000), ("", "\ud800")]:
-        assert not await users.authenticate(name, password)
-    may = {(user, action): users.refusal(user, action) is None for user in ("ada", "bob", "eve") for action in NATIVE}
+        assert await users.of_password(name, password) is None
+    people = ("ada", "bob", "eve")
+    may = {(one, action): users.refusal(users.named(one), action) is None for one in people for action in NATIVE}
     assert [one for one, is_allowed in may.items() if is_allowed] == [
         *[("ada", action) for action in NATIVE],
         ("bob", VIEW),
     ]
-    assert users.refusal("bob", CONSUME, "orders") is None
-    assert "allow user bob admin *" in str(users.refusal("bob", ADMIN).hint)  # type: ignore[union-attr]
+    bob = users.named("bob")
+    assert users.refusal(bob, CONSUME, "orders") is None
+    assert "allow user bob admin *" in str(users.refusal(bob, ADMIN).hint)  # type: ignore[union-attr]
     assert (users.names(), [rule.line for rule in users.rules() or ()]) == (["ada", "bob"], [1, 2, 3])
 
 
 async def test_changed_files_count_and_broken_ones_change_nothing(tmp_path: Path) -> None:
     path = written(tmp_path / "users", ada=b"old")
-    users = UserFiles(str(path), "", at_once)
-    assert (users.rules(), users.refusal("ada", VIEW), users.refusal("ada", ADMIN) is None) == (None, None, False)
+    users = user_files(path)
+    ada = users.named("ada")
+    assert (users.rules(), users.refusal(ada, VIEW), users.refusal(ada, ADMIN) is None) == (None, None, False)
     os.utime(written(path, ada=b"new"), ns=(1, 1))
-    assert await users.authenticate("ada", "new")
+    assert await users.of_password("ada", "new") == ada
     path.write_text("no such line")
-    assert await users.authenticate("ada", "new")
+    assert await users.of_password("ada", "new") == ada
     os.utime(written(path, bob=b"new"), ns=(2, 2))
-    await users.look()
-    assert users.refusal("ada", VIEW) is not None, "a login of a user who is gone is worth nothing"
+    assert await users.of_password("ada", "new") is None
+    assert users.refusal(ada, VIEW) is not None, "a login of a user who is gone is worth nothing"
+    assert not users.still(ada)
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match="password_file"):
-        UserFiles(str(tmp_path / "none"), "", at_once)
+async def test_a_token_is_a_login_until_it_ends(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(SECRET)
+    users = user_files(written(tmp_path / "users"), jwt_key_file=str(tmp_path / "key"))
+    assert users.takes_tokens
+    ends_s = int(time.time()) + 600
+    for claims, key, user in (
+        ({"sub": "ada", "exp": ends_s}, SECRET, "ada"),
+        ({"sub": "ada", "exp": 1}, SECRET, ""),
+        ({"sub": "ada", "exp": ends_s}, "x" * 40, ""),
+    ):
+        found = await users.of_token(jwt.encode(claims, key, "HS256"))
+        assert (found.user if found else "") == user
+    assert await users.of_token("x" * 100_000) is None
+    assert (users.still(Identity("ada", TOKEN, ends_s)), users.still(Identity("ada", TOKEN, 1))) == (True, False)
+    assert users.named("ada").how == TOKEN
 
 
 def test_a_login_ends_by_time_by_itself_and_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logins, "LOGINS_MAX", 2)
     clock = HandClock()
     book = Logins(clock, 60.0)
-    token, login = book.open("ada")
+    token, login = book.open(Identity("ada"))
     assert (book.find(token), book.find("other")) == (login, None)
     clock.now += 60
     assert book.find(token) is None
-    first, second, third = [book.open(name)[0] for name in "abc"]
+    first, second, third = [book.open(Identity(name))[0] for name in "abc"]
     assert book.find(first) is None
     assert (book.find(second) is not None, book.find(third) is not None) == (True, True)
     book.close(third)

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
+import trio
 
+from console import visits
 from console.logins import Users
 from console.visits import COOKIE, FORM_BYTES_MAX, number_of, time_of
 from penstock.access.acl import Rule, parse_acl
-from penstock.access.policy import PASSWORD, Identity, Policy
+from penstock.access.policy import NOBODY, PASSWORD, Identity, Policy
 from penstock.errors import InvalidRequest, NotAuthorized
 from tests.console.browser import Site
 
@@ -22,11 +25,24 @@ class TwoUsers(Users):
 
     policy = Policy(parse_acl(RULES))
 
-    async def authenticate(self, user: str, password: str) -> bool:
-        return user in self.names() and user == password
+    takes_tokens = False
 
-    def refusal(self, user: str, action: str, name: str = "") -> NotAuthorized | None:
-        identity = Identity(user, PASSWORD)
+    async def of_password(self, user: str, password: str) -> Identity | None:
+        return Identity(user, PASSWORD) if user in self.names() and user == password else None
+
+    async def of_token(self, token: str) -> Identity | None:
+        return None
+
+    def of_certificate(self, name: str, ends_s: float) -> Identity:
+        return NOBODY
+
+    def named(self, user: str) -> Identity:
+        return Identity(user, PASSWORD)
+
+    def still(self, identity: Identity) -> bool:
+        return True
+
+    def refusal(self, identity: Identity, action: str, name: str = "") -> NotAuthorized | None:
         return None if self.policy.may(identity, action, name) else self.policy.refusal(identity, (action,), name)
 
     def names(self) -> list[str]:
@@ -143,6 +159,19 @@ async def test_forms_are_bounded(site: Site) -> None:
         await browser.get("/publish")
         answer = await browser.client.post("/publish", content=b"x" * (FORM_BYTES_MAX + 1))
         assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("path", ["/publish", "/login"])
+async def test_a_form_that_never_ends_is_given_up(site: Site, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setattr(visits, "FORM_S", 0.05)
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"topic="
+        await trio.sleep_forever()
+
+    async with site.open() as browser:
+        await browser.get("/publish")
+        assert (await browser.client.post(path, content=body())).status_code == 408
 
 
 async def test_a_login_of_another_browser_is_none(site: Site) -> None:

@@ -36,6 +36,9 @@ LONGEST = (
     "endtoend/test_retries",
     "loadtest/native/test_rebalancing",
     "endtoend/test_several_hosts",
+    "endtoend/test_failover",
+    "endtoend/test_failover_power",
+    "endtoend/test_failover_hosts",
 )
 """Files that take longest, which come first: so workers that run a file at a time end at about the same time."""
 
@@ -60,7 +63,7 @@ class System:
         """Starts the system and waits for its ready line."""
         ports = {"--mqtt-port": self.mqtt_port, "--broker-port": _port(self.broker)}
         ports |= {"--namesrv-port": _port(self.namesrv), "--http-port": _port(self.http)}
-        command = [sys.executable, "-m", "node", "up", "--data", str(self.data), *self._options]
+        command = [sys.executable, "-m", "node", "up", "--data", str(self.data), "--console-port", "-1", *self._options]
         command += [str(part) for pair in ports.items() for part in pair]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -154,6 +157,10 @@ class Service:
     def thaw(self) -> None:
         """It goes on, and does not know that it stood still."""
         self._process.send_signal(signal.SIGCONT)
+
+    def wait(self) -> int:
+        """Waits until it has ended by itself; returns the exit status."""
+        return self._process.wait(timeout=STOP_S)
 
     def kill(self) -> None:
         """kill -9."""

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from tests.patience import PATIENCE_S
+from tests.patience import poll
 
 Row = dict[str, Any]
-T = TypeVar("T")
-
-
-def until(ask: Callable[[], T], fact: Callable[[T], bool]) -> T:
-    """Asks again and again, each time a process of its own, until something is so."""
-    clock = time.monotonic
-    end = clock() + PATIENCE_S
-    while not fact(told := ask()):
-        assert clock() < end, f"it does not come to that: {told}"
-    return told
 
 
 class ListedCopies(ABC):
@@ -35,7 +24,7 @@ class ListedCopies(ABC):
 
     def until(self, fact: Callable[[list[Row]], bool]) -> list[Row]:
         """The rows of the group, as soon as something is so."""
-        return until(self.rows, fact)
+        return poll("a state of the group", self.rows, fact)
 
     def level(self, count: int) -> list[Row]:
         return self.until(lambda rows: len(rows) == count and all(row["level"] for row in rows))

@@ -9,16 +9,20 @@ has no such clients. So each cell was tried.
 from __future__ import annotations
 
 import re
+import ssl
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
+import jwt
 import paho.mqtt.client as paho
+import trustme
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +32,9 @@ from node.addresses import Addresses  # noqa: E402
 from penstock.access.passwords import Users, format_passwords, parse_passwords  # noqa: E402
 from penstock.blocking.link import BlockingLink  # noqa: E402
 from penstock.client.credentials import Credentials, service_credentials  # noqa: E402
-from penstock.errors import NotAuthorized, PenstockError  # noqa: E402
+from penstock.errors import NotAuthorized, PenstockError, Unavailable  # noqa: E402
 from penstock.protocol.message import Message, encode_message  # noqa: E402
+from penstock.protocol.requests.groups import CommitOffsets, JoinGroup  # noqa: E402
 from penstock.protocol.requests.messages import Append, Pull  # noqa: E402
 from penstock.protocol.requests.replicas import TakeLead  # noqa: E402
 from penstock.protocol.requests.request import Request  # noqa: E402
@@ -46,18 +51,23 @@ PAGE = ROOT / "docs" / "formats" / "access.md"
 BEGIN, END = "<!-- ports: begin -->\n", "<!-- ports: end -->\n"
 PASSWORD: Final = "pencil-pencil"
 SECRET: Final = "k" * 32
-USERS: Final = ("none", "writer", "reader", "viewer", "boss")
+USERS: Final = ("none", "writer", "reader", "member", "viewer", "boss")
 RULES: Final = """
 allow user writer publish orders/#
 allow user writer produce orders
 allow user reader subscribe orders/#
 allow user reader consume orders
+allow user member group members
 allow user viewer view *
 allow user boss admin *
 """
-COLUMNS: Final = ("nobody", "wrong password", "no rule", "`produce`", "`consume`", "`view *`", "`admin *`", "service")
+COLUMNS: Final = (
+    *("nobody", "wrong password", "no rule", "`produce`", "`consume`", "`group`", "`view *`", "`admin *`"),
+    *("wrong token", "token, `view *`", "foreign certificate", "certificate, `view *`", "service"),
+)
 NOBODY, WRONG, SERVICE = "nobody", "wrong", "service"
-WHO: Final = (NOBODY, WRONG, *USERS, SERVICE)
+WRONG_TOKEN, TOKEN, FOREIGN, CERTIFICATE = "wrong-token", "token", "foreign", "certificate"
+WHO: Final = (NOBODY, WRONG, *USERS, WRONG_TOKEN, TOKEN, FOREIGN, CERTIFICATE, SERVICE)
 YES, NO, NONE = "yes", "no", "–"
 
 Try = Callable[["Ports", str], str]
@@ -75,23 +85,64 @@ class Ports:
         (folder / "rules").write_text(RULES)
         (folder / "key").write_text(SECRET)
         (folder / "key").chmod(0o600)
+        self._write_certificates(folder)
+        files = {name: str(folder / path) for name, path in FILES.items()}
+        tls = f"certificate={files['tls_certificate']} client_ca={files['tls_client_ca']} clients=optional"
         file = folder / "penstock.toml"
         file.write_text(
-            "".join([f'{name} = "{folder / path}"\n' for name, path in FILES.items()])
-            + '[gateway]\nanonymous = "nobody"\naddress_failed_logins_per_min_max = 0\n'
+            "".join([f'{name} = "{path}"\n' for name, path in files.items()])
+            + 'tls_clients = "optional"\n[gateway]\nanonymous = "nobody"\naddress_failed_logins_per_min_max = 0\n'
+            + f'listeners = ["tls 127.0.0.1:0 name=tls {tls}"]\n[console]\nclients = "optional"\n'
+            + f'certificate = "{files["tls_certificate"]}"\nclient_ca = "{files["tls_client_ca"]}"\n'
         )
         more = {"console_port": 0, "events_port": 0, "rocketmq_port": 0, "rocketmq_namesrv_port": 0}
         self.system = RunningSystem(folder / "data", file, **more)  # type: ignore[arg-type]
         self.at: Addresses = self.system.addresses
+        self.ca = files["tls_client_ca"]
         self.native(self.at.broker, "boss", CreateTopic("orders", 1))
+
+    def cell(self, tried: Try, who: str) -> str:
+        """What a try gives. Whoever shows a foreign certificate gets no further than the handshake."""
+        try:
+            return tried(self, who)
+        except (httpx.TransportError, OSError):
+            assert who == FOREIGN
+            return NO
+
+    def _write_certificates(self, folder: Path) -> None:
+        authority, other = trustme.CA(), trustme.CA()
+        authority.cert_pem.write_to_path(folder / "ca.pem")
+        server = authority.issue_cert("127.0.0.1", "localhost")
+        server.private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
+        self._certificates = {
+            CERTIFICATE: authority.issue_cert("x", common_name="viewer"),
+            FOREIGN: other.issue_cert("x", common_name="viewer"),
+        }
+
+    def tls(self, who: str) -> ssl.SSLContext:
+        """What a client speaks TLS with, which shows a certificate if it has one."""
+        context = ssl.create_default_context(cafile=self.ca)
+        if who in self._certificates:
+            self._certificates[who].configure_cert(context)
+        return context
+
+    def credentials(self, who: str) -> Credentials:
+        """The credentials of a column at native ports."""
+        if who == SERVICE:
+            return service_credentials(SECRET.encode(), "gateway-1", self.ca)
+        if who in BY_TOKEN:
+            return Credentials(token=token_of(who), tls=self.tls(who))
+        return Credentials(*(() if who in BY_NOTHING else shown_by(who)), tls=self.tls(who))
 
     def native(self, address: str, who: str, request: Request) -> str:
         """A request at a native port."""
         try:
-            with BlockingLink(address, PATIENCE_S, credentials=credentials_of(who)) as link:
+            with BlockingLink(address, PATIENCE_S, credentials=self.credentials(who)) as link:
                 link.call(request)
         except NotAuthorized:
             return NO
+        except Unavailable:
+            return NO if who == FOREIGN else YES
         except PenstockError:
             return YES
         return YES
@@ -111,11 +162,15 @@ class Ports:
         client.on_connect = lambda *given: note(given[3])
         client.on_subscribe = lambda *given: note(given[3][0])
         client.on_publish = lambda *given: note(given[3])
-        if who != NOBODY:
+        if who in BY_TOKEN:
+            client.username_pw_set("viewer", token_of(who))
+        elif who not in BY_NOTHING:
             client.username_pw_set(*shown_by(who))
-        host, _, port = self.at.mqtt.rpartition(":")
+        client.tls_set_context(self.tls(who))
+        host, _, port = self.at.listeners["tls"].rpartition(":")
         client.reconnect_delay_set(PATIENCE_S, PATIENCE_S)
         client.connect(host, int(port))
+        client.on_disconnect = lambda *given: note(given[3]) if not told else None
         client.loop_start()
         try:
             assert heard.wait(PATIENCE_S)
@@ -132,8 +187,10 @@ class Ports:
         """A page or a form, behind a login."""
         if who == SERVICE:
             return NONE
-        with httpx.Client(base_url=self.at.console, timeout=PATIENCE_S) as client:
-            if who != NOBODY:
+        with httpx.Client(base_url=self.at.console, timeout=PATIENCE_S, verify=self.tls(who)) as client:
+            if who in BY_TOKEN:
+                client.post("/login", data={"token": token_of(who)})
+            elif who not in BY_NOTHING:
                 user, password = shown_by(who)
                 client.post("/login", data={"user": user, "password": password})
             token = re.search(r'name="csrf" value="(\w+)"', client.get("/").text)
@@ -146,22 +203,36 @@ class Ports:
         """A request of HTTP, with Basic where it has a user."""
         if who == SERVICE:
             return NONE
-        login = None if who == NOBODY else shown_by(who)
-        answer = httpx.request(method, f"http://{address}{path}", json=value, auth=login, timeout=PATIENCE_S)
+        login = None if who in BY_NOTHING or who in BY_TOKEN else shown_by(who)
+        headers = {"authorization": f"Bearer {token_of(who)}"} if who in BY_TOKEN else {}
+        scheme = "http" if address == self.at.http else "https"
+        with httpx.Client(verify=self.tls(who), timeout=PATIENCE_S) as client:
+            answer = client.request(method, f"{scheme}://{address}{path}", json=value, auth=login, headers=headers)
         return NO if answer.status_code in (401, 403, 405) else YES
 
     def remoting(self, address: str, who: str, code: int, **fields: object) -> str:
         """A command of RocketMQ, signed where it has a user."""
-        if who == SERVICE:
+        if who == SERVICE or who in BY_TOKEN:
             return NONE
-        user, secret = ("", "") if who == NOBODY else shown_by(who)
+        user, secret = ("", "") if who in BY_NOTHING else shown_by(who)
         source = f"127.0.{2 + WHO.index(who)}.{code % 250 + 1}"
-        with closing(RemotingClient(address, user=user, secret=secret, source=source)) as client:
+        with closing(RemotingClient(address, user=user, secret=secret, source=source, tls=self.tls(who))) as client:
             answer = client.produce("orders", b"x") if code == codes.SEND_V2 else client.ask(code, **fields)
             return NO if answer.code == codes.NO_PERMISSION else YES
 
 
-FILES: Final = {"password_file": "users", "acl_file": "rules", "cluster_secret_file": "key"}
+FILES: Final = {
+    "password_file": "users",
+    "acl_file": "rules",
+    "cluster_secret_file": "key",
+    "jwt_key_file": "key",
+    "tls_certificate": "server.pem",
+    "tls_client_ca": "ca.pem",
+    "peers_tls_ca": "ca.pem",
+}
+BY_TOKEN: Final = (WRONG_TOKEN, TOKEN)
+BY_NOTHING: Final = (NOBODY, FOREIGN, CERTIFICATE)
+"""Columns that show neither password nor token."""
 APPEND: Final = Append(1, False, encode_message(Message("orders", b"x")))
 EVENT: Final = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 
@@ -171,13 +242,10 @@ def shown_by(who: str) -> tuple[str, str]:
     return ("boss", "wrong") if who == WRONG else (who, PASSWORD)
 
 
-def credentials_of(who: str) -> Credentials:
-    """The credentials of a column at native ports."""
-    if who == NOBODY:
-        return Credentials()
-    if who == SERVICE:
-        return service_credentials(SECRET.encode(), "gateway-1")
-    return Credentials(*shown_by(who))
+def token_of(who: str) -> str:
+    """The token of a column, of a user who may view."""
+    key = SECRET if who == TOKEN else "x" * 32
+    return jwt.encode({"sub": "viewer", "exp": int(time.time()) + 86_400}, key, "HS256")
 
 
 def _native(part: str, request: Request) -> Try:
@@ -190,6 +258,8 @@ ROWS: Final[tuple[tuple[str, str, Try], ...]] = (
     ("MQTT", "publish", lambda ports, who: ports.mqtt(who, "write")),
     ("broker", "pull", _native("broker", Pull("orders:0", 0))),
     ("broker", "append", _native("broker", APPEND)),
+    ("broker", "join a group", _native("broker", JoinGroup("members", "m", ("orders",)))),
+    ("broker", "commit offsets", _native("broker", CommitOffsets("members", "", 0, ()))),
     ("broker", "read figures", _native("broker", ReadFigures())),
     ("broker", "create a topic", _native("broker", CreateTopic("orders", 1))),
     ("broker", "lead its replicas", _native("broker", TakeLead(1))),
@@ -236,7 +306,7 @@ def table(folder: Path) -> str:
     try:
         lines = [f"| port | what | {' | '.join(COLUMNS)} |", "|---|---|" + "---|" * len(COLUMNS)]
         for port, what, tried in ROWS:
-            cells = [tried(ports, who) for who in WHO]
+            cells = [ports.cell(tried, who) for who in WHO]
             assert set(cells) <= {YES, NO, NONE}, (port, what, cells)
             lines.append(f"| {port} | {what} | {' | '.join(cells)} |")
     finally:

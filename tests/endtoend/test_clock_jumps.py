@@ -25,7 +25,7 @@ from penstock.cli.root import root
 from penstock.protocol.addresses import split_address
 from penstock.world import World, real_world
 from tests.endtoend.lines import Device
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, poll
 from tests.penstock.admin_scene import delay
 from tests.penstock.hand_clock import SetClock
 
@@ -185,9 +185,7 @@ async def test_a_jump_forward_freezes_delayed_messages_visibly_until_an_operator
 
         assert "delayed messages are delivered" in penstock("timer", "confirm-clock").stderr
         bench.clock.ahead_ms = 7_200_000
-        deadline = time.monotonic() + PATIENCE_S
-        while "no delayed message fires" not in page(bench.addresses, "/healthz"):
-            assert time.monotonic() < deadline
+        poll("frozen timers", lambda: "no delayed message fires" in page(bench.addresses, "/healthz"))
         delay(bench.addresses.namesrv, b"late", 1)
         listed = penstock("timer", "list")
         assert '"orders"' in penstock("timer", "list", "--json").stdout

@@ -1,4 +1,5 @@
-"""What the devices' guide promises beyond plain MQTT, with clients that others wrote."""
+"""What the guide for devices (docs/guide/device.md) promises beyond plain MQTT, with clients that others wrote, and its
+blocks as printed; all at one running system."""
 
 from __future__ import annotations
 
@@ -7,20 +8,42 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from paho.mqtt.publish import multiple
 
+from penstock.access.acl import parse_acl
+from tests.endtoend.conftest import System
+from tests.guide_blocks import Terminal, blocks
 from tests.patience import PATIENCE_S
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "device.md").read_text()
+PAGE = "docs/guide/device.md"
+GUIDE = (Path(__file__).parents[2] / PAGE).read_text()
 READER = Path(__file__).parent / "clients" / "gmqtt_reader.py"
-NAMES = [f"plant/hall-{number % 3}/machine/temperature" for number in range(12)]
-EXPECTED = [f"{name} {number}" for number, name in enumerate(NAMES)]
+POSITION = "Keep a position on the server"
+"""The task whose second block is what its first one prints."""
 
 pytestmark = pytest.mark.endtoend
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    system = System(tmp_path_factory.mktemp("device_guide"))
+    try:
+        yield system.start()
+    finally:
+        system.end()
+
+
+def named(topic: str) -> list[str]:
+    """Twelve long names in a topic."""
+    return [f"{topic}/hall-{number % 3}/machine/temperature" for number in range(12)]
+
+
+def expected(names: list[str]) -> list[str]:
+    return [f"{name} {number}" for number, name in enumerate(names)]
 
 
 def publish(port: int, topics: list[str]) -> None:
@@ -35,30 +58,30 @@ def reader(port: int, count: int, filter: str, aliases: int, *asks: str) -> subp
 
 
 @pytest.mark.mqtt("3.1.2-26", "3.3.2-11")
-def test_an_independent_client_understands_our_aliases(system: Any) -> None:
-    port = system().start().mqtt_port
-    with reader(port, 12, "plant/#", 2) as client:
+def test_an_independent_client_understands_our_aliases(running: System) -> None:
+    port, names = running.mqtt_port, named("aliased")
+    with reader(port, 12, "aliased/#", 2) as client:
         assert client.stdout is not None
         assert client.stdout.readline() == "subscribed\n"
-        publish(port, NAMES)
-        assert client.stdout.read().splitlines() == EXPECTED
+        publish(port, names)
+        assert client.stdout.read().splitlines() == expected(names)
 
 
-def test_an_independent_client_reads_history(system: Any) -> None:
-    port = system().start().mqtt_port
-    publish(port, NAMES)
-    for start, expected in (("beginning", EXPECTED), ("last=3", EXPECTED[-3:])):
-        with reader(port, len(expected), "plant/#", 0, "penstock-start", start) as client:
+def test_an_independent_client_reads_history(running: System) -> None:
+    port, names = running.mqtt_port, named("past")
+    publish(port, names)
+    for start, shown in (("beginning", expected(names)), ("last=3", expected(names)[-3:])):
+        with reader(port, len(shown), "past/#", 0, "penstock-start", start) as client:
             assert client.stdout is not None
-            assert client.stdout.read().splitlines() == ["subscribed", *expected]
+            assert client.stdout.read().splitlines() == ["subscribed", *shown]
 
 
 @pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="needs mosquitto's clients")
-def test_the_worked_example_runs_as_it_stands(system: Any) -> None:
+def test_the_example_of_a_named_position_prints_what_the_guide_shows(running: System) -> None:
     found = re.search(r"```sh\n(mosquitto_sub [^`]*)```\n\n```\n(.*?)\n```", GUIDE, re.DOTALL)
     assert found
     shown = re.sub(r"[\d.]+", "N", found[2])
-    port = system().start().mqtt_port
+    port = running.mqtt_port
     publish(port, ["plant/7/temperature"] * 2)
     command = shlex.split(found[1].replace("\\\n", " "))
 
@@ -76,13 +99,23 @@ def test_the_worked_example_runs_as_it_stands(system: Any) -> None:
     assert again[0] not in first  # the position had passed those
 
 
-PROGRAMS = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+@pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="needs mosquitto's clients")
+def test_every_other_block_runs_as_printed(running: System, tmp_path: Path) -> None:
+    port = str(running.mqtt_port)
 
+    def stir() -> None:
+        publish(running.mqtt_port, ["sensors/d7/temperature", *[f"jobs/{number}" for number in range(4)]])
 
-def test_every_program_of_the_guide_prints_what_its_last_line_says(system: Any) -> None:
-    port = str(system().start().mqtt_port)
-    assert len(PROGRAMS) == 2
-    for program in PROGRAMS:
-        command = [sys.executable, "-c", program.replace("1883", port)]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
-        assert said.stdout == program.rpartition("# ")[2], said.stderr
+    words = {"mosquitto_sub ": f"mosquitto_sub -p {port} "}
+    terminal = Terminal(tmp_path, {"PENSTOCK_MQTT": f"127.0.0.1:{port}"}, words, stir)
+    for task, language, text in blocks(PAGE):
+        if language == "python":
+            command = [sys.executable, "-c", text.replace("1883", port)]
+            said = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+            assert said.stdout == text.rpartition("# ")[2], said.stderr
+        elif language == "sh" and task != POSITION:
+            terminal.type(text.removeprefix("penstock up\n"))
+        elif language == "rules":
+            assert len(parse_acl(text).rules) == 2
+        else:
+            assert task == POSITION, f"a block of {language} under {task!r} is not run"

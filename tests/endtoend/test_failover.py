@@ -1,84 +1,149 @@
-"""Three brokers as processes, one log: leaders are killed and stand still, and nothing acknowledged is lost.
+"""Three brokers as processes, one log: nodes are killed and stand still, and nothing acknowledged is lost.
 
-Each acknowledged body is found once, at its receipt's place, in the end; and the files of the log are equal, byte for
-byte, on all three.
+A program sends, devices publish and are subscribed with QoS 1 and 2, a reader follows, and in the soak a Spark stream
+too (``PENSTOCK_SPARK_FOLLOWS``). Each acknowledged body is found once, at its receipt's place, by all of them; each
+payload of QoS 2 comes once; and the files of the log are equal, byte for byte, on all three.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
+import random
+import subprocess
+import sys
 import threading
-import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import paho.mqtt.client as paho
 import pytest
 import trio
 
-from penstock import Producer
-from penstock.blocking import Producer as BlockingProducer
-from penstock.client.credentials import service_credentials
-from penstock.client.wire_link import WireLinks, ask
+from penstock import Reader
+from penstock.client.wire_link import ask
 from penstock.errors import PenstockError
-from penstock.protocol.message import decode_batch
-from penstock.protocol.requests.messages import Pull, Pulled
-from penstock.protocol.requests.replicas import DescribeReplicas, Replicas, SetRole
-from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.topics import CreateTopic, TopicDetail
 from tests.endtoend.conftest import Service
-from tests.endtoend.paho_ends import end
-from tests.patience import PATIENCE_S
+from tests.endtoend.copies import Asking, Group, Load, asking, check_equal_bytes
+from tests.endtoend.test_sessions import Client, new_world, turn
+from tests.patience import PATIENCE_S, poll_async
+from tests.simulation.gateways import check_deliveries
 
-pytestmark = pytest.mark.endtoend
+pytestmark = [pytest.mark.endtoend, pytest.mark.slow, pytest.mark.replicas]
 
-KEY = "k" * 64
-CYCLES = int(os.environ.get("PENSTOCK_FAILOVERS", "2"))
-QUEUES = 2
+ROOT = Path(__file__).parents[2]
+CYCLES = int(os.environ.get("PENSTOCK_FAILOVERS", "4"))
+SPARK_FOLLOWS = "PENSTOCK_SPARK_FOLLOWS" in os.environ
+PUBLISHED = 30
+"""Of each device, per cycle."""
 
 
-class Group:
-    """A name server and three nodes of one broker."""
+class Devices:
+    """Devices at a gateway, each with a session that stays; they publish with QoS 1 and 2. A thread moves them."""
 
-    def __init__(self, data: Path) -> None:
-        self.data = data
-        self.key = data / "key"
-        self.key.write_text(KEY)
-        self.key.chmod(0o600)
-        self.names = Service("namesrv", port="0", cluster_secret_file=str(self.key))
-        self.places: dict[str, tuple[str, str]] = {}
-        self.nodes: dict[str, Service] = {}
-        self.frozen: set[str] = set()
+    def __init__(self, address: tuple[str, int]) -> None:
+        world = new_world()
+        world.topics = ("d/0", "d/1", "d/2")
+        world.has_begun = True
+        filters: tuple[dict[str, int], ...] = ({"d/#": 2}, {"+/0": 1, "d/+": 2}, {"d/1": 1})
+        self.publishers = [Client(world, f"p{number}", {}, 0) for number in range(2)]
+        self.subscribers = [Client(world, f"s{number}", one, 0) for number, one in enumerate(filters)]
+        self._address = address
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._move)
+        self._thread.start()
 
-    def start(self, name: str, join: str = "") -> None:
-        port, replicas = self.places.get(name, ("0", "0"))
-        self.nodes[name] = Service(
-            "broker",
-            name="group",
-            node=name,
-            port=port,
-            replica_port=replicas,
-            join=join,
-            data=str(self.data / name),
-            namesrv=self.names.address,
-            cluster_secret_file=str(self.key),
-            segment_bytes=str(1 << 15),
-            reserve_step_bytes=str(1 << 14),
-            default_queues=str(QUEUES),
+    def _move(self) -> None:
+        while not self._over.is_set():
+            turn(self.publishers + self.subscribers, lambda _: self._address)
+
+    def publish(self) -> None:
+        """Each publisher has more to say."""
+        for client in self.publishers:
+            client.to_publish += PUBLISHED
+
+    async def subscribed(self) -> None:
+        """Waits until all subscriptions stand."""
+        await poll_async("subscriptions", lambda: not any(client.unsubscribed for client in self.subscribers))
+
+    async def finish(self) -> None:
+        """Waits until all is acknowledged, and all has come where it has to."""
+        await poll_async(
+            "all acknowledgements", lambda: not any(client.to_publish or client.open for client in self.publishers)
         )
+        await poll_async("all messages at all devices", self._have_all)
 
-    def freeze(self, name: str) -> None:
-        self.nodes[name].freeze()
-        self.frozen.add(name)
+    def _have_all(self) -> bool:
+        sent = self.sent()
+        wanted = [len([one for one in sent.values() if one.topic == "d/1"])]
+        counts = [len(client.delivered) for client in self.subscribers]
+        return counts == [len(sent), len(sent), *wanted]
 
-    def thaw(self, name: str) -> None:
-        self.nodes[name].thaw()
-        self.frozen.discard(name)
+    def sent(self) -> dict[bytes, Any]:
+        """All that was published, by its payload."""
+        return {payload: message for client in self.publishers for payload, message in client.sent.items()}
 
     def end(self) -> None:
-        for node in [*self.nodes.values(), self.names]:
-            node.thaw()
-            node.kill()
+        """The thread has ended, and all connections."""
+        self._over.set()
+        self._thread.join()
+        for client in self.publishers + self.subscribers:
+            if client.line is not None:
+                client.line.close()
+
+    def check(self, stored: dict[tuple[str, int], bytes]) -> None:
+        """Nothing is lost, and what was published with QoS 2 is stored once and comes once."""
+        counts = Counter(stored.values())
+        for payload, message in self.sent().items():
+            assert counts[payload] == 1 or (message.qos == 1 and counts[payload] > 1), f"{payload!r}: {counts[payload]}"
+        for client in self.subscribers:
+            assert not client.problems, client.problems
+            check_deliveries(client, self.sent(), counts)
+
+
+class Following:
+    """A reader that follows the topic, whatever becomes of its nodes."""
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self.read: list[tuple[tuple[str, int], bytes]] = []
+
+    async def run(self) -> None:
+        async with Reader("t", servers=self._servers) as reader:
+            async for batch in reader:
+                for one in batch:
+                    self.read.append(((str(one.queue).partition("@")[0], one.offset), one.body))
+
+    async def check(self, stored: dict[tuple[str, int], bytes]) -> None:
+        """It reads all that is stored, each once."""
+        await poll_async("all that is stored", lambda: len(self.read) >= len(stored))
+        assert sorted(self.read) == sorted(stored.items())
+
+
+class SparkFollowing:
+    """A Spark stream that does."""
+
+    def __init__(self, servers: str, folder: Path) -> None:
+        self._rows = folder / "rows"
+        folder.mkdir()
+        command = [sys.executable, "-m", "tests.endtoend.spark_follower", servers, "t", str(folder)]
+        self._process = subprocess.Popen(command, cwd=ROOT)
+
+    async def check(self, stored: dict[tuple[str, int], bytes]) -> None:
+        wanted = sorted((queue, offset, body.decode()) for (queue, offset), body in stored.items())
+        await poll_async("all that is stored", lambda: len(self._read()) >= len(wanted))
+        assert self._read() == wanted
+
+    def _read(self) -> list[tuple[str, int, str]]:
+        assert self._process.poll() is None, "Spark has ended"
+        lines = self._rows.read_text().splitlines() if self._rows.exists() else []
+        rows = [line.split(" ", 2) for line in lines]
+        return sorted((f"t:{queue}", int(offset), body) for queue, offset, body in rows)
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.wait(PATIENCE_S)
 
 
 @pytest.fixture
@@ -90,245 +155,86 @@ def group(tmp_path: Path) -> Iterator[Group]:
         made.end()
 
 
-class Asking:
-    """What the test asks of the nodes."""
+async def stand_still(asks: Asking, node: str, load: Load, nursery: trio.Nursery) -> None:
+    """A node stands still, and wakes; if it led, nothing that it is asked from then on succeeds."""
+    group = asks.group
+    was_leader = await asks.leader() == node
+    link = asks.links.link(group.nodes[node].address)
+    late: list[object] = []
 
-    def __init__(self, group: Group, links: WireLinks) -> None:
-        self.group = group
-        self.links = links
-
-    async def said(self, name: str) -> Replicas | None:
-        if name in self.group.frozen:
-            return None
+    async def too_late() -> None:
         try:
-            return await ask(self.links.link(self.group.nodes[name].address), DescribeReplicas(), Replicas, 5.0)
-        except PenstockError:
-            return None
+            late.append(await ask(link, CreateTopic(f"late-{len(load.receipts)}"), TopicDetail, PATIENCE_S))
+        except PenstockError as error:
+            late.append(error)
 
-    async def leader(self, *, besides: str = "") -> str:
-        with trio.fail_after(PATIENCE_S):
-            while True:
-                said = [(name, await self.said(name)) for name in self.group.nodes]
-                led = [(one.epoch, name) for name, one in said if one and one.role == "leader" and name != besides]
-                if led:
-                    return max(led)[1]
-                await trio.sleep(0.1)
-
-    async def promote(self, name: str) -> None:
-        with trio.fail_after(PATIENCE_S):
-            while True:
-                try:
-                    link = self.links.link(self.group.nodes[await self.leader()].address)
-                    await ask(link, SetRole(name, True, True), Done, 10.0)
-                    return
-                except PenstockError:
-                    await trio.sleep(0.1)
-
-    async def level(self) -> None:
-        with trio.fail_after(PATIENCE_S):
-            while True:
-                said = [await self.said(name) for name in self.group.nodes]
-                ends = {(one.committed, one.end) for one in said if one}
-                if None not in said and len(ends) == 1 and next(iter(ends))[0] == next(iter(ends))[1]:
-                    return
-                await trio.sleep(0.2)
-
-    async def stored(self) -> dict[tuple[str, int], bytes]:
-        """All messages, by their places."""
-        link = self.links.link(self.group.nodes[await self.leader()].address)
-        found: dict[tuple[str, int], bytes] = {}
-        for number in range(QUEUES):
-            queue, offset, end = f"t:{number}", 0, 1
-            while offset < end:
-                pulled = await ask(link, Pull(queue, offset), Pulled, 10.0)
-                for at, message in decode_batch(pulled.count, pulled.body):
-                    found[queue, at] = message.body
-                offset, end = pulled.next, pulled.end
-        return found
+    if was_leader:  # the connection stands before
+        await ask(link, CreateTopic("awake"), TopicDetail, PATIENCE_S)
+    group.freeze(node)
+    if was_leader:
+        nursery.start_soon(too_late)
+        await asks.leader(besides=node)
+    await load.more()
+    group.thaw(node)
+    if was_leader:
+        await poll_async("an answer that is too late", lambda: late)
+        assert isinstance(late[0], PenstockError), "acknowledged after another one led"
 
 
-async def send_all(servers: str, receipts: dict[bytes, tuple[str, int]], done: trio.Event) -> None:
-    async with Producer(servers=servers, timeout_s=60.0) as producer:
-        number = 0
-        while not done.is_set():
-            body = f"{number}".encode().ljust(1000, b".")
-            number += 1
-            try:
-                receipt = await producer.send("t", body, key=str(number % 7))
-            except PenstockError:
-                continue
-            receipts[body] = (str(receipt.queue).partition("@")[0], receipt.offset)
-
-
-async def until_more(receipts: dict[bytes, tuple[str, int]]) -> None:
-    before = len(receipts)
-    with trio.fail_after(PATIENCE_S):
-        while len(receipts) < before + 20:  # noqa: ASYNC110 (nothing sets an event)
-            await trio.sleep(0.02)
-
-
-async def through_failovers(group: Group) -> tuple[dict[bytes, tuple[str, int]], dict[tuple[str, int], bytes]]:
-    receipts: dict[bytes, tuple[str, int]] = {}
-    done = trio.Event()
-    async with trio.open_nursery() as nursery:
-        asking = Asking(group, WireLinks(nursery, credentials=service_credentials(KEY.encode(), "test")))
-        first = await grown(asking)
-        nursery.start_soon(send_all, group.names.address, receipts, done)
-        for cycle in range(CYCLES):
-            await until_more(receipts)
-            leader = await asking.leader()
-            if cycle % 2:
-                group.freeze(leader)
-                await asking.leader(besides=leader)
-                await until_more(receipts)
-                group.thaw(leader)
-            else:
-                group.nodes[leader].kill()
-                del group.nodes[leader]
-                await asking.leader()
-                await until_more(receipts)
-                group.start(leader, join=first)
-            await until_more(receipts)
-        done.set()
-        await trio.lowlevel.checkpoint()
-        await asking.level()
-        stored = await asking.stored()
-        nursery.cancel_scope.cancel()
-    return receipts, stored
-
-
-async def described(asking: Asking, name: str) -> Replicas:
-    with trio.fail_after(PATIENCE_S):
-        while (said := await asking.said(name)) is None:  # noqa: ASYNC110 (nothing sets an event)
-            await trio.sleep(0.1)
-    return said
-
-
-async def joined(asking: Asking, name: str, count: int) -> Replicas:
-    with trio.fail_after(PATIENCE_S):
-        while True:
-            said = await described(asking, name)
-            if len(said.rows) == count and all([row.clients for row in said.rows]):
-                return said
-            await trio.sleep(0.1)
-
-
-async def grown(asking: Asking) -> str:
-    """Adds b and c to the group of a, as voters; returns the address at which other nodes reach a."""
-    group = asking.group
-    [first] = (await described(asking, "a")).rows
-    for name in "bc":
-        group.start(name, join=first.address)
-    for row in (await joined(asking, "a", 3)).rows:
-        group.places[row.node] = (row.clients.rpartition(":")[2], row.address.rpartition(":")[2])
-    for name in "bc":
-        await asking.promote(name)
-    return first.address
-
-
-def sealed(folder: Path) -> dict[str, str]:
-    """The checksums of a node's segments but for the last one."""
-    paths = sorted((folder / "log").glob("*.log"))[:-1]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
-
-
-def test_nothing_acknowledged_is_lost_when_leaders_are_killed_and_stand_still(group: Group) -> None:
-    group.start("a")
-    began = time.monotonic()
-    receipts, stored = trio.run(through_failovers, group)
-    assert len(receipts) > 50, f"in {time.monotonic() - began:.0f} s"
-    bodies = list(stored.values())
-    for body, place in receipts.items():
-        assert stored[place] == body
-        assert bodies.count(body) == 1
-    sums = [sealed(group.data / name) for name in "abc"]
-    shared = set(sums[0]) & set(sums[1]) & set(sums[2])
-    assert shared
-    for name in shared:
-        assert sums[0][name] == sums[1][name] == sums[2][name]
-
-
-class Device:
-    """A subscriber with a session that stays. It publishes nothing: paho, when it has to connect twice, sends a message
-    of QoS 2 again that it has a PUBREC for, and that is another message then."""
-
-    def __init__(self, address: tuple[str, int], name: str) -> None:
-        self.got: list[bytes] = []
-        self.client = paho.Client(
-            paho.CallbackAPIVersion.VERSION2,
-            name,
-            protocol=paho.MQTTv311,
-            clean_session=False,
-            reconnect_on_failure=True,
-        )
-        self.client.reconnect_delay_set(1, 1)
-        self.client.on_message = self._on_message
-        self.heard = threading.Event()
-        self.subscribed = threading.Event()
-        self.client.on_subscribe = lambda *_: self.subscribed.set()
-        self.client.connect(*address)
-        self.client.loop_start()
-
-    def _on_message(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
-        self.got.append(bytes(message.payload))
-        self.heard.set()
-
-
-def kill_the_leader(group: Group) -> None:
-    """A leader is killed; returns when another one leads and the node is back."""
-
-    async def whole() -> None:
-        async with trio.open_nursery() as nursery:
-            asking = Asking(group, WireLinks(nursery, credentials=service_credentials(KEY.encode(), "test")))
-            leader = await asking.leader()
-            group.nodes[leader].kill()
-            del group.nodes[leader]
-            other = await asking.leader()
-            [row] = [one for one in (await described(asking, other)).rows if one.node == other]
-            group.start(leader, join=row.address)
-            await asking.level()
-            nursery.cancel_scope.cancel()
-
-    trio.run(whole)
-
-
-async def formed(group: Group) -> None:
-    async with trio.open_nursery() as nursery:
-        asking = Asking(group, WireLinks(nursery, credentials=service_credentials(KEY.encode(), "test")))
-        await grown(asking)
+async def through_failovers(group: Group, load: Load, devices: Devices, rng: random.Random) -> None:
+    async with asking(group) as asks, trio.open_nursery() as nursery:
+        following = Following(group.servers)
+        spark = SparkFollowing(group.servers, group.data / "spark") if SPARK_FOLLOWS else None
+        nursery.start_soon(load.run)
+        await load.more()
+        nursery.start_soon(following.run)
+        await devices.subscribed()
+        try:
+            for cycle in range(CYCLES):
+                devices.publish()
+                await load.more()
+                leader = await asks.leader()
+                node = leader if cycle % 4 < 2 else rng.choice("abc")
+                if cycle % 2:
+                    await stand_still(asks, node, load, nursery)
+                else:
+                    group.kill(node)
+                    leader = await asks.leader()
+                    await load.more()
+                    group.start(node, join=await asks.address(leader))
+                await asks.caught_up()
+            await load.finish()
+            await devices.finish()
+            await asks.level()
+            stored = await asks.stored()
+            load.check(stored)
+            await following.check(stored)
+            if spark is not None:
+                await spark.check(stored)
+            devices.check(await asks.stored("d"))
+        finally:
+            if spark is not None:
+                spark.end()
         nursery.cancel_scope.cancel()
 
 
-def test_each_payload_of_qos_2_comes_once_over_three_leaders_that_are_killed(group: Group) -> None:
+async def test_nothing_acknowledged_is_lost_when_nodes_are_killed_and_stand_still(group: Group) -> None:
     group.start("a")
-    trio.run(formed, group)
+    async with asking(group) as asks:
+        await asks.grown()
     gateway = Service(
         "gateway",
         port="0",
-        namesrv=group.names.address,
+        namesrv=group.servers,
         name="gw",
         anonymous="everyone",
         cluster_secret_file=str(group.key),
     )
-    devices: list[Device] = []
+    devices, load = Devices(gateway.place), Load(group.servers)
     try:
-        subscriber = Device(gateway.place, "subscriber")
-        devices.append(subscriber)
-        subscriber.client.subscribe("d/#", 2)
-        assert subscriber.subscribed.wait(PATIENCE_S)
-        sent: list[bytes] = []
-        with BlockingProducer(servers=group.names.address, timeout_s=60.0) as producer:
-            for number in range(3):
-                for _ in range(50):
-                    sent.append(b"%d" % len(sent))
-                    producer.send("d", sent[-1], mqtt_topic=f"d/{number}", qos=2)
-                kill_the_leader(group)
-        ends = time.monotonic() + PATIENCE_S
-        while len(set(subscriber.got)) < len(sent) and time.monotonic() < ends:
-            subscriber.heard.wait(1.0)
-            subscriber.heard.clear()
-        assert sorted(subscriber.got, key=int) == sent
+        await through_failovers(group, load, devices, random.Random(46))
     finally:
-        for device in devices:
-            end(device.client)
+        devices.end()
         gateway.kill()
+    assert len(load.receipts) >= 20 * CYCLES
+    check_equal_bytes(*[group.data / name for name in "abc"])

@@ -13,15 +13,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from node.command import root
 from tests.endtoend.listed_copies import ListedCopies
+from tests.endtoend.other_version import NEXT, other_version, python_path
 from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guide" / "failover.md").read_text()
 NET = f"127.{1 + os.getpid() // 256 % 250}.{os.getpid() % 256}."
 
-pytestmark = [pytest.mark.endtoend, pytest.mark.slow]
+pytestmark = [pytest.mark.endtoend, pytest.mark.slow, pytest.mark.replicas]
 
 
 def blocks(title: str) -> list[str]:
@@ -84,8 +87,8 @@ class Machines(ListedCopies):
         process.communicate(timeout=PATIENCE_S)
 
     def listed(self, *words: str) -> str:
-        command = ["penstock", "replica", "list", "--json", *words]
-        return subprocess.run(command, env=self.environ, capture_output=True, text=True, timeout=PATIENCE_S).stdout
+        command = ["--server", self.environ["PENSTOCK_SERVER"], "replica", "list", "--json", *words]
+        return CliRunner().invoke(root, command).stdout
 
     def end(self) -> None:
         for node in list(self.nodes):
@@ -99,6 +102,21 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
         yield made
     finally:
         made.end()
+
+
+def test_no_block_of_the_guide_is_left_out() -> None:
+    titles = re.findall(r"^## (.+)$", GUIDE, re.MULTILINE)
+    assert {title: len(blocks(title)) for title in titles if blocks(title)} == {
+        "1. A key": 1,
+        "2. A file of settings on each machine": 1,
+        "3. The first node": 1,
+        "4. Two more": 2,
+        "5. Let them vote": 1,
+        "6. See it": 2,
+        "Upgrade one node at a time": 2,
+        "A disk is lost": 2,
+    }
+    assert GUIDE.count("```sh") == 12
 
 
 def test_the_guide_leads_from_nothing_to_failover_upgrade_and_a_new_disk(machines: Machines) -> None:
@@ -127,6 +145,7 @@ def test_the_guide_leads_from_nothing_to_failover_upgrade_and_a_new_disk(machine
     machines.level(3)
 
     look, move = blocks("Upgrade one node at a time")
+    machines.environ["PYTHONPATH"] = python_path(other_version(machines.folder / "next", NEXT))
     leader = machines.leader()
     for node in "abc".replace(leader, ""):
         machines.stop(node, signal.SIGTERM)

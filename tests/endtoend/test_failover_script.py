@@ -17,6 +17,8 @@ SCRIPT = ROOT / "docs" / "examples" / "failover.sh"
 pytestmark = [
     pytest.mark.endtoend,
     pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.replicas,
     pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="needs mosquitto's clients"),
 ]
 
@@ -34,6 +36,6 @@ def test_every_check_of_the_script_is_good(tmp_path: Path) -> None:
         said = script.stdout.read()
     assert script.returncode == 0, said
     assert "BAD" not in said
-    titles = re.findall(r'^say "(\d)\.', SCRIPT.read_text(), re.MULTILINE)
-    assert re.findall(r"^(\d)\. ", said, re.MULTILINE) == titles
+    titles = re.findall(r'^say "(\d+)\.', SCRIPT.read_text(), re.MULTILINE)
+    assert re.findall(r"^(\d+)\. ", said, re.MULTILINE) == titles
     assert said.count("   good: ") >= 2 * len(titles)

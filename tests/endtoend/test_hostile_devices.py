@@ -20,7 +20,7 @@ from tests.gateway.mqtt.mutation import corpus, mutated
 
 pytestmark = pytest.mark.endtoend
 
-CONNECTIONS = int(os.environ.get("PENSTOCK_HOSTILE_CONNECTIONS", "600"))
+CONNECTIONS = int(os.environ.get("PENSTOCK_HOSTILE_CONNECTIONS", "200"))
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,8 @@ from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
-SENDS = int(os.environ.get("PENSTOCK_SENDS", "3000"))
-KILLS = 3 if SENDS <= 10_000 else 30
+SENDS = int(os.environ.get("PENSTOCK_SENDS", "1200"))
+KILLS = 2 if SENDS <= 10_000 else 30
 SENDERS = 50
 """Half of them send one message after the other, half many at once."""
 

@@ -14,7 +14,13 @@ from tests.endtoend.lines import Device
 pytestmark = pytest.mark.endtoend
 
 
-@pytest.fixture(scope="module", params=[(), ("--processes",)], ids=["one process", "processes"])
+WAYS = [
+    pytest.param((), id="one process", marks=pytest.mark.long),
+    pytest.param(("--processes",), id="processes"),
+]
+
+
+@pytest.fixture(scope="module", params=WAYS)
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
     system = System(tmp_path_factory.mktemp("order") / "data", *request.param)
     try:

@@ -17,7 +17,7 @@ from penstock.protocol.requests.groups import DescribeGroup, GroupDetail
 from tests.endtoend.conftest import Service
 from tests.endtoend.lines import kept
 from tests.endtoend.paho_ends import end
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, poll
 
 pytestmark = pytest.mark.endtoend
 
@@ -103,12 +103,7 @@ def position(servers: str) -> tuple[int, int]:
 
 
 def wait_for(servers: str, expected: tuple[int, int]) -> None:
-    patience = threading.Event()
-    for _ in range(int(WAIT_S) * 5):
-        if position(servers) == expected:
-            return
-        patience.wait(0.2)
-    assert position(servers) == expected
+    poll(f"position and end {expected}", lambda: position(servers), expected.__eq__)
 
 
 def test_two_gateways_and_a_native_consumer_share_a_position(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from penstock import HalfMessage
 from penstock.blocking import Producer, Reader
 from penstock.cli.root import root
 from tests.endtoend.conftest import System
-from tests.patience import PATIENCE_S
+from tests.patience import poll
 
 pytestmark = pytest.mark.endtoend
 
@@ -42,10 +41,7 @@ def penstock(system: System, *arguments: str) -> list[dict[str, Any]]:
 
 def parked(system: System) -> list[dict[str, Any]]:
     """The parked halves, once there are some."""
-    by = time.monotonic() + PATIENCE_S
-    while not (rows := penstock(system, "transaction", "list", "--parked", "--json")):
-        assert time.monotonic() < by, f"nothing was parked in {PATIENCE_S} s"
-    return rows
+    return poll("a parked half", lambda: penstock(system, "transaction", "list", "--parked", "--json"))
 
 
 def test_what_a_dead_producer_left_is_settled_by_its_group_or_by_an_operator(
@@ -64,8 +60,12 @@ def test_what_a_dead_producer_left_is_settled_by_its_group_or_by_an_operator(
         return {b"paid": "commit", b"not paid": "rollback"}[half.body]
 
     with Producer(servers=started.namesrv, group="payments", check=check) as producer:
-        while penstock(started, "transaction", "list", "--json"):
+
+        def left() -> list[dict[str, Any]]:
             producer.answer_checks(0.5)
+            return penstock(started, "transaction", "list", "--json")
+
+        poll("answers for all halves", left, lambda rows: not rows)
     with Producer(servers=started.namesrv, group="without-listener") as producer:
         with producer.transaction("orders", b"by hand", key="k") as tx:
             tx.unknown()

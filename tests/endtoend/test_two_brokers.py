@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from penstock.protocol.requests.servers import BrokerFigures, ReadFigures
 from penstock.protocol.requests.topics import CreateTopic, TopicDetail
 from tests.endtoend.conftest import Service
 from tests.endtoend.paho_ends import end
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, poll
 
 pytestmark = pytest.mark.endtoend
 
@@ -129,13 +128,13 @@ class Client:
         self.paho.on_subscribe = lambda _c, _d, mid, *_: self.subscribed.append(mid)
         self.paho.connect(*gateway.place, clean_start=False, properties=properties)
         self.paho.loop_start()
-        wait(lambda: bool(self.present), "no CONNACK")
+        poll("a CONNACK", lambda: bool(self.present))
 
     def subscribe(self, *filters: str, qos: int = 1) -> None:
         for one in filters:
             before = len(self.subscribed)
             self.paho.subscribe(one, qos)
-            wait(lambda before=before: len(self.subscribed) > before, "no SUBACK")  # type: ignore[misc]
+            poll("a SUBACK", lambda before=before: len(self.subscribed) > before)  # type: ignore[misc]
 
     def leave(self) -> None:
         end(self.paho)
@@ -175,13 +174,6 @@ class Plain:
         return bool(data)
 
 
-def wait(holds: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < until, what
-        time.sleep(0.05)
-
-
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     made = Cluster(tmp_path)
@@ -209,7 +201,7 @@ def test_who_was_away_when_a_broker_joined_gets_all_from_its_first_message_on(cl
     anyio.run(produce)
     cluster.kill(gateway)
     back = cluster.client("away", cluster.gateway())
-    wait(lambda: len(back.got) >= 50, "a message that was stored while it was away is missing")
+    poll("what was stored while it was away", lambda: len(back.got) >= 50)
     assert back.present == [True]
     assert back.got == [str(number).encode() for number in range(50)]
 
@@ -233,9 +225,9 @@ def test_nothing_is_left_open_of_sessions_that_end_with_nobody_there(cluster: Cl
     def is_closed() -> bool:
         return all(cluster.figures(broker)["penstock_open_filters"] == 2 for broker in (home, second))
 
-    wait(is_closed, "filters of sessions that are over are still open")
+    poll("the end of the filters of sessions that are over", is_closed)
     keeper.paho.publish("kept/x", b"1", qos=1)
-    wait(lambda: keeper.got == [b"1"], "the session that lives has lost its filter")
+    poll("a message of the session that lives", lambda: keeper.got == [b"1"])
 
 
 @pytest.mark.slow
@@ -254,7 +246,7 @@ def test_devices_go_on_when_their_brokers_are_killed_and_come_back_at_other_addr
 
     for number in range(40):
         send(number)
-    wait(lambda: len(away.got) == len(stays.got) == 40, "a message is missing before anything has happened")
+    poll("all messages before anything has happened", lambda: len(away.got) == len(stays.got) == 40)
     away.leave()
     for number in range(40, 60):
         send(number)
@@ -266,54 +258,78 @@ def test_devices_go_on_when_their_brokers_are_killed_and_come_back_at_other_addr
     assert not set(again) & {home.address, second.address}
     for number in range(80, 100):
         send(number)
-    wait(lambda: len(sends.acknowledged) == 100, "a publication is not acknowledged")
-    wait(lambda: len(stays.got) >= 100, "a message does not reach who is there")
+    poll("all acknowledgements", lambda: len(sends.acknowledged) == 100)
+    poll("all messages for who is there", lambda: len(stays.got) >= 100)
     back = cluster.client("away", gateway)
-    wait(lambda: len(back.got) >= 60, "a message that waited is missing")
+    poll("what waited", lambda: len(back.got) >= 60)
     assert back.present == [True]
     assert sorted(map(int, stays.got)) == list(range(100)), "QoS 2 is once"
     assert sorted(map(int, away.got + back.got)) == list(range(100))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("topic", ["near/x", "far/x"], ids=["at the home", "at the other broker"])
-def test_a_gateway_that_stood_still_stores_nothing_of_a_client_that_another_one_has(
-    cluster: Cluster, topic: str
-) -> None:
-    """What the client had sent there waits in the sockets of a stopped process, which then goes on."""
+def test_a_gateway_that_stood_still_stores_nothing_of_a_client_that_another_one_has(cluster: Cluster) -> None:
+    """What clients had sent there waits in the sockets of a stopped process, which then goes on."""
     cluster.create(cluster.broker("home"), "near")
     frozen, other = cluster.gateway(), cluster.gateway()
     watcher = cluster.client("watcher", other)
     second = cluster.broker("second")
     cluster.create(second, "far")
     watcher.subscribe("near/#", "far/#")
-    wait(lambda: cluster.figures(second)["penstock_open_filters"] == 2, "the other broker never has the filters")
-    first, stays = cluster.plain("moves", frozen), cluster.plain("stays", frozen)
-    for client in (first, stays):
-        client.wait_for(Connack(False))
-        client.send(Publish(topic, b"before", 1, True, packet_id=1))
-        client.wait_for(Puback(1))
-    frozen.freeze()
-    first.send(Publish(topic, b"late", 1, True, packet_id=2), Publish(topic, b"late", 0, True))
-    stays.send(Publish(topic, b"stays", 1, packet_id=2))
-    again = cluster.plain("moves", other)
-    again.wait_for(Connack(False))
-    again.send(Publish(topic, b"new", 1, True, packet_id=1))
-    again.wait_for(Puback(1))
-    frozen.thaw()
-    first.wait_for_the_end()
-    assert not first.got, "nothing is acknowledged that is not stored"
-    stays.wait_for(Puback(2))
-    again.send(Publish(topic, b"last", 1, packet_id=2))
-    again.wait_for(Puback(2))
-    expected = [b"before", b"before", b"last", b"moves", b"new", b"stays"]
-    wait(lambda: len(watcher.got) >= len(expected), "a message is missing")
+    poll("the filters at the other broker", lambda: cluster.figures(second)["penstock_open_filters"] == 2)
+    standing = [Standing(cluster, topic, frozen) for topic in ("near/x", "far/x")]
+    for one in standing:
+        one.begin()
+        frozen.freeze()
+        one.moves_to(other)
+        frozen.thaw()
+        one.goes_on()
+    expected = sorted(body for one in standing for body in one.stored)
+    poll("all messages", lambda: len(watcher.got) >= len(expected))
     assert sorted(watcher.got) == expected
-    assert watcher.got.index(b"new") < watcher.got.index(b"last")
     late = cluster.client("late", other)
-    late.subscribe(topic)
-    wait(lambda: bool(late.got), "the retained message is missing")
-    assert late.got == [b"new"]
+    late.subscribe("near/x", "far/x")
+    poll("the retained messages", lambda: len(late.got) >= 2)
+    assert sorted(late.got) == [b"new far/x", b"new near/x"]
+    for one in standing:
+        assert watcher.got.index(one.stored[2]) < watcher.got.index(one.stored[3])
+
+
+class Standing:
+    """Two clients of a gateway that will stand still: one goes to another gateway then, one stays."""
+
+    def __init__(self, cluster: Cluster, topic: str, gateway: Service) -> None:
+        self._cluster, self._topic = cluster, topic
+        self._name = f"moves {topic}"
+        self.stored = [b"before %s" % topic.encode()] * 2 + [
+            b"%s %s" % (one, topic.encode()) for one in (b"new", b"last")
+        ]
+        self.stored += [self._name.encode(), b"stays %s" % topic.encode()]
+        self._gateway = gateway
+
+    def begin(self) -> None:
+        topic = self._topic
+        self._first, self._stays = [self._cluster.plain(one, self._gateway) for one in (self._name, f"stays {topic}")]
+        for client in (self._first, self._stays):
+            client.wait_for(Connack(False))
+            client.send(Publish(topic, self.stored[0], 1, True, packet_id=1))
+            client.wait_for(Puback(1))
+
+    def moves_to(self, other: Service) -> None:
+        topic = self._topic
+        self._first.send(Publish(topic, b"late", 1, True, packet_id=2), Publish(topic, b"late", 0, True))
+        self._stays.send(Publish(topic, self.stored[5], 1, packet_id=2))
+        self._again = self._cluster.plain(self._name, other)
+        self._again.wait_for(Connack(False))
+        self._again.send(Publish(topic, self.stored[2], 1, True, packet_id=1))
+        self._again.wait_for(Puback(1))
+
+    def goes_on(self) -> None:
+        self._first.wait_for_the_end()
+        assert not self._first.got, "nothing is acknowledged that is not stored"
+        self._stays.wait_for(Puback(2))
+        self._again.send(Publish(self._topic, self.stored[3], 1, packet_id=2))
+        self._again.wait_for(Puback(2))
 
 
 class Programs:

@@ -21,11 +21,20 @@ def test_a_new_type_is_noted_once_with_a_sample() -> None:
     assert (row["seen"], row["producers"]) == (2, ["/a", "/b"])
 
 
+def test_a_type_that_a_rule_has_read_is_in_the_catalogue_and_not_counted() -> None:
+    catalogue = Catalogue(Facts())
+    catalogue.noticed("bus", event("t", "/device"))
+    [(_, of_type, spec)] = catalogue.take_new()
+    assert (of_type, spec["sample"]["source"]) == ("t", "/device")
+    [row] = catalogue.rows("bus")
+    assert (row["seen"], row["producers"]) == (0, ["/device"])
+
+
 def test_the_catalogue_names_schema_and_rules_also_of_types_that_others_saw() -> None:
     facts = Facts()
     given = {
         "type/b/t": {"sample": {"source": "/s"}},
-        "schema/b/t": {"versions": []},
+        "schema/b/t": {"versions": [{"version": 1, "schema": {"required": ["n"]}}]},
         "rule/b/all": {"target": "x"},
         "rule/b/other": {"target": "x", "pattern": {"type": ["u"]}},
     }
@@ -33,6 +42,7 @@ def test_the_catalogue_names_schema_and_rules_also_of_types_that_others_saw() ->
         facts.fold(stored(offset, key, spec, 0))
     [row] = Catalogue(facts).rows()
     assert (row["type"], row["schema"], row["rules"], row["producers"]) == ("t", True, ["all"], ["/s"])
+    assert row["contract"] == {"required": ["n"]}
 
 
 def test_the_catalogue_has_a_limit() -> None:

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events import cloudevents
-from events.cloudevents import BATCH, STRUCTURED, Event, from_document, from_http, from_properties, to_properties
+from events.cloudevents import (
+    BATCH,
+    STRUCTURED,
+    Event,
+    from_document,
+    from_http,
+    from_properties,
+    to_document,
+    to_properties,
+)
 from events.problems import Problem
 
 USUAL = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
@@ -100,6 +109,10 @@ def test_a_timestamp_of_rfc_3339_is_taken(time: str) -> None:
         ([("content-type", "application/cloudevents+avro")], b"", 415),
         ([("content-type", STRUCTURED)], b"{", 400),
         ([("content-type", STRUCTURED)], b"[" * 100_000, 400),
+        ([("content-type", STRUCTURED)], b'{"data": ' + b"[" * 200 + b"]" * 200 + b"}", 400),
+        ([*CE, ("content-type", "///;;")], b"x", 400),
+        ([*CE, ("content-type", "text/x\xe4")], b"x", 400),
+        ([*CE, *[(f"ce-x{n}", "y" * 4_000) for n in range(40)]], b"x", 400),
         ([("content-type", STRUCTURED)], b'{"id": "\\ud800"}', 400),
         ([("content-type", BATCH)], b"{}", 400),
         ([("content-type", BATCH)], b"[" + b"1," * 10_001 + b"1]", 413),
@@ -166,3 +179,10 @@ def test_the_official_sdk_and_we_read_each_others_requests() -> None:
         assert (event.attributes["subject"], event.value) == ("dé 5%", {"n": [1, "x"]})
         again = sdk.from_http_event(sdk.HTTPMessage(cloudevents.to_headers(event), event.data or b""))
         assert (again.get_subject(), again.get_data()) == ("dé 5%", {"n": [1, "x"]})
+
+
+def test_data_with_too_many_levels_is_text_and_is_written_as_it_came() -> None:
+    deep = b"[" * 1_000 + b"]" * 1_000
+    [event] = from_http([*CE, ("content-type", "application/json")], deep)
+    assert event.value == deep.decode()
+    assert from_document(to_document(event)).data == deep

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import ipaddress
 from functools import partial
-from typing import Any
 
 import h11
 import pytest
@@ -9,48 +9,58 @@ import trio
 import trio.testing
 
 from events.addresses import AllowedAddresses
-from events.connecting import Connector, Place, TargetConnections
+from events.connecting import Connector, HostNames, Place, TargetConnections
 from events.delivery import Failed
 
 HERE = Connector(AllowedAddresses(["127.0.0.1/32"]))
 
 
-class Resolver(trio.abc.HostnameResolver):
-    """Names with addresses, of which each question takes the next."""
+class Turning:
+    """A name with addresses, of which each question takes the next."""
 
     def __init__(self, *addresses: str) -> None:
         self.addresses = list(addresses)
-        self.asked: list[Any] = []
+        self.asked: list[str] = []
 
-    async def getaddrinfo(
-        self, host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
-    ) -> Any:
+    async def look_up(self, host: str, port: int) -> list[str]:
         self.asked.append(host)
-        return [(2, 1, 6, "", (self.addresses.pop(0), int(port)))]
-
-    async def getnameinfo(self, sockaddr: Any, flags: int) -> Any:
-        raise NotImplementedError
+        return [self.addresses.pop(0)]
 
 
 @pytest.mark.endtoend
 async def test_the_address_that_was_judged_is_the_one_that_is_connected_to() -> None:
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
-    resolver = Resolver("127.0.0.1", "10.0.0.1")
-    trio.socket.set_custom_hostname_resolver(resolver)
-    stream = await HERE.connect(Place("turning.example", port, False))
+    name = Turning("127.0.0.1", "10.0.0.1")
+    connector = Connector(AllowedAddresses(["127.0.0.1/32"]), name.look_up)
+    stream = await connector.connect(Place("turning.example", port, False))
     assert isinstance(stream, trio.SocketStream)
     assert stream.socket.getpeername() == ("127.0.0.1", port)
-    assert resolver.asked == [b"turning.example"]
+    assert name.asked == ["turning.example"]
     await stream.aclose()
     await listeners[0].aclose()
 
 
 async def test_a_name_that_turns_to_a_private_address_is_refused() -> None:
-    trio.socket.set_custom_hostname_resolver(Resolver("10.0.0.1"))
     with pytest.raises(Failed, match=r"at 10\.0\.0\.1") as caught:
-        await Connector(AllowedAddresses()).connect(Place("turning.example", 80, False))
+        await Connector(AllowedAddresses(), Turning("10.0.0.1").look_up).connect(Place("turning.example", 80, False))
     assert caught.value.is_final
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("2130706433", "127.0.0.1"),
+        ("0x7f.1", "127.0.0.1"),
+        ("017700000001", "127.0.0.1"),
+        ("::ffff:127.0.0.1", "::ffff:7f00:1"),
+    ],
+)
+async def test_an_address_is_judged_however_it_is_written(host: str, address: str) -> None:
+    found = await HostNames().addresses_of(host, 80)
+    assert [ipaddress.ip_address(one) for one in found] == [ipaddress.ip_address(address)]
+    with pytest.raises(Failed, match="private_targets"):
+        await Connector(AllowedAddresses()).connect(Place(host, 80, False))
 
 
 async def ask(connections: TargetConnections, port: int, body: bytes = b"x") -> int:

@@ -81,10 +81,23 @@ def test_data_that_breaks_its_contract_is_told_where() -> None:
         {"type": "nothing"},
         {"$ref": "http://127.0.0.1/schema"},
         {"$ref": "#/gone"},
-        {"$ref": "#"},
+        {"$ref": "x#/$defs/a"},
         {"pattern": "("},
+        {"pattern": "(?=a)b"},
     ],
 )
 def test_what_is_no_schema_or_leads_outside_is_refused(schema: Any) -> None:
     with pytest.raises(Problem):
         Contract(schema)
+
+
+def test_a_regular_expression_takes_no_longer_than_its_text_is() -> None:
+    slow = {"pattern": "^(a+)+$", "patternProperties": {"^(b+)+$": True}, "additionalProperties": False}
+    assert Contract(slow).faults("a" * 10_000 + "!")[0].startswith("/: ")
+    assert Contract(slow).faults({"b" * 10_000 + "!": 1})[0].startswith("/: Additional properties")
+
+
+def test_a_schema_that_refers_to_itself_ends() -> None:
+    assert Contract({"allOf": [{"$ref": "#"}]}).faults({}) == []
+    tree = Contract({"type": "object", "additionalProperties": {"$ref": "#"}})
+    assert tree.faults({"a": {"b": 1}})[0].startswith("/a/b: ")

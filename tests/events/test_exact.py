@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from events.exact import Origin, producer_of, record_of, route_of
+from events.exact import ExactSends, Origin, RuleSender, producer_of, record_of, route_of
 from penstock import Message
 from penstock.blocking import Admin, Reader
+from penstock.client.lasting_links import lasting_links
 from penstock.client.sending import choose
-from penstock.errors import NoRoute
+from penstock.clock import RealClock
+from penstock.errors import Busy, NoRoute
 from penstock.protocol.requests.messages import Append
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.topics import CreateTopic
+from penstock.service.topic_rate import TopicRate
+from penstock.world import Rng
 from tests.broker.broker_rig import Rig
 from tests.events.bridge import Bridge
 
@@ -79,3 +83,15 @@ def test_a_topic_gets_each_event_once_and_again_after_a_reset(bridge: Bridge) ->
     bridge.done("PUT", place, {"target": "t"})
     bridge.until(place, lambda value: value["here"]["delivered"] == 40)
     assert sorted(stored(bridge, f"{bus}-copies")) == sorted(ids * 2)
+
+
+@pytest.mark.endtoend
+async def test_the_events_of_a_rule_make_a_limited_number_of_topics(bridge: Bridge) -> None:
+    servers, clock, rule = bridge.addresses.namesrv, RealClock(), RuleSender("event/b/r", 1)
+    async with lasting_links(clock, Rng(1)) as links:
+        exact = ExactSends(servers, links, clock, TopicRate(1, "rule_topics_per_min_max"))
+        await exact.find_or_make("made-by-rule", rule)
+        await exact.find_or_make("made-by-rule", rule)
+        with pytest.raises(Busy, match=r"the rule event/b/r .* \(rule_topics_per_min_max\)"):
+            await exact.find_or_make("made-by-rule-too", rule)
+        await exact.find_or_make("made-by-another", RuleSender("event/b/other", 1))

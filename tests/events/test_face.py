@@ -9,19 +9,23 @@ from events.callers import Callers
 from events.catalogue import Catalogue
 from events.cloudevents import STRUCTURED
 from events.config_log import ConfigLog
+from events.contract_book import ContractBook
 from events.desk import Desk
 from events.face import BODY_S, Face, revision_of
 from events.facts import ANY, NONE
 from events.ingest import Ingest
-from events.logins import CallerLogins
 from events.problems import Problem
+from events.resting import Resting
 from events.rules import Rules
 from events.runner import Runner
 from events.settings import EventsSettings
-from penstock import Admin, Producer
+from penstock import Admin, Producer, Reader
 from penstock.service.access_files import AccessFiles
+from penstock.service.http_logins import HttpLogins
 from penstock.world import real_world
 from tests.events.bridge import Bridge
+
+CE = {"ce_specversion": "1.0", "ce_id": "1", "ce_source": "/s", "ce_type": "t"}
 
 
 def test_a_request_names_the_revision_that_it_replaces() -> None:
@@ -48,6 +52,7 @@ def test_a_request_names_the_revision_that_it_replaces() -> None:
         ("POST", "/v1/buses/default/rules/x/redrive?again=1", b"", {}, 400),
         ("POST", "/v1/buses/default/rules/x/redrive", b"", {}, 404),
         ("POST", "/v1/buses/default/events", b"{}", {"content_type": "text/plain"}, 415),
+        ("POST", "/v1/buses/default/events", b"x" * (5 * 1024 * 1024), {"content_type": "text/plain", **CE}, 413),
         ("POST", "/v1/buses/default/events", b"x" * (8 * 1024 * 1024 + 1), {"content_type": STRUCTURED}, 413),
         ("GET", "/v1/buses", None, {"host": "evil.example"}, 421),
         ("GET", "/v1/buses", None, {"origin": "http://evil.example"}, 403),
@@ -79,9 +84,10 @@ async def test_a_body_that_drips_is_broken_off() -> None:
     def make(*_: object) -> Runner:
         raise AssertionError("there is no rule")
 
-    desk = Desk(config, admin, Rules(config, admin, make), catalogue, world.clock)
-    logins = CallerLogins(AccessFiles(EventsSettings(), world, None), world.offload, takes_clear=False)
-    face = Face(desk, Ingest(config, Producer(), catalogue), Callers(), logins, 1_000_000)
+    rules = Rules(config, admin, make, Resting(Reader))
+    desk = Desk(config, admin, rules, catalogue, world.clock)
+    logins = HttpLogins(AccessFiles(EventsSettings(), world, None), Problem, takes_clear=False)
+    face = Face(desk, Ingest(config, Producer(), catalogue, ContractBook(config.facts)), Callers(), logins, 1_000_000)
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:

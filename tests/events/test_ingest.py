@@ -16,12 +16,12 @@ def test_an_event_that_breaks_its_contract_is_refused_with_its_whole_batch(bridg
     right = WRONG | {"data": {"n": 1}}
     answer = bridge.call("POST", f"/v1/buses/{bus}/events", [right, WRONG], content_type=BATCH)
     assert (answer.status, answer.value["index"]) == (422, 1)
-    assert answer.value["faults"] == ["/n: 'x' is not of type 'number'"]
+    assert answer.value["faults"] == ['/n: "x" is not of type "number"']
     with Reader(bus, servers=bridge.addresses.namesrv, until_end=True) as reader:
         assert list(reader.messages()) == []
 
 
-@pytest.mark.parametrize(("violations", "flags"), [("flag", ["/n: 'x' is not of type 'number'"]), ("off", [None])])
+@pytest.mark.parametrize(("violations", "flags"), [("flag", ['/n: "x" is not of type "number"']), ("off", [None])])
 def test_a_bus_may_flag_it_or_let_it_pass(bridge: Bridge, violations: str, flags: list[str | None]) -> None:
     bus = bridge.bus(violations=violations)
     bridge.done("PUT", f"/v1/buses/{bus}/schemas/t", SCHEMA)

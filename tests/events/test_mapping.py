@@ -95,3 +95,22 @@ def test_any_bytes_are_properties_or_none(text: str) -> None:
 def test_a_source_that_makes_no_sense_is_refused(wrong: Any) -> None:
     with pytest.raises(Problem):
         Source(wrong)
+
+
+def test_a_dead_letter_is_the_event_that_its_message_was() -> None:
+    sources = Reading([Source({"topic": "plant"})])
+    kept = {"ORIGIN_TOPIC": "plant", "ORIGIN_NAME": "plant/d7", "ORIGIN_QUEUE": "plant:1", "ORIGIN_OFFSET": "5"}
+    letter = decode_message(
+        encode_message(Message("%DLQ%g", b"21", "d7", properties=kept)), MessageQueue("b", "%DLQ%g", 0)
+    )
+    event = sources.event_of(letter, "plant")
+    assert event is not None
+    assert (event.attributes["id"], event.attributes["subject"]) == ("b/plant:1/5", "plant/d7")
+    assert sources.event_of(letter) is None
+
+
+def test_a_content_type_that_is_none_does_not_keep_a_message_from_its_source() -> None:
+    message = received(Message("plant", b"21", "d7", properties={"MQTT_PROPERTIES": packed("none at all")}))
+    event = Reading([Source({"topic": "plant"})]).event_of(message)
+    assert event is not None
+    assert event.attributes["datacontenttype"] == "application/json"

@@ -1,13 +1,12 @@
-"""A broker in memory that comes back at another address."""
+"""A broker that comes back at another address."""
 
 from __future__ import annotations
 
 from functools import partial
 from itertools import count
-from types import SimpleNamespace
 from typing import Any
 
-from memory_broker import MemoryBroker
+from linked_broker import LinkedBroker
 from rig import Gateway, HandClock
 
 from gateway.settings import GatewaySettings
@@ -48,11 +47,11 @@ class Way:
             on_result(Unavailable(f"nobody is at {self._address} any more"))
 
 
-class MovingBroker(MemoryBroker):
+class MovingBroker(LinkedBroker):
     """It answers where its ``address`` says."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(HandClock())
         self._ways: dict[str, Way] = {}
 
     def link(self, address: str) -> Link:
@@ -63,8 +62,7 @@ class MovingBroker(MemoryBroker):
 
 
 def gateway_at_moving_broker(**settings: Any) -> Gateway:
-    beside = SimpleNamespace(clock=HandClock(), broker=MovingBroker())
-    return Gateway(beside=beside, **settings)  # type: ignore[arg-type]
+    return Gateway(broker=MovingBroker(), **settings)
 
 
 def move(gateway: Gateway, address: str = "broker:2") -> None:

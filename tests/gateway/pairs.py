@@ -1,4 +1,4 @@
-"""Two gateways of one cluster at a broker in memory, and what that broker has of their sessions."""
+"""Two gateways of one cluster at a broker, and what that broker has of their sessions."""
 
 from __future__ import annotations
 

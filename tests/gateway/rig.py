@@ -1,4 +1,5 @@
-"""A whole gateway without sockets: devices on lines in memory, a broker in memory, and time that the test moves.
+"""A whole gateway without sockets: devices on lines in memory, a broker on a simulated disk, and time that a
+test moves.
 
 A ``Client`` is the other end of a line: it speaks through the same codec from the client's side. Nothing waits; a
 round is one call.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import random
 from typing import Any, TypeVar
 
-from memory_broker import MemoryBroker
+from linked_broker import LinkedBroker
 
 from gateway.build import build
 from gateway.connections.device import Device
@@ -25,8 +26,11 @@ from gateway.net.ends import Output
 from gateway.publishing.spans import Spans
 from gateway.settings import GatewaySettings
 from penstock.clock import Clock
-from penstock.protocol.message import Message, encode_message
+from penstock.errors import Unavailable
+from penstock.protocol.message import ANY_QUEUE, Message
+from penstock.protocol.requests.request import Request
 from penstock.service.audit import Audit
+from topicmap.queues import topic_named
 
 P = TypeVar("P")
 
@@ -127,7 +131,7 @@ def draining(gateway: Gateway, per_s: int = 1) -> Drain:
 
 
 class Gateway:
-    """The parts that ``gateway.server.run`` puts together, on a broker in memory."""
+    """The parts that ``gateway.server.run`` puts together, on a broker without network."""
 
     def __init__(
         self,
@@ -137,13 +141,15 @@ class Gateway:
         beside: Gateway | None = None,
         name: str = "gw",
         spans: Spans | None = None,
+        broker: Any = None,
         **settings: Any,
     ) -> None:
-        """``beside``: another gateway of the same cluster, at the same broker and by the same clock."""
-        self.clock = HandClock() if beside is None else beside.clock
-        self.broker = MemoryBroker() if beside is None else beside.broker
+        """``beside``: another gateway of the same cluster, at the same broker and by the same clock. ``broker``: that
+        of the first gateway, where it is another than usual."""
+        broker = broker if beside is None else beside.broker
+        self.broker = LinkedBroker(HandClock()) if broker is None else broker
+        self.clock: HandClock = self.broker.clock
         self.broker.has_brokers = has_brokers
-        self.broker.clock = self.clock
         self.settings = GatewaySettings(name=name, **settings)
         self.calls = 0
         self.audit = Audit(self.clock.wall_ms, self.clock.monotonic)
@@ -188,7 +194,6 @@ class Gateway:
 
     def round(self) -> None:
         """Rounds until nobody calls for another."""
-        self.broker.now_ms = self.clock.wall_ms()
         for _ in range(1000):
             self.calls = 0
             self.rounds.finish()
@@ -203,7 +208,6 @@ class Gateway:
         until = self.clock.now_s + seconds
         while self.clock.now_s < until:
             self.clock.now_s = min(until, self.clock.now_s + 0.5)
-            self.broker.now_ms = self.clock.wall_ms()
             self.broker.pass_time()
             self.rounds.begin()
             self.tick(self.clock.now_s)
@@ -222,8 +226,25 @@ class Gateway:
         assert connack.reason_code == 0
         return client
 
-    def produce(self, topic: str, body: bytes = b"", **fields: Any) -> None:
-        """A native producer's message."""
-        self.broker.append(encode_message(Message(topic=topic, body=body, **fields)))
-        self.broker.release()
+    def learn(self, *joined: LinkedBroker) -> None:
+        """More brokers join the first, and the gateway hears of them."""
+        for one in joined:
+            one.joins(self.broker)
+        self.brokers.refresh()
+        self.round()
+
+    def learn_of_one_away(self) -> None:
+        """A broker b2 joins the first and is away; another one listens at its address now."""
+        away = LinkedBroker(self.clock, "b2", "broker:2")
+        self.learn(away)
+        self.broker.cluster.remove(away)
+        away.answer(Request, Unavailable("away"))
+        self.learn(LinkedBroker(self.clock, "b3", "broker:2"))
+
+    def produce(self, topic: str, body: bytes = b"", queue_id: int = ANY_QUEUE, **fields: Any) -> None:
+        """A native producer's message; a name of several levels is in the topic of the first."""
+        if "/" in topic:
+            fields["mqtt_topic"] = topic
+            topic = topic_named(topic.partition("/")[0])
+        self.broker.produce(Message(topic=topic, body=body, **fields), queue_id=queue_id)
         self.round()

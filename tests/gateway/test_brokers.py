@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from memory_broker import MemoryBroker
+from linked_broker import LinkedBroker
+from rig import HandClock
 
 from gateway.brokers import ANSWER_S, Broker, Brokers
 from penstock.errors import NoQuorum, NoRoute, NotLeader, PenstockError, Unavailable
 from penstock.protocol.link import Link, OnResult
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
-from penstock.protocol.requests.topics import DescribeTopic
+from penstock.protocol.requests.topics import CreateTopic, DescribeTopic
 
 
 class Silent:
@@ -51,7 +52,7 @@ class Place:
 
 
 class Cluster:
-    def __init__(self, broker: MemoryBroker, *silent: str) -> None:
+    def __init__(self, broker: LinkedBroker, *silent: str) -> None:
         self.broker = broker
         self.silent = silent
 
@@ -62,7 +63,7 @@ class Cluster:
 class Told:
     """Name servers that give each the same answer to everything; a broker behind them."""
 
-    def __init__(self, broker: MemoryBroker, answers: dict[str, Result]) -> None:
+    def __init__(self, broker: LinkedBroker, answers: dict[str, Result]) -> None:
         self.broker = broker
         self.answers = answers
 
@@ -95,51 +96,51 @@ def found_by(brokers: Brokers, topic: str) -> list[Broker] | PenstockError:
 
 
 def test_a_known_topic_is_found_without_making_it() -> None:
-    memory = MemoryBroker()
-    memory.topics.append("t")
-    found = found_by(Brokers(memory, ["ns:1"], lambda: None), "t")
+    broker = LinkedBroker(HandClock())
+    broker.ask(CreateTopic("t", 1))
+    found = found_by(Brokers(broker, ["ns:1"], lambda: None), "t")
     assert isinstance(found, list)
     assert [broker.address for broker in found] == ["broker:1"]
-    assert memory.made(DescribeTopic) == []
+    assert broker.made(DescribeTopic) == []
 
 
 def test_a_new_topic_is_made_at_a_live_broker() -> None:
-    memory = MemoryBroker()
-    found = found_by(Brokers(memory, ["ns:1"], lambda: None), "t")
+    broker = LinkedBroker(HandClock())
+    found = found_by(Brokers(broker, ["ns:1"], lambda: None), "t")
     assert isinstance(found, list)
-    assert memory.made(DescribeTopic) == [DescribeTopic("t", create=True)]
+    assert broker.made(DescribeTopic) == [DescribeTopic("t", create=True)]
 
 
 def test_without_any_broker_there_is_no_route() -> None:
-    memory = MemoryBroker()
-    memory.has_brokers = False
-    assert isinstance(found_by(Brokers(memory, ["ns:1"], lambda: None), "t"), NoRoute)
+    broker = LinkedBroker(HandClock())
+    broker.has_brokers = False
+    assert isinstance(found_by(Brokers(broker, ["ns:1"], lambda: None), "t"), NoRoute)
 
 
 @pytest.mark.parametrize("answers", [["away"], ["away", "nobody"], ["nobody there", "away"]])
 def test_a_topic_at_a_broker_that_is_away_is_not_made_anew(answers: list[str]) -> None:
-    memory = MemoryBroker()
+    broker = LinkedBroker(HandClock())
     away = NoRoute("topic 't' is at broker a, which is away")
     told: dict[str, Result] = {"away": away, "nobody": Route(()), "nobody there": Unavailable("gone")}
     names = {f"ns:{at}": told[answer] for at, answer in enumerate(answers)}
-    brokers = Brokers(Told(memory, names), list(names), lambda: None)
+    brokers = Brokers(Told(broker, names), list(names), lambda: None)
     assert found_by(brokers, "t") is away
-    assert memory.made(DescribeTopic) == []
+    assert broker.made(DescribeTopic) == []
 
 
 def test_the_next_name_server_is_asked_when_one_does_not_answer() -> None:
-    brokers = Brokers(Cluster(MemoryBroker(), "ns:1"), ["ns:1", "ns:2"], lambda: None)
+    brokers = Brokers(Cluster(LinkedBroker(HandClock()), "ns:1"), ["ns:1", "ns:2"], lambda: None)
     assert isinstance(found_by(brokers, "t"), list)
 
 
 def test_when_none_answers_the_last_error_is_told() -> None:
-    brokers = Brokers(Cluster(MemoryBroker(), "ns:1", "ns:2"), ["ns:1", "ns:2"], lambda: None)
+    brokers = Brokers(Cluster(LinkedBroker(HandClock()), "ns:1", "ns:2"), ["ns:1", "ns:2"], lambda: None)
     assert isinstance(found_by(brokers, "t"), Unavailable)
 
 
 def test_each_broker_is_announced_once_also_to_those_who_ask_late() -> None:
-    memory = MemoryBroker()
-    brokers = Brokers(memory, ["ns:1"], lambda: None)
+    broker = LinkedBroker(HandClock())
+    brokers = Brokers(broker, ["ns:1"], lambda: None)
     early: list[Broker] = []
     late: list[Broker] = []
     brokers.on_new(early.append)
@@ -152,19 +153,19 @@ def test_each_broker_is_announced_once_also_to_those_who_ask_late() -> None:
 
 
 def test_no_second_question_while_one_is_open() -> None:
-    memory = MemoryBroker()
-    memory.holds_replies = True
-    brokers = Brokers(memory, ["ns:1"], lambda: None)
+    broker = LinkedBroker(HandClock())
+    broker.holds_replies = True
+    brokers = Brokers(broker, ["ns:1"], lambda: None)
     brokers.refresh()
     brokers.refresh()
     brokers.flush()
-    assert len(memory.made(QueryRoute)) == 1
+    assert len(broker.made(QueryRoute)) == 1
 
 
 def test_what_is_submitted_calls_for_a_round_once() -> None:
-    memory = MemoryBroker()
+    broker = LinkedBroker(HandClock())
     calls: list[int] = []
-    brokers = Brokers(memory, ["ns:1"], lambda: calls.append(1))
+    brokers = Brokers(broker, ["ns:1"], lambda: calls.append(1))
     brokers.refresh()
     brokers.find("t", lambda found: None)
     assert calls == [1]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from memory_broker import MemoryBroker
-from past import joins
+from linked_broker import LinkedBroker
 from rig import Gateway, draining
 
 from gateway.health import AWAY_S, PING_S, Health
@@ -44,7 +43,7 @@ def test_a_broker_that_answers_tells_what_time_it_is_there() -> None:
         gateway.brokers, gateway.home, gateway.upstream, drain, lambda: "", gateway.clock.now_s, told.append
     )
     pass_time(gateway, health, 1)
-    first = gateway.broker.now_ms
+    first = gateway.clock.wall_ms()
     pass_time(gateway, health, PING_S)
     assert [0 <= now_ms - first <= PING_S * 1000 for now_ms in told[1:]] == [True]
 
@@ -157,9 +156,10 @@ def test_a_home_that_is_not_found_keeps_traffic_away_and_is_told_of_once(caplog:
 
 
 def test_one_broker_of_several_may_be_away_but_not_the_one_where_sessions_are_at_home() -> None:
-    gateway, second = Gateway(), MemoryBroker()
-    joins(gateway, second)
+    gateway = Gateway()
+    second = LinkedBroker(gateway.clock, "c", "broker:2")
     gateway.connect("c")
+    gateway.learn(second)
     health = watched(gateway)
     second.refuses[Ping] = Unavailable("nobody listens at broker:2")
     pass_time(gateway, health, PING_S)

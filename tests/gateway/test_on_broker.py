@@ -1,4 +1,4 @@
-"""The gateway on the real broker and name server: what the broker in memory promises holds of the real one."""
+"""The gateway, the broker and the name server on wire links, as processes have them."""
 
 from __future__ import annotations
 

@@ -27,6 +27,11 @@ def now(family: str, by: str = "instance") -> tuple[str, str]:
     return f"sum by ({by}) ({family}{{{AT}}})", f"{{{{{by}}}}}"
 
 
+def both(first: str, second: str, by: str) -> list[tuple[str, str]]:
+    """Growth per second of two counters, each line with the counter's name."""
+    return [(rate(family, by)[0], f"{family} {{{{{by}}}}}") for family in (first, second)]
+
+
 # Title, unit, and the queries with their legends; two in a row.
 PANELS: list[tuple[str, str, list[tuple[str, str]]]] = [
     ("Messages stored", "ops", [rate("rocketmq_messages_in_total")]),
@@ -56,6 +61,23 @@ PANELS: list[tuple[str, str, list[tuple[str, str]]]] = [
     ("Epoch of the lead", "short", [(f"max by (instance) (penstock_replica_epoch{{{AT}}})", "{{instance}}")]),
     ("Copies are behind", "bytes", [(f"max by (node) (penstock_replica_behind_bytes{{{AT}}})", "{{node}}")]),
     ("Copies have been behind for", "s", [(f"max by (node) (penstock_replica_behind_s{{{AT}}})", "{{node}}")]),
+    ("Groups of copies that store nothing", "short", [now("penstock_replica_unready")]),
+    ("Damaged parts of copies", "short", [now("penstock_replica_damaged")]),
+    ("Events delivered", "ops", [rate("events_delivered_total", "rule")]),
+    ("Events that failed, and dead letters", "ops", [*both("events_failed_total", "events_dead_total", "rule")]),
+    ("Oldest undelivered event", "s", [(f"max by (rule) (events_oldest_undelivered_s{{{AT}}})", "{{rule}}")]),
+    ("Rules that pause", "short", [(f"max by (rule) (events_breaker_open{{{AT}}}) > 0", "{{rule}}")]),
+    ("Devices refused at login", "ops", [rate("gateway_logins_refused_total", "cause")]),
+    (
+        "Native logins and requests refused",
+        "ops",
+        [*both("penstock_access_refused_total", "namesrv_access_refused_total", "instance")],
+    ),
+    (
+        "Audit log",
+        "ops",
+        [*both("penstock_audit_entries_total", "penstock_audit_left_out_total", "instance")],
+    ),
     ("Memory", "bytes", [now("process_resident_memory_bytes")]),
 ]
 

@@ -15,7 +15,7 @@ from penstock.service.meanings import meaning_of
 
 FOLDER = Path(__file__).parents[2] / "docs" / "monitoring"
 PROMTOOL = shutil.which("promtool")
-OURS = re.compile(r"\b(?:rocketmq|penstock|gateway|namesrv|process)_\w+")
+OURS = re.compile(r"\b(?:rocketmq|penstock|gateway|namesrv|process|events)_\w+")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
 
 

@@ -15,6 +15,7 @@ from broker.settings import BrokerSettings
 from broker.store import backup, frames, index_chunk, label, state
 from gateway.settings import GatewaySettings
 from namesrv.settings import NamesrvSettings
+from penstock.protocol.requests import replicas
 from penstock.service import config
 from penstock.service.process_log import LogSettings
 
@@ -39,6 +40,7 @@ def test_the_page_has_the_formats_of_the_code() -> None:
         "checkpoints": state.VERSION,
         "state of a copy's node": hard_state.VERSION,
         "backups": backup.FORMAT,
+        "what nodes of a group say to each other": replicas.SPEAKS,
     }
 
 
@@ -79,7 +81,10 @@ def test_the_nodes_of_the_compose_file_have_settings_that_are_some_and_names_tha
         assert {server.partition(":")[0] for server in servers} <= services.keys()
         if name.startswith("broker"):
             assert environment["PENSTOCK_BROKER_ADVERTISE"] == f"{name}:10911"
-            assert environment["PENSTOCK_BROKER_NAME"] == name
+            assert environment["PENSTOCK_BROKER_REPLICA_ADVERTISE"] == f"{name}:10912"
+            assert environment["PENSTOCK_BROKER_NODE"] == name.replace("broker", "node")
+            joined = environment.get("PENSTOCK_BROKER_JOIN", "")
+            assert joined == ("" if name == "broker-1" else "broker-1:10912"), "one group, which the first node begins"
             assert one["volumes"][0].partition(":")[0] in compose["volumes"]
 
 

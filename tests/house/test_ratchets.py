@@ -58,13 +58,13 @@ def test_no_further_class_name_means_two_things() -> None:
 
 
 RIDDLES = {
-    r"\bnobody\b": 280,
-    r"\bsomebody\b": 90,
-    r"\bwhoever\b": 120,
-    r"\bso (?:many|much|long)\b": 240,
-    r"\b(?:is|are) told\b": 150,
-    r"\bwho (?:comes|goes|has|wants|waits|is|was|asks)\b": 120,
-    r"\bwhat (?:was|is) (?:owed|stored|said|asked)\b": 80,
+    r"\bnobody\b": 230,
+    r"\bsomebody\b": 60,
+    r"\bwhoever\b": 100,
+    r"\bso (?:many|much|long)\b": 150,
+    r"\b(?:is|are) told\b": 120,
+    r"\bwho (?:comes|goes|has|wants|waits|is|was|asks)\b": 90,
+    r"\bwhat (?:was|is) (?:owed|stored|said|asked)\b": 60,
 }
 """Idioms that hide who does what, and how often they still stand in sources and pages, rounded up
 to the next ten."""

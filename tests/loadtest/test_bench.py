@@ -63,6 +63,7 @@ def test_servers_run_in_turns_and_those_that_cannot_are_named(monkeypatch: pytes
     json.dumps(measured.as_json())
 
 
+@pytest.mark.long
 def test_all_servers_are_started_again_for_more_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "SERVERS", (Amqtt, Second, Absent))
     told: list[str] = []
@@ -92,6 +93,7 @@ def test_the_command_writes_every_run_to_a_file(
     assert "publish, 1 connection, 1 in flight" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_sessions_backlog_and_filters_have_a_server_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "SERVERS", (Penstock,))
     chosen = ("backlog", "reconnect", "filters")
@@ -105,6 +107,7 @@ def test_sessions_backlog_and_filters_have_a_server_of_their_own(monkeypatch: py
     assert filters.figures["cost_ratio"] == filters.figures["many_cpu_us"] / filters.figures["few_cpu_us"]
 
 
+@pytest.mark.long
 def test_servers_are_measured_over_tls_and_websocket(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "SERVERS", (Penstock, Amqtt))
     plan = Plan(
@@ -148,7 +151,7 @@ def test_a_server_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.M
         Mosquitto(tmp_path, Cores()).start()
 
 
-@pytest.mark.parametrize("level", [BARE, BARE_CACHE])
+@pytest.mark.parametrize("level", [BARE, pytest.param(BARE_CACHE, marks=pytest.mark.long)])
 def test_the_bare_server_acknowledges_and_passes_on_every_message(level: str) -> None:
     chosen = ("publish", "one-to-one", "fan-out")
     measured = measure(Plan(rounds=1, warm_s=0.0, measure_s=0.1, servers=(level,), scenarios=chosen), lambda _: None)

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from loadtest.proc import cpu_s, family_cpu_s, rss_bytes, tree
-from tests.patience import PATIENCE_S
+from tests.patience import poll
 
 pytestmark = pytest.mark.endtoend
 
@@ -23,10 +23,7 @@ def test_a_tree_has_all_descendants_and_no_dead_ones() -> None:
     ) as one:
         assert one.stdout is not None
         one.stdout.readline()
-        deadline = time.monotonic() + PATIENCE_S
-        while len(tree(one.pid)) < 2 and time.monotonic() < deadline:
-            pass
-        assert len(tree(one.pid)) == 2
+        poll("a child", lambda: len(tree(one.pid)), (2).__eq__)
         assert tree(one.pid)[0] == one.pid
         assert set(tree(one.pid)) < set(tree(os.getpid()))
     assert tree(one.pid) == []

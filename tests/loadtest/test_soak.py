@@ -16,16 +16,16 @@ QUIET = Console(quiet=True)
 
 
 def test_kill_9_at_any_moment_loses_nothing_durable(tmp_path: Path) -> None:
-    outcome = soak.kill_cycles(tmp_path / "data", 8, QUIET)
-    assert (outcome.cycles, outcome.lost, outcome.wrong) == (8, 0, 0)
+    outcome = soak.kill_cycles(tmp_path / "data", 3, QUIET)
+    assert (outcome.cycles, outcome.lost, outcome.wrong) == (3, 0, 0)
     assert outcome.durable > 0
 
 
 def test_power_loss_at_any_moment_loses_nothing_durable(tmp_path: Path) -> None:
-    outcome = soak.power_cycles(tmp_path, 8, QUIET)
+    outcome = soak.power_cycles(tmp_path, 3, QUIET)
     if outcome.skipped:
         pytest.skip(outcome.skipped)
-    assert (outcome.cycles, outcome.lost, outcome.wrong) == (8, 0, 0)
+    assert (outcome.cycles, outcome.lost, outcome.wrong) == (3, 0, 0)
     assert outcome.durable > 0
 
 

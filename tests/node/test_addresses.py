@@ -6,7 +6,13 @@ from pathlib import Path
 
 from node.addresses import Addresses
 
-ADDRESSES = Addresses("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:4", Path("/data"))
+
+async def no_figures() -> dict[str, float]:
+    return {}
+
+
+AT = ("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:4")
+ADDRESSES = Addresses(*AT, Path("/data"), no_figures)
 WITH_TLS = replace(ADDRESSES, listeners={"tls": "127.0.0.1:5", "ws": "127.0.0.1:6"})
 
 

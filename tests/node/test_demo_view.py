@@ -86,8 +86,9 @@ def test_the_screen_shows_the_aggregates_once_spark_has_some() -> None:
     assert "23.25" in text
 
 
-def test_the_line_for_pipes_names_every_stage_and_the_lag() -> None:
+def test_the_line_for_pipes_names_every_stage_with_its_rate_since_the_last_line_and_the_lag() -> None:
     shown = figures()
     shown.lag = 7
+    shown.stored.rates.extend([100.0, 0.0, 10.0, 0.0, 0.0, 0.0])
     assert "lag 7" in line(shown)
-    assert line(shown).startswith("published 0/s  stored 0/s  received 0/s  consumed 0/s  ")
+    assert line(shown).startswith("published 0/s  stored 2.0/s  received 0/s  consumed 0/s  ")

@@ -23,6 +23,7 @@ from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.world import RealClock
 from tests.endtoend import lines
 from tests.node.running import RunningSystem
+from tests.patience import poll
 
 pytestmark = pytest.mark.endtoend
 
@@ -78,8 +79,7 @@ def lag(system: RunningSystem) -> tuple[int, int]:
 
 
 def wait_for(found: Callable[[], Any], wanted: Any) -> None:
-    while found() != wanted:
-        pass
+    poll(f"{wanted}", found, wanted.__eq__)
 
 
 def test_a_command_in_a_transaction_reaches_its_device_after_the_commit_and_never_without(
@@ -171,9 +171,7 @@ def test_the_trace_of_a_command_says_when_its_device_had_it(running: RunningSyst
             """By whom, after a gateway that has heard of the trace."""
             id = producer.send_to_device("d7", b"traced").id
             assert device.work() == b"traced"
-            seen: list[str] = []
-            while "delivered" not in seen:
-                seen = [row.event for row in admin.trace(id)]
+            poll("its delivery", lambda: admin.trace(id), lambda seen: "delivered" in [row.event for row in seen])
             return [row.who for row in admin.trace(id) if row.event == "acknowledged"]
 
         wait_for(acknowledged, ["d7"])

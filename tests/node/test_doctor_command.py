@@ -50,3 +50,15 @@ def test_all_that_is_wrong_is_named_with_its_line(tmp_path: Path) -> None:
     assert f"{file}:1:" in result.stderr
     assert f"{file}:3:" in result.stderr
     assert f"{file}:4:" in result.stderr
+
+
+def test_files_that_settings_name_and_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    file, users, rules = tmp_path / "penstock.toml", tmp_path / "nosuch", tmp_path / "rules"
+    rules.write_text("")
+    listener = f"tls 127.0.0.1:0 name=devices certificate={tmp_path / 'none.pem'}"
+    file.write_text(f'password_file = "{users}"\nacl_file = "{rules}"\n[gateway]\nlisteners = ["{listener}"]\n')
+    result = run("config", "check", "--config", file)
+    assert result.exit_code == 2
+    assert f"password_file: cannot read {users}: No such file or directory" in result.stderr
+    assert f"listener devices: cannot read {tmp_path / 'none.pem'}" in result.stderr
+    assert str(rules) not in result.stderr

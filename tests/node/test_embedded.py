@@ -12,20 +12,23 @@ from typing import Any
 
 import pytest
 import trio
+import trustme
 
 import broker.net.server
 from broker.settings import BrokerSettings
-from node import embedded, processes, settings
+from node import embedded, settings, up
 from node.addresses import Addresses
 from penstock.client.lasting_links import lasting_links
-from penstock.client.wire_link import ask, call
-from penstock.errors import DataFolderLocked, InvalidConfig, NotAuthorized, PenstockError
-from penstock.protocol.requests.routes import QueryRoute, RegisterBroker, Route, UnregisterBroker
+from penstock.client.wire_link import ask
+from penstock.errors import DataFolderLocked, InvalidConfig, PenstockError
+from penstock.protocol.requests.routes import QueryRoute, Route
 from penstock.protocol.requests.servers import Ping, ServerInfo
 from penstock.service.cluster_secret import keep_secret
 from penstock.service.service_main import expected_error
 from penstock.world import real_world
+from tests.node.stranger import check_refusals
 from tests.patience import PATIENCE_S
+from tests.penstock.native_access import access_files
 
 pytestmark = pytest.mark.endtoend
 
@@ -36,7 +39,9 @@ def configuration(data: Path) -> settings.Configuration:
     return settings.load(None, {}, {**ANY_PORTS, "data": data})
 
 
-async def test_all_services_answer_and_the_broker_is_registered(tmp_path: Path) -> None:
+async def test_all_services_answer_and_the_broker_is_registered_and_no_stranger_ends_or_takes_it(
+    tmp_path: Path,
+) -> None:
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
         run = partial(embedded.run, configuration(tmp_path / "data"), real_world(), stop)
@@ -44,6 +49,7 @@ async def test_all_services_answer_and_the_broker_is_registered(tmp_path: Path) 
         async with lasting_links() as links:
             about = await ask(links.link(addresses.broker), Ping(), ServerInfo)
             route = await ask(links.link(addresses.namesrv), QueryRoute(""), Route)
+        await check_refusals(addresses)
         live = await trio.to_thread.run_sync(_get, f"http://{addresses.http}/livez")
         metrics = await trio.to_thread.run_sync(_get, f"http://{addresses.http}/metrics")
         stop.set()
@@ -64,6 +70,21 @@ async def test_a_service_listens_where_its_own_section_says_and_the_others_stay_
         stop.set()
     at = (addresses.mqtt, addresses.broker, addresses.namesrv, addresses.http)
     assert [one.rpartition(":")[0] for one in at] == ["0.0.0.0", "127.0.0.2", "127.0.0.1", "127.0.0.1"]
+
+
+async def test_the_totals_of_a_run_are_there_where_the_status_pages_ask_for_tls_and_a_login(tmp_path: Path) -> None:
+    authority, pem, ca = trustme.CA(), tmp_path / "server.pem", tmp_path / "ca.pem"
+    authority.issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.write_to_path(pem)
+    authority.cert_pem.write_to_path(ca)
+    access = {"password_file": access_files(tmp_path)["password_file"], "tls_certificate": pem, "peers_tls_ca": ca}
+    file = tmp_path / "penstock.toml"
+    file.write_text("".join([f'{name} = "{path}"\n' for name, path in access.items()]) + 'http_host = "0.0.0.0"\n')
+    chosen = settings.load(file, {}, {**ANY_PORTS, "console_port": -1, "data": tmp_path / "data"})
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        addresses: Addresses = await nursery.start(partial(embedded.run, chosen, real_world(), stop))
+        assert await up.totals(addresses) == up.RunTotals(0, 0)
+        stop.set()
 
 
 async def test_every_service_may_listen_on_ipv6_and_is_found_there(tmp_path: Path) -> None:
@@ -140,25 +161,6 @@ def _get(url: str) -> tuple[int, str]:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
-
-
-@pytest.mark.parametrize("run", [embedded.run, processes.run])
-async def test_nobody_else_ends_or_takes_the_broker_at_the_name_server(run: Any, tmp_path: Path) -> None:
-    stop = trio.Event()
-    async with trio.open_nursery() as nursery:
-        addresses: Addresses = await nursery.start(partial(run, configuration(tmp_path / "data"), real_world(), stop))
-        async with lasting_links() as links:
-            names = links.link(addresses.namesrv)
-            [before] = (await ask(names, QueryRoute(""), Route)).brokers
-            for request in [
-                UnregisterBroker(before.broker, before.address),
-                RegisterBroker(before.broker, before.address, 99, 60.0, ()),
-                RegisterBroker("rogue", "127.0.0.1:1", 1, 60.0, ()),
-            ]:
-                with pytest.raises(NotAuthorized):
-                    await call(names, request)
-            assert (await ask(names, QueryRoute(""), Route)).brokers == (before,)
-        stop.set()
 
 
 async def test_brokers_with_the_secret_of_its_file_join_the_name_server_of_a_node(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 from functools import partial
@@ -12,7 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from node import processes, settings
-from node.child_status import fetch, read_page
+from node.addresses import Addresses
+from node.child_status import read_page
 from node.processes import Child
 from penstock.client.lasting_links import lasting_links
 from penstock.client.wire_link import ask
@@ -21,7 +21,8 @@ from penstock.protocol.addresses import split_address
 from penstock.protocol.requests.servers import Ping, ServerInfo
 from penstock.service.service_main import expected_error
 from penstock.world import real_world
-from tests.patience import PATIENCE_S
+from tests.node.stranger import check_refusals
+from tests.patience import poll_async
 
 pytestmark = pytest.mark.endtoend
 
@@ -38,39 +39,20 @@ def children(service: str = "namesrv") -> list[int]:
     return found
 
 
-async def test_a_child_that_is_killed_comes_back_on_the_same_port() -> None:
+async def test_a_child_that_is_killed_comes_back_on_the_same_port_also_if_it_was_not_ready_yet() -> None:
     async with trio.open_nursery() as nursery, lasting_links() as links:
         address = await nursery.start(Child("namesrv", {"port": 0}, real_world()).run)
         before = children()
         os.kill(before[0], signal.SIGKILL)
-        answer = None
-        with trio.fail_after(PATIENCE_S):
-            while answer is None:
-                with contextlib.suppress(Unavailable):  # until the new process listens
-                    answer = await ask(links.link(address), Ping(), ServerInfo)
-        assert children() != before
+        again = await poll_async("a new process", children, lambda found: found not in ([], before))
+        os.kill(again[0], signal.SIGKILL)  # long before it can have said that it is ready
+        answer = await poll_async(
+            "the name server's answer", lambda: ask(links.link(address), Ping(), ServerInfo), despite=Unavailable
+        )
+        assert children() not in (before, again)
         nursery.cancel_scope.cancel()
     assert answer.role == "namesrv"
     assert children() == []
-
-
-async def test_a_child_that_is_killed_again_before_it_is_ready_comes_back() -> None:
-    async with trio.open_nursery() as nursery, lasting_links() as links:
-        address = await nursery.start(Child("namesrv", {"port": 0}, real_world()).run)
-        with trio.fail_after(PATIENCE_S):
-            before = children()
-            os.kill(before[0], signal.SIGKILL)
-            again = before
-            while again in ([], before):
-                await trio.sleep(0.001)
-                again = children()
-            os.kill(again[0], signal.SIGKILL)  # long before it can have said that it is ready
-            answer = None
-            while answer is None:
-                with contextlib.suppress(Unavailable):
-                    answer = await ask(links.link(address), Ping(), ServerInfo)
-        nursery.cancel_scope.cancel()
-    assert answer.role == "namesrv"
 
 
 async def test_a_child_that_cannot_start_is_an_error_of_its_own() -> None:
@@ -118,42 +100,6 @@ def test_one_of_several_gateways_that_keeps_dying_is_tried_again_later() -> None
         trio.run(starts, alone, clock=MockClock(autojump_threshold=0))
 
 
-async def test_a_gateway_in_its_own_process_tells_its_figures_and_health_and_can_be_drained(tmp_path: Path) -> None:
-    ports = {"mqtt_port": 0, "broker_port": 0, "namesrv_port": 0, "http_port": 0}
-    configuration = settings.load(None, {}, {"data": tmp_path / "data", **ports})
-    stop = trio.Event()
-    operator, signals = trio.open_memory_channel[int](1)
-    async with trio.open_nursery() as nursery:
-        addresses = await nursery.start(partial(processes.run, configuration, real_world(), stop, signals))
-        with trio.fail_after(PATIENCE_S):
-            while (await fetch(addresses.http, "/readyz"))[0] != 200:
-                pass  # the gateway has not heard of the broker yet
-            figures = read_page((await fetch(addresses.http, "/metrics"))[1])
-            assert figures["gateway_connections"] == 0
-            assert figures["rocketmq_messages_in_total"] >= 0
-            operator.send_nowait(signal.SIGUSR1)
-            status, page = 200, ""
-            while status == 200:
-                status, page = await fetch(addresses.http, "/readyz")
-        assert (status, page) == (503, "gateway: this gateway is being drained\n")
-        stop.set()
-
-
-async def test_the_figures_of_every_process_are_told_and_tell_them_apart(tmp_path: Path) -> None:
-    ports = {"mqtt_port": 0, "broker_port": 0, "namesrv_port": 0, "http_port": 0}
-    configuration = settings.load(None, {}, {"data": tmp_path / "data", **ports})
-    stop = trio.Event()
-    async with trio.open_nursery() as nursery:
-        addresses = await nursery.start(partial(processes.run, configuration, real_world(), stop))
-        figures = read_page((await fetch(addresses.http, "/metrics"))[1])
-        stop.set()
-    family = "process_resident_memory_bytes"
-    assert sorted(name for name in figures if name.startswith(family)) == [
-        f'{family}{{service="{service}"}}' for service in ("broker", "gateway", "namesrv", "node")
-    ]
-    assert figures["namesrv_brokers"] == 1
-
-
 class Slow:
     """Stands for a process that takes its time: each line comes so many seconds after the one before."""
 
@@ -190,54 +136,44 @@ def test_a_child_that_says_nothing_has_a_minute() -> None:
         waited_for(Child("broker", {}, real_world()), READY_LINE)
 
 
-async def test_while_the_broker_does_not_answer_the_figures_of_the_gateways_are_still_told(tmp_path: Path) -> None:
-    ports = {"mqtt_port": 0, "broker_port": 0, "namesrv_port": 0, "http_port": 0}
-    configuration = settings.load(None, {}, {"data": tmp_path / "data", "gateways": 2, **ports})
-    stop = trio.Event()
-    async with trio.open_nursery() as nursery:
-        addresses = await nursery.start(partial(processes.run, configuration, real_world(), stop))
-        [broker] = children("broker")
-        os.kill(broker, signal.SIGSTOP)
-        try:
-            status, page = await fetch_slowly(addresses.http, "/metrics")
-            reasons = (await fetch_slowly(addresses.http, "/readyz"))[1]
-        finally:
-            os.kill(broker, signal.SIGCONT)
-        figures = read_page(page)
-        assert status == 200
-        assert [figures[f'gateway_connections{{gateway="{number}"}}'] for number in range(2)] == [0, 0]
-        assert not [name for name in figures if name.startswith("rocketmq_")]
-        assert "broker: " in reasons
-        stop.set()
+async def page_of(addresses: Addresses, path: str, *, status: int) -> str:
+    """A page, once it has this status."""
 
-
-async def fetch_slowly(address: str, path: str) -> tuple[int, str]:
-    """A page that has longer than a gateway's own."""
-    host, port = split_address(address)
-    with trio.fail_after(PATIENCE_S):
+    async def fetch() -> tuple[int, str]:
+        """Waits for longer than the page does for a child that does not answer."""
+        host, port = split_address(addresses.http)
         async with await trio.open_tcp_stream(host, port) as stream:
-            await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
-            said = b"".join([part async for part in stream])
-    head, _, body = said.decode().partition("\r\n\r\n")
-    return int(head.split()[1]), body
+            await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            head, _, body = b"".join([part async for part in stream]).decode().partition("\r\n\r\n")
+        return int(head.split()[1]), body
+
+    told = await poll_async(f"{path} with status {status}", fetch, lambda told: told[0] == status)
+    return told[1]
 
 
-async def test_gateways_in_processes_of_their_own_listen_where_their_section_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_services_in_processes_tell_their_figures_and_health_can_be_drained_and_let_no_stranger_take_the_broker(
+    tmp_path: Path,
 ) -> None:
-    file = tmp_path / "penstock.toml"
-    file.write_text('[gateway]\nhost = "127.0.0.2"\nport = 0\n[namesrv]\nhost = "127.0.0.2"\n')
-    flags = {"data": tmp_path / "data", "gateways": 2, "broker_port": 0, "namesrv_port": 0, "http_port": 0}
-    monkeypatch.setenv("PENSTOCK_NAMESRV_HOST", "127.0.0.3")
+    ports = {"mqtt_port": 0, "broker_port": 0, "namesrv_port": 0, "http_port": 0}
+    configuration = settings.load(None, {}, {"data": tmp_path / "data", **ports})
     stop = trio.Event()
+    operator, signals = trio.open_memory_channel[int](1)
     async with trio.open_nursery() as nursery:
-        chosen = settings.load(file, {}, flags)
-        addresses = await nursery.start(partial(processes.run, chosen, real_world(), stop))
-        sockets = listening(int(addresses.mqtt.rpartition(":")[2]), "0200007F")
+        addresses = await nursery.start(partial(processes.run, configuration, real_world(), stop, signals))
+        await page_of(addresses, "/readyz", status=200)  # the gateway has heard of the broker
+        figures = read_page(await page_of(addresses, "/metrics", status=200))
+        await check_refusals(addresses)
+        operator.send_nowait(signal.SIGUSR1)
+        page = await page_of(addresses, "/readyz", status=503)
         stop.set()
-    at = (addresses.mqtt, addresses.broker, addresses.namesrv, addresses.http)
-    assert [one.rpartition(":")[0] for one in at] == ["127.0.0.2", "127.0.0.1", "127.0.0.3", "127.0.0.1"]
-    assert len(sockets) == 2
+    assert page == "gateway: this gateway is being drained\n"
+    assert figures["gateway_connections"] == 0
+    assert figures["rocketmq_messages_in_total"] >= 0
+    assert figures["namesrv_brokers"] == 1
+    family = "process_resident_memory_bytes"
+    assert sorted(name for name in figures if name.startswith(family)) == [
+        f'{family}{{service="{service}"}}' for service in ("broker", "gateway", "namesrv", "node")
+    ]
 
 
 def listening(port: int, host: str = "0100007F") -> set[str]:
@@ -246,20 +182,51 @@ def listening(port: int, host: str = "0100007F") -> set[str]:
     return {row[9] for row in rows if row[1] == f"{host}:{port:04X}" and row[3] == "0A"}
 
 
-async def test_several_gateways_share_every_listener_also_one_on_any_free_port(tmp_path: Path) -> None:
-    ports = {"mqtt_port": 0, "broker_port": 0, "namesrv_port": 0, "http_port": 0}
-    flags = {"data": tmp_path / "data", "gateways": 2, "listen": ("tcp 127.0.0.1:0 name=also",), **ports}
+async def test_several_gateways_share_every_listener_where_their_section_says_and_come_back_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the broker does not answer, their figures are still told."""
+    file = tmp_path / "penstock.toml"
+    file.write_text('[gateway]\nhost = "127.0.0.2"\nport = 0\n[namesrv]\nhost = "127.0.0.2"\n')
+    flags = {"data": tmp_path / "data", "gateways": 2, "broker_port": 0, "namesrv_port": 0, "http_port": 0}
+    monkeypatch.setenv("PENSTOCK_NAMESRV_HOST", "127.0.0.3")
+    chosen = settings.load(file, {}, flags | {"listen": ("tcp 127.0.0.1:0 name=also",)})
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
-        addresses = await nursery.start(partial(processes.run, settings.load(None, {}, flags), real_world(), stop))
-        places = [int(one.rpartition(":")[2]) for one in (addresses.mqtt, addresses.listeners["also"])]
-        before = [listening(port) for port in places]
-        assert [len(sockets) for sockets in before] == [2, 2]
-        os.kill(children("gateway")[0], signal.SIGKILL)
-        with trio.fail_after(PATIENCE_S):  # it comes back where it was
-            after = before
-            while after == before or [len(sockets) for sockets in after] != [2, 2]:
-                await trio.sleep(0.05)
-                after = [listening(port) for port in places]
-        assert [one != other for one, other in zip(before, after, strict=True)] == [True, True]
+        addresses = await nursery.start(partial(processes.run, chosen, real_world(), stop))
+        at = (addresses.mqtt, addresses.broker, addresses.namesrv, addresses.http)
+        assert [one.rpartition(":")[0] for one in at] == ["127.0.0.2", "127.0.0.1", "127.0.0.3", "127.0.0.1"]
+        await tell_their_figures_without_the_broker(addresses)
+        await come_back(addresses)
         stop.set()
+
+
+async def tell_their_figures_without_the_broker(addresses: Addresses) -> None:
+    [broker] = children("broker")
+    os.kill(broker, signal.SIGSTOP)
+    try:
+        page = await page_of(addresses, "/metrics", status=200)
+        reasons = await page_of(addresses, "/readyz", status=503)
+    finally:
+        os.kill(broker, signal.SIGCONT)
+    figures = read_page(page)
+    assert [figures[f'gateway_connections{{gateway="{number}"}}'] for number in range(2)] == [0, 0]
+    assert not [name for name in figures if name.startswith("rocketmq_")]
+    assert "broker: " in reasons
+
+
+async def come_back(addresses: Addresses) -> None:
+    """A gateway that is killed listens where it did, also on a port that was any free one."""
+    mqtt, also = (int(one.rpartition(":")[2]) for one in (addresses.mqtt, addresses.listeners["also"]))
+
+    def sockets() -> list[set[str]]:
+        return [listening(mqtt, "0200007F"), listening(also)]
+
+    before = sockets()
+    assert [len(one) for one in before] == [2, 2]
+    os.kill(children("gateway")[0], signal.SIGKILL)
+
+    def is_back(after: list[set[str]]) -> bool:
+        return all(len(one) == 2 and one != other for one, other in zip(after, before, strict=True))
+
+    await poll_async("two gateways that listen at both places", sockets, is_back)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from gateway.mqtt.packets import (
     Connect,
     Disconnect,
     Packet,
+    Pingreq,
+    Pingresp,
     Puback,
     Publish,
     Suback,
@@ -53,7 +57,7 @@ from penstock.protocol.requests.sessions import (
 )
 from penstock.service.cluster_secret import broker_proof, keep_secret, read_secret
 from tests.node.running import RunningSystem
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, POLL_S, poll
 from tests.penstock.admin_scene import kill
 
 pytestmark = pytest.mark.endtoend
@@ -125,17 +129,59 @@ def published(system: RunningSystem, name: str, *bodies: bytes) -> None:
             client.publish(name, body)
 
 
+def follow_packets(penstock: Run, device: socket.socket) -> None:
+    """An operator follows ``d7``, which asks for pings until it is."""
+    is_over = threading.Event()
+
+    def ping() -> None:
+        while not is_over.wait(POLL_S):
+            device.sendall(codec.encode(Pingreq(), 5))
+            assert packets(device, 1) == [Pingresp()]
+
+    with ThreadPoolExecutor(1) as threads:
+        pinging = threads.submit(ping)
+        try:
+            seen = rows(penstock("client", "watch", "d7", "-n", "10", "--json"))
+            lines = penstock("client", "watch", "d7", "-n", "10").stdout
+        finally:
+            is_over.set()
+        pinging.result(PATIENCE_S)
+    assert {(one["kind"], one["is_sent"]) for one in seen} == {("PINGREQ", False), ("PINGRESP", True)}
+    assert "from PINGREQ" in lines
+    assert "to   PINGRESP" in lines
+
+
 def is_connected(penstock: Run, client: str) -> bool:
     found = rows(penstock("session", "list", "--json"))
     return [row["state"] for row in found if row["client"] == client] == ["connected"]
+
+
+def wait_until_gone(penstock: Run) -> None:
+    poll("d7 is not connected", lambda: is_connected(penstock, "d7"), lambda connected: not connected)
+
+
+def wait_until_away(penstock: Run) -> None:
+    """Until the session of ``d7`` is kept without a connection."""
+    poll("the place of d7", lambda: rows(penstock("session", "show", "d7", "--json"))[0]["next"], is_known)
+    wait_until_gone(penstock)
+
+
+def is_known(place: object) -> bool:
+    return place is not None
+
+
+def test_a_running_gateway_takes_a_setting_from_the_name_servers(
+    penstock: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert penstock("config", "gateways", "connection_log", "off").exit_code == 0
+    poll("the gateway's line in the log", lambda: "connection_log is off now" in caplog.messages)
 
 
 def test_what_waits_for_an_absent_session_is_told(running: RunningSystem, penstock: Run) -> None:
     wanted = (Subscription("plant/+", 1), Subscription("plant/a", 0), Subscription("$share/w/plant/#", 1))
     with durable(running, "d7", *wanted):
         pass
-    while rows(penstock("session", "show", "d7", "--json"))[0]["next"] is None or is_connected(penstock, "d7"):
-        pass
+    wait_until_away(penstock)
     published(running, "plant/a", b"1", b"2", b"3")
     found = {row["client"]: row for row in rows(penstock("session", "list", "--json"))}
     row = found["d7"]
@@ -163,8 +209,7 @@ def test_commands_of_all_kinds_wait_for_their_device_in_its_lag_and_only_that_on
     """Plain, delayed, and what was a dead letter of a service: for the device they are messages like any others."""
     with durable(running, "d7", Subscription("$p2p/d7", 1)):
         pass
-    while rows(penstock("session", "show", "d7", "--json"))[0]["next"] is None or is_connected(penstock, "d7"):
-        pass
+    wait_until_away(penstock)
     servers = running.addresses.namesrv
     with Producer(servers=servers) as producer:
         producer.send_to_device("d8", b"not for d7")
@@ -178,8 +223,10 @@ def test_commands_of_all_kinds_wait_for_their_device_in_its_lag_and_only_that_on
         [row] = rows(penstock("session", "list", "--json"))
         return row["on_way"], row["waiting"]
 
-    while lag() != (0, 4):  # the first of the two that were sent, and its copy behind the dead letter
-        pass
+    def wait_for_lag(wanted: tuple[int, int]) -> None:
+        poll(f"{wanted} on their way and waiting", lag, wanted.__eq__)
+
+    wait_for_lag((0, 4))  # the first of the two that were sent, and its copy behind the dead letter
     with socket.create_connection(split_address(running.addresses.mqtt), PATIENCE_S) as device:
         kept = Properties(session_expiry_interval=600)
         hello = Connect("d7", keep_alive_s=60, level=5, clean_start=False, properties=kept)
@@ -188,11 +235,9 @@ def test_commands_of_all_kinds_wait_for_their_device_in_its_lag_and_only_that_on
         assert isinstance(got[0], Connack)
         commands = [one for one in got[1:] if isinstance(one, Publish)]
         assert sorted(one.payload for one in commands) == [b"again", b"again", b"later", b"now"]
-        while lag() != (4, 0):  # the device has not acknowledged any
-            pass
+        wait_for_lag((4, 0))  # the device has not acknowledged any
         device.sendall(b"".join([codec.encode(Puback(one.packet_id), 5) for one in commands]))
-        while lag() != (0, 0):
-            pass
+        wait_for_lag((0, 0))
         device.sendall(codec.encode(Subscribe(9, (Subscription("$p2p/d8", 1),)), 5))
         [refused] = packets(device, 1)
         assert isinstance(refused, Suback)
@@ -258,8 +303,7 @@ def test_a_session_is_ended_and_its_client_cut_off(running: RunningSystem, penst
     assert rows(penstock("session", "list", "--json")) == []
     with durable(running, "d7", Subscription("x", 1)):
         pass
-    while is_connected(penstock, "d7"):
-        pass
+    wait_until_gone(penstock)
     result = penstock("session", "end", "d7", "--yes")
     assert (result.exit_code, result.stdout) == (0, "the session of d7 has ended\n")
     assert penstock("session", "end", "d7", "--yes").exit_code == 3
@@ -333,13 +377,14 @@ def test_connected_clients_are_told_with_their_connections_and_one_is_disconnect
         assert (row["client"], row["address"], row["protocol"]) == ("d7", "127.0.0.1", "MQTT 5 tcp")
         assert (row["subscriptions"], row["since"][:2]) == (2, "20")
         assert "MQTT 5 tcp" in penstock("client", "list").stdout
+        follow_packets(penstock, device)
         assert penstock("client", "disconnect", "d7", "--yes").stdout == "d7 is disconnected\n"
         [farewell] = packets(device, 1)
         assert farewell == Disconnect(0x98, Properties(reason_string="an operator has disconnected the client"))
-    while is_connected(penstock, "d7"):
-        pass
+    wait_until_gone(penstock)
     assert rows(penstock("client", "list", "--json")) == []
     assert penstock("client", "disconnect", "d7", "--yes").exit_code == 3
+    assert penstock("client", "watch", "d7").exit_code == 3
     assert [one["client"] for one in rows(penstock("session", "list", "--json"))] == ["d7"], "its session stays"
     with Admin(running.addresses.namesrv) as admin:
         admin.end_session("d7")

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from node.settings import (
     SERVICES,
+    SETTINGS,
     Configuration,
+    NodeSettings,
     access_of,
     console_may_act,
     for_child,
@@ -32,6 +35,16 @@ def test_the_environment_is_stronger_than_the_file_and_flags_are_strongest(tmp_p
     environ = {"PENSTOCK_BROKER_PORT": "20", "PENSTOCK_HTTP_PORT": "30"}
     node = load(file, environ, {"http_port": 300}).node
     assert (node.mqtt_port, node.broker_port, node.http_port) == (1, 20, 300)
+
+
+@pytest.mark.parametrize("kind", [*SETTINGS.values(), RemotingSettings])
+def test_no_service_has_open_status_pages_beyond_loopback_unless_that_is_meant(kind: type[Any]) -> None:
+    pages = {"status_host": "0.0.0.0", "status_port": 0}
+    with pytest.raises(InvalidConfig, match="status_host is"):
+        kind(**pages)
+    assert kind(**pages, insecure=True).insecure
+    with pytest.raises(InvalidConfig, match="http_host is"):
+        NodeSettings(http_host="0.0.0.0")
 
 
 def test_the_guides_file_and_variable_are_taken(tmp_path: Path) -> None:
@@ -177,6 +190,7 @@ def test_a_variable_that_nobody_reads_is_refused_like_an_unknown_key_of_the_file
     assert "PENSTOCK_DATTA names no setting (did you mean PENSTOCK_DATA?)" in str(refused.value)
 
 
+@pytest.mark.interpreted
 def test_no_variable_that_the_tree_itself_reads_keeps_a_node_from_starting() -> None:
     root = Path(__file__).parents[2]
     code = [path for top in ROOTS for path in (root / top).rglob("*.py")]

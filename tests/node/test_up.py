@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from click.testing import CliRunner
 
 from node.up import RunTotals, last_json, last_line, up
 from penstock.blocking import Producer
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, poll
 
 
 def test_help_shows_examples() -> None:
@@ -34,30 +33,109 @@ def test_a_port_that_is_none_is_refused_before_anything_starts() -> None:
     assert "--mqtt-port" in result.output
 
 
-@pytest.mark.endtoend
-@pytest.mark.parametrize("options", [(), ("--processes",)])
-def test_a_signal_drains_the_running_system_and_another_stops_it(tmp_path: Path, options: tuple[str, ...]) -> None:
-    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
-    command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", *ports, *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+LITTLE = 'ulimit -S -n 100 && ulimit -H -n 400 && exec "$@"'
+PORTS = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
+
+
+@contextlib.contextmanager
+def with_few_descriptors(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    """``penstock up`` within these limits, and what its ready line says."""
+    command = [sys.executable, "-m", "node", "up", f"--data={folder / 'data'}", *PORTS, *options]
+    shell = ["/bin/sh", "-c", LITTLE, "sh", *command]
+    with subprocess.Popen(shell, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         try:
             assert running.stdout is not None
-            ready = dict(word.split("=", 1) for word in running.stdout.readline().split()[1:])
-            running.send_signal(signal.SIGUSR1)
-            reasons: list[str] = []
-            give_up = time.monotonic() + PATIENCE_S
-            drained = ["gateway: this gateway is being drained"]
-            while reasons != drained and time.monotonic() < give_up:
-                with urllib.request.urlopen(f"http://{ready['http']}/healthz", timeout=PATIENCE_S) as page:
-                    reasons = json.load(page)["reasons"]
-            assert reasons == drained
-            with Producer(servers=ready["namesrv"]) as producer:
-                producer.send("orders", b"one")
-            running.send_signal(signal.SIGTERM)
-            assert running.wait(PATIENCE_S) == 0
-            assert re.match(r"stopped: 1 message \(\d+ bytes\) stored in this run, in ", running.stdout.read())
+            yield running, dict(word.split("=", 1) for word in running.stdout.readline().split()[1:])
         finally:
             running.kill()
+
+
+def page(ready: dict[str, str], path: str) -> str:
+    with urllib.request.urlopen(f"http://{ready['http']}/{path}", timeout=PATIENCE_S) as answer:
+        return str(answer.read().decode())
+
+
+def crowd(stack: contextlib.ExitStack, address: str) -> list[socket.socket]:
+    """More connections than the system has descriptors for, until the end of ``stack``."""
+    host, _, port = address.rpartition(":")
+    return [stack.enter_context(socket.create_connection((host, int(port)), PATIENCE_S)) for _ in range(450)]
+
+
+def drain(running: subprocess.Popen[str], ready: dict[str, str]) -> None:
+    """A signal drains it."""
+    running.send_signal(signal.SIGUSR1)
+    drained = ["gateway: this gateway is being drained"]
+    poll(f"{drained}", lambda: json.loads(page(ready, "healthz"))["reasons"], drained.__eq__)
+
+
+def stop_after_one_message(running: subprocess.Popen[str], ready: dict[str, str]) -> None:
+    """Another signal stops it, and its last line says what was stored."""
+    with Producer(servers=ready["namesrv"]) as producer:
+        producer.send("orders", b"one")
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(PATIENCE_S) == 0
+    assert running.stdout is not None
+    assert re.match(r"stopped: 1 message \(\d+ bytes\) stored in this run, in ", running.stdout.read())
+
+
+@pytest.mark.endtoend
+def test_processes_serve_further_listeners_keep_descriptors_for_pages_in_a_crowd_and_are_drained(
+    tmp_path: Path,
+) -> None:
+    options = ["--processes", "--listen", "ws 127.0.0.1:0", "--listen", "tcp 127.0.0.1:0 name=also"]
+    with with_few_descriptors(tmp_path, *options) as (running, ready):
+        answer_at_further_listeners(ready)
+        with contextlib.ExitStack() as stack:
+            assert crowd(stack, ready["mqtt"])[-1].recv(1) == b""  # it was closed at the door
+            assert page(ready, "livez") == "ok\n"
+            text = page(ready, "metrics")
+        assert re.search(r'gateway_listener_connections\{.*listener="also".*\} ', text)
+        connected = re.search(r"^gateway_connections(?:\{.*\})? (\d+)$", text, re.MULTILINE)
+        assert connected is not None
+        assert '\nprocess_max_fds{service="gateway"} 400\n' in text
+        assert 200 < int(connected[1]) < 350  # more than the soft limit that it began with
+        drain(running, ready)
+        stop_after_one_message(running, ready)
+        assert len([line for line in logged(running) if "LimitNOFILE" in line]) == 1
+
+
+def logged(running: subprocess.Popen[str]) -> list[str]:
+    """What it has logged, without a traceback."""
+    assert running.stderr is not None
+    lines = running.stderr.read().splitlines()
+    assert [line for line in lines if not re.match(r"\d{4}-\d\d-\d\d \S+ (WARNING|ERROR) ", line)] == []
+    return lines
+
+
+def answer_at_further_listeners(ready: dict[str, str]) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="426"):
+        urllib.request.urlopen(f"http://{ready['mqtt-ws']}/mqtt", timeout=PATIENCE_S)
+    host, _, port = ready["mqtt-also"].rpartition(":")
+    with socket.create_connection((host, int(port)), PATIENCE_S) as client:
+        client.sendall(b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x3c\x00\x02c1")
+        assert client.recv(4) == b"\x20\x02\x00\x00"
+
+
+@pytest.mark.endtoend
+def test_one_process_is_drained_and_keeps_descriptors_for_pages_in_crowds_of_devices_and_of_native_clients(
+    tmp_path: Path,
+) -> None:
+    with with_few_descriptors(tmp_path) as (running, ready):
+        drain(running, ready)
+        with contextlib.ExitStack() as stack:
+            crowd(stack, ready["mqtt"])
+            native = crowd(stack, ready["broker"])
+            native[-1].settimeout(PATIENCE_S)
+            assert b"no descriptor to spare" in native[-1].recv(4096)
+            assert page(ready, "livez") == "ok\n"
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                page(ready, "readyz")
+            with refused.value as told:
+                assert b"broker: the listener does not accept: the process may have 400 files" in told.read()
+        stop_after_one_message(running, ready)
+        said = [line for line in logged(running) if "LimitNOFILE" in line]
+        assert ["clients are sent away" in said[0], "the broker accepts no connections" in said[1]] == [True, True]
+        assert len(said) == 2
 
 
 def test_the_last_line_says_what_was_stored(tmp_path: Path) -> None:
@@ -70,35 +148,9 @@ def test_the_last_line_says_what_was_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.endtoend
-@pytest.mark.parametrize("options", [("--processes",)])
-def test_further_listeners_stand_in_the_ready_line_and_answer(tmp_path: Path, options: tuple[str, ...]) -> None:
-    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
-    listening = ["--listen", "ws 127.0.0.1:0", "--listen", "tcp 127.0.0.1:0 name=also"]
-    command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", *ports, *listening, *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
-        try:
-            assert running.stdout is not None
-            ready = dict(word.split("=", 1) for word in running.stdout.readline().split()[1:])
-            with pytest.raises(urllib.error.HTTPError, match="426"):
-                urllib.request.urlopen(f"http://{ready['mqtt-ws']}/mqtt", timeout=PATIENCE_S)
-            host, _, port = ready["mqtt-also"].rpartition(":")
-            with socket.create_connection((host, int(port)), PATIENCE_S) as client:
-                client.sendall(b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x3c\x00\x02c1")
-                assert client.recv(4) == b"\x20\x02\x00\x00"
-            with urllib.request.urlopen(f"http://{ready['http']}/metrics", timeout=PATIENCE_S) as page:
-                figures = page.read().decode()
-            assert re.search(r'gateway_listener_connections\{.*listener="also".*\} ', figures)
-            running.send_signal(signal.SIGTERM)
-            assert running.wait(PATIENCE_S) == 0
-        finally:
-            running.kill()
-
-
-@pytest.mark.endtoend
 def test_a_listener_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", "--listen", "udp 127.0.0.1:0"]
-    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
-    ended = subprocess.run([*command, *ports], capture_output=True, text=True, timeout=PATIENCE_S)
+    ended = subprocess.run([*command, *PORTS], capture_output=True, text=True, timeout=PATIENCE_S)
     assert ended.returncode == 2
     assert ended.stderr.startswith("error: [gateway] listener 'udp 127.0.0.1:0' cannot be read")
 
@@ -124,8 +176,7 @@ def test_a_signal_ends_a_start_and_every_child_of_it_although_the_disk_does_not_
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "sitecustomize.py").write_text(A_DISK_THAT_DOES_NOT_ANSWER.format(pipe=tmp_path / "pipe"))
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
-    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv")]
-    command = [sys.executable, "-m", "node", "up", "--processes", f"--data={tmp_path / 'data'}", *ports]
+    command = [sys.executable, "-m", "node", "up", "--processes", f"--data={tmp_path / 'data'}", *PORTS[:3]]
     with socket.create_server(("127.0.0.1", 0)) as free:
         http = free.getsockname()[1]
     with subprocess.Popen(
@@ -133,12 +184,12 @@ def test_a_signal_ends_a_start_and_every_child_of_it_although_the_disk_does_not_
     ) as running:
         started: list[int] = []
         try:
-            said = b""
-            give_up = time.monotonic() + PATIENCE_S
-            while said != b"broker: opening the store\n" and time.monotonic() < give_up:
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", http), PATIENCE_S) as asking:
-                    asking.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
-                    said = asking.makefile("rb").read().partition(b"\r\n\r\n")[2]
+            poll(
+                "the opening of the store",
+                lambda: readiness(http),
+                b"broker: opening the store\n".__eq__,
+                despite=OSError,
+            )
             started = children_of(running.pid)
             running.send_signal(signal.SIGTERM)
             assert running.communicate(timeout=PATIENCE_S)[1] == ""
@@ -152,16 +203,21 @@ def test_a_signal_ends_a_start_and_every_child_of_it_although_the_disk_does_not_
                     os.kill(pid, signal.SIGKILL)
 
 
+def readiness(port: int) -> bytes:
+    """The page of a system that is starting."""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as asking:
+        asking.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
+        return asking.makefile("rb").read().partition(b"\r\n\r\n")[2]
+
+
 def children_of(parent: int) -> list[int]:
     tasks = Path(f"/proc/{parent}/task").glob("*/children")
     return [int(pid) for task in tasks for pid in task.read_text().split()]
 
 
 @pytest.mark.endtoend
-@pytest.mark.parametrize("options", [("--processes",)])
-def test_a_status_port_in_use_is_one_clear_error_and_nothing_is_left(tmp_path: Path, options: tuple[str, ...]) -> None:
-    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv")]
-    command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", *ports, *options]
+def test_a_status_port_in_use_is_one_clear_error_and_nothing_is_left(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", *PORTS[:3], "--processes"]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = subprocess.run([*command, f"--http-port={port}"], capture_output=True, text=True, timeout=PATIENCE_S)
@@ -171,79 +227,20 @@ def test_a_status_port_in_use_is_one_clear_error_and_nothing_is_left(tmp_path: P
     assert not (tmp_path / "data").exists()
 
 
-LITTLE = 'ulimit -S -n 100 && ulimit -H -n 400 && exec "$@"'
-
-
-@contextlib.contextmanager
-def with_few_descriptors(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    """``penstock up`` within these limits, and what its ready line says."""
-    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
-    command = [sys.executable, "-m", "node", "up", f"--data={folder / 'data'}", *ports, *options]
-    shell = ["/bin/sh", "-c", LITTLE, "sh", *command]
-    with subprocess.Popen(shell, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        try:
-            assert running.stdout is not None
-            yield running, dict(word.split("=", 1) for word in running.stdout.readline().split()[1:])
-        finally:
-            running.kill()
-
-
 @pytest.mark.endtoend
-@pytest.mark.parametrize("options", [("--processes",)])
-def test_a_crowd_that_takes_all_descriptors_leaves_the_status_pages_theirs(
-    tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    with contextlib.ExitStack() as stack:
-        running, ready = stack.enter_context(with_few_descriptors(tmp_path, *options))
-        host, _, port = ready["mqtt"].rpartition(":")
-        crowd = [stack.enter_context(socket.create_connection((host, int(port)), PATIENCE_S)) for _ in range(450)]
-        assert crowd[-1].recv(1) == b""  # it was closed at the door
-        for page in ("livez", "metrics"):
-            with urllib.request.urlopen(f"http://{ready['http']}/{page}", timeout=PATIENCE_S) as answer:
-                text = answer.read().decode()
-        connected = re.search(r"^gateway_connections(?:\{.*\})? (\d+)$", text, re.MULTILINE)
-        assert connected is not None
-        label = '{service="gateway"}' if options else ""
-        assert f"\nprocess_max_fds{label} 400\n" in text
-        assert 200 < int(connected[1]) < 350  # more than the soft limit that it began with
-        running.send_signal(signal.SIGTERM)
-        assert running.wait(PATIENCE_S) == 0
-        assert running.stderr is not None
-        said = running.stderr.read()
-        assert said.count("LimitNOFILE") == 1
-        assert len(said.splitlines()) == 1
-
-
-@pytest.mark.endtoend
-def test_a_crowd_of_native_clients_on_top_of_one_of_devices_leaves_the_status_pages_theirs(tmp_path: Path) -> None:
-    with contextlib.ExitStack() as stack:
-        running, ready = stack.enter_context(with_few_descriptors(tmp_path))
-        for service in ("mqtt", "broker"):
-            host, _, port = ready[service].rpartition(":")
-            crowd = [stack.enter_context(socket.create_connection((host, int(port)), PATIENCE_S)) for _ in range(450)]
-        crowd[-1].settimeout(PATIENCE_S)
-        assert b"no descriptor to spare" in crowd[-1].recv(4096)
-        with urllib.request.urlopen(f"http://{ready['http']}/livez", timeout=PATIENCE_S) as answer:
-            assert answer.read() == b"ok\n"
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(f"http://{ready['http']}/readyz", timeout=PATIENCE_S)
-        with refused.value as page:
-            assert page.read().startswith(b"broker: the listener does not accept: the process may have 400 files")
-        running.send_signal(signal.SIGTERM)
-        assert running.wait(PATIENCE_S) == 0
-        assert running.stderr is not None
-        said = running.stderr.read().splitlines()
-        assert [line for line in said if "the broker accepts no connections" in line] == said[1:]  # one, no traceback
-        assert len(said) == 2
-
-
-@pytest.mark.endtoend
-@pytest.mark.parametrize("options", [("--processes",)])
-def test_a_wrong_setting_of_a_service_is_one_line_and_nothing_is_left(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_a_wrong_setting_of_a_service_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text('[gateway]\npasword_file = "x"\n')
-    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
-    command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", f"--config={file}", *ports, *options]
+    command = [
+        sys.executable,
+        "-m",
+        "node",
+        "up",
+        f"--data={tmp_path / 'data'}",
+        f"--config={file}",
+        *PORTS,
+        "--processes",
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == f"error: {file}:2: [gateway] pasword_file is no setting (did you mean 'password_file'?)\n"
@@ -251,17 +248,14 @@ def test_a_wrong_setting_of_a_service_is_one_line_and_nothing_is_left(tmp_path: 
 
 
 @pytest.mark.endtoend
-def test_two_systems_with_several_gateways_do_not_share_a_port(tmp_path: Path) -> None:
-    ports = [f"--{name}-port=0" for name in ("broker", "namesrv", "http")]
-    command = [sys.executable, "-m", "node", "up", "--gateways=2", *ports]
-    first = [*command, f"--data={tmp_path / 'first'}", "--mqtt-port=0"]
-    with subprocess.Popen(first, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
-        try:
-            assert running.stdout is not None
-            port = running.stdout.readline().split()[1].rpartition(":")[2]
-            second = [*command, f"--data={tmp_path / 'second'}", f"--mqtt-port={port}"]
-            ended = subprocess.run(second, capture_output=True, text=True, timeout=PATIENCE_S)
-        finally:
-            running.terminate()
+def test_several_gateways_do_not_share_a_port_with_those_of_another_system(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # as gateways do that share it
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        ports = [*PORTS[1:], f"--mqtt-port={port}"]
+        command = [sys.executable, "-m", "node", "up", "--gateways=2", f"--data={tmp_path / 'data'}", *ports]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith(f"error: 127.0.0.1:{port} is already in use")

@@ -33,6 +33,7 @@ def run(command: list[str], servers: str) -> str:
     return done.stdout
 
 
+@pytest.mark.endtoend
 @pytest.mark.slow
 def test_every_block_of_the_guide_runs(real_cluster: Any) -> None:
     shown: list[str] = []

@@ -228,6 +228,7 @@ def test_a_listener_settles_what_was_left_and_is_asked_again_where_it_fails(run:
     assert [half.checks for half in told if half.body == b"raises"] == [1, 2]
 
 
+@pytest.mark.interpreted
 def test_what_cannot_begin_raises_and_leaves_nothing(run: Run, real_cluster: Any) -> None:
     servers = real_cluster.servers
     bad = [Message("orders", b"x"), Message("orders", b"x", mqtt_topic="$SYS/x")]

@@ -88,6 +88,7 @@ def name_of(entrance: Any) -> str:
     return f"{entrance.__module__}.{entrance.__name__}" if callable(entrance) else ""
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(("entrance", "needed"), ENTRANCES, ids=name_of)
 def test_each_wrong_argument_of_a_client_is_refused_by_its_own_error(
     entrance: Callable[..., Any], needed: dict[str, Any]

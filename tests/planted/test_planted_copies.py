@@ -128,7 +128,6 @@ PLANTS: list[tuple[str, object, str, Any, Callable[[], None]]] = [
 ]
 
 
-@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("number", "owner", "name", "bug", "killer"), PLANTS, ids=[f"{one[0]}-{one[2]}" for one in PLANTS]
 )

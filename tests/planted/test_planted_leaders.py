@@ -72,7 +72,6 @@ PLANTS: list[tuple[str, Any, str, Any, Callable[[], None]]] = [
 
 
 @pytest.mark.parametrize(("number", "owner", "name", "bug", "killer"), PLANTS, ids=[one[0] + one[2] for one in PLANTS])
-@pytest.mark.interpreted
 def test_a_planted_bug_is_caught(
     number: str, owner: Any, name: str, bug: Any, killer: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

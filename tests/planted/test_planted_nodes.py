@@ -18,8 +18,6 @@ from penstock.protocol.requests.request import Request
 from tests.broker.net import test_group as nodes
 from tests.broker.sessions import test_requests as sessions
 
-pytestmark = pytest.mark.interpreted
-
 sound_session = BrokerSession.__init__
 
 
@@ -45,12 +43,16 @@ def keep_the_old_dispatch(self: BrokerSession, request: Request, on_result: OnRe
     KNOWN.setdefault(self, self._lead.dispatch).submit(request, on_result, self._number)
 
 
+def answer_what_is_true_now_at_once(self: Dispatch) -> None:
+    self._confirmed(len(self._after_round))
+
+
 KNOWN: dict[BrokerSession, Dispatch] = {}
 
 
 def case(test: Callable[[], None]) -> Callable[[], None]:
     def killer() -> None:
-        with pytest.raises((AssertionError, trio.TooSlowError, BaseExceptionGroup)):
+        with pytest.raises((AssertionError, pytest.fail.Exception, trio.TooSlowError, BaseExceptionGroup)):
             test()
 
     return killer
@@ -60,10 +62,12 @@ GENERATIONS = case(nodes.test_generations_of_groups_go_on_above_all_that_an_earl
 OPENING = case(sessions.test_where_another_node_may_lead_every_session_waits_for_the_group)
 PARKED = case(nodes.test_what_is_parked_at_a_leader_is_answered_when_it_steps_down)
 IN_PROCESS = case(nodes.test_a_gateway_in_the_process_of_a_node_works_through_its_promotion)
+ABOUT_NOW = case(nodes.test_a_leader_that_hears_no_majority_says_nothing_of_what_is_true_now)
 PLANTS: list[tuple[str, Any, str, Any, Callable[[], None]]] = [
     ("R11", Epoch, "first_generation", property(generations_without_the_epoch), GENERATIONS),
     ("R12", BrokerSettings, "has_copies", property(no_other_node_may_lead), OPENING),
     ("R23", Dispatch, "step_down", parked_requests_survive_a_demotion, PARKED),
+    ("no round", Dispatch, "_ask_round", answer_what_is_true_now_at_once, ABOUT_NOW),
     ("R28", BrokerSession, "submit", keep_the_old_dispatch, IN_PROCESS),
 ]
 

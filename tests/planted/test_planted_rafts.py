@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from broker.replica import core as cores
+from broker.replica import leading as leadings
 from broker.replica.commit_rule import agreed
 from broker.replica.core import Core
 from broker.replica.events import Message, Received, ToPeer
@@ -59,8 +60,8 @@ def listen_to_any_folder(self: Core, event: Received) -> bool:
     return True
 
 
-def count_observers(self: Members) -> list[str]:
-    return [one.node for one in self.nodes]
+def count_observers(members: Members, durable: Mapping[str, int]) -> int:
+    return agreed(members._replace(nodes=tuple([one._replace(is_voter=True) for one in members.nodes])), durable)
 
 
 def know_all_from_the_beginning(self: Leading) -> bool:
@@ -147,7 +148,7 @@ PLANTS: list[tuple[str, object, str, Any, Callable[[Any], None]]] = [
         listen_to_any_folder,
         case(cases.test_a_new_folder_under_an_old_name_has_no_vote),
     ),
-    ("R16", Members, "voters", count_observers, case(cases.test_an_observer_is_never_counted)),
+    ("R16", leadings, "agreed", count_observers, case(cases.test_an_observer_is_never_counted)),
     ("R17", Leading, "is_settled", know_all_from_the_beginning, worlds(CHANGING)),
     ("R18", OwnLog, "has_open_change", see_no_open_change, worlds(CHANGING)),
     (

@@ -771,6 +771,7 @@ def test_a_planted_bug_is_caught_by_its_test(plant: Plant, tmp_path: Path) -> No
     assert not isinstance(caught.value, (KeyboardInterrupt, TypeError, NameError)), "the plant or its call is broken"
 
 
+@pytest.mark.long
 def test_each_killer_passes_on_the_sound_store(tmp_path: Path) -> None:
     killers = {plant.killer: None for plant in PLANTS if plant.killer is not test_store_model.drive_the_store}
     for number, killer in enumerate(killers):

@@ -274,7 +274,7 @@ def drive_the_store(*, shrink: bool = False) -> None:
     run_state_machine_as_test(
         StoreMachine,
         settings=settings(
-            max_examples=40,
+            max_examples=15,
             stateful_step_count=30,
             suppress_health_check=list(HealthCheck),
             derandomize=True,

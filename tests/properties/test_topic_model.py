@@ -274,7 +274,7 @@ def test_topics_that_come_and_go_agree_with_a_plain_model() -> None:
     run_state_machine_as_test(
         TopicMachine,
         settings=settings(
-            max_examples=40,
+            max_examples=15,
             stateful_step_count=50,
             suppress_health_check=list(HealthCheck),
             derandomize=True,

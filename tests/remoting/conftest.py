@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def connect(node: RunningSystem) -> Iterator[Callable[..., RemotingClient]]:
     """Makes clients, which are closed at the end."""
     made: list[RemotingClient] = []
 
-    def make(client_id: str = "", **options: int) -> RemotingClient:
+    def make(client_id: str = "", **options: Any) -> RemotingClient:
         client = RemotingClient(node.addresses.rocketmq, client_id or f"test@{next(_NUMBERS)}", **options)
         made.append(client)
         return client

@@ -12,8 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from penstock.service.topic_rate import TopicRate
+from penstock.world import real_world
 from remoting import codes
+from remoting.calls import Front
 from remoting.frames import ONE_WAY, Command, FrameReader, encode
+from remoting.groups import Groups
+from remoting.members import Members
 from remoting.signatures import ACCESS_KEY, SIGNATURE, signature
 from tests.node.running import RunningSystem
 from tests.patience import PATIENCE_S
@@ -144,6 +149,16 @@ def running_front(data: Path, file: Path | None = None) -> Iterator[RunningSyste
         system.stop()
 
 
+def idle_front() -> Front:
+    """The front of the broker ``own``, without a network, for flows that a test drives."""
+    world = real_world()
+    at = "own", "10.0.0.9:1", "10.0.0.9", 2, bytes(8)
+    groups = Groups("m", lambda flow: None)
+    return Front(
+        *at, world.clock, world.rng, Members(), groups, lambda flow: None, lambda *_: None, TopicRate(1), {"t"}
+    )
+
+
 class Seen:
     """A message as a client decodes it: written from RocketMQ's layout, not from our encoder."""
 
@@ -152,6 +167,7 @@ class Seen:
         self.flag = int.from_bytes(record[16:20], "big")
         self.offset = int.from_bytes(record[20:28], "big")
         self.position = int.from_bytes(record[28:36], "big")
+        self.born_host = record[48:56]
         self.attempts = int.from_bytes(record[72:76], "big")
         size = int.from_bytes(record[84:88], "big")
         self.body = record[88 : 88 + size]

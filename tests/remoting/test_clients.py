@@ -134,6 +134,36 @@ def test_a_tool_asks_a_consumer_about_itself_and_has_it_work_a_message_off(
     assert tool.ask(codes.CONSUME_DIRECTLY, **asked, msgId="?").code == codes.SYSTEM_ERROR
 
 
+def test_a_tool_sees_how_far_each_client_says_that_it_has_come(
+    connect: Callable[..., RemotingClient], name: str
+) -> None:
+    first, second, tool = connect(f"{name}@1"), connect(f"{name}@2"), connect()
+    for one in (first, second):
+        one.beat(name, topics=(name,))
+    for only, asked in ((second.id, [second]), ("", [first, second])):
+        number = tool.send(codes.CONSUMER_STATUS, topic=name, group=name, clientAddr=only)
+        for client in asked:
+            question = client.next_push(codes.CLIENT_STATUS)
+            assert (question.fields["topic"], question.fields["group"]) == (name, name)
+            body = f'{{"consumerTable":{{}},"messageQueueTable":{{{{"queueId":{client.id[-1]}}}:7}}}}'.encode()
+            client.socket.sendall(encode(question.answer(codes.SUCCESS, body=body)))
+        answer = tool.answer(number)
+        rows = ",".join([f'"{one.id}":{{{{"queueId":{one.id[-1]}}}:7}}' for one in asked])
+        assert (answer.code, answer.body.decode()) == (codes.SUCCESS, f'{{"consumerTable":{{{rows}}}}}')
+    assert tool.ask(codes.CONSUMER_STATUS, topic=name, group="nobody").code == codes.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"messageQueueTable":{', b"\xff" * 9, b'{"messageQueueTable":null}'])
+def test_a_client_that_says_nothing_of_its_place_has_an_empty_table(
+    body: bytes, connect: Callable[..., RemotingClient], name: str
+) -> None:
+    consumer, tool = connect(), connect()
+    consumer.beat(name, topics=(name,))
+    number = tool.send(codes.CONSUMER_STATUS, topic=name, group=name)
+    consumer.socket.sendall(encode(consumer.next_push(codes.CLIENT_STATUS).answer(codes.SUCCESS, body=body)))
+    assert json.loads(tool.answer(number).body) == {"consumerTable": {consumer.id: {}}}
+
+
 def test_an_answer_that_nobody_has_asked_for_does_nothing(client: RemotingClient) -> None:
     client.socket.sendall(encode(Command(0, 1, flag=RESPONSE)))
     assert client.ask(codes.CHECK_CLIENT_CONFIG).code == codes.SUCCESS

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -15,12 +16,17 @@ import jwt
 import pytest
 import trustme
 
+from penstock.access.acl import CONSUME, GROUP, PRODUCE, parse_acl
 from penstock.access.authority import Authority
+from penstock.access.needs import of_group, of_topic
 from penstock.access.passwords import Users, format_passwords
+from penstock.access.policy import SIGNATURE as BY_SIGNATURE
+from penstock.access.policy import Identity
 from penstock.errors import NotAuthorized
 from penstock.service.audit import Audit, Trail
 from penstock.service.frame_connection import Peer
 from penstock.service.guard import Guard
+from penstock.service.permissions import Permissions
 from remoting import codes
 from remoting.frames import Command
 from remoting.handlers import handlers
@@ -275,28 +281,84 @@ def test_a_front_without_users_does_not_start_before_a_broker_that_has_some(tmp_
     assert "its clients would come past the users" in ended.stderr
 
 
-def test_with_a_certificate_the_front_speaks_tls_alone(tmp_path: Path) -> None:
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
-    (tmp_path / "users").write_text(format_passwords(users()))
-    (tmp_path / "penstock.toml").write_text(
-        f'password_file = "{tmp_path / "users"}"\ntls_certificate = "{tmp_path / "server.pem"}"\n'
-        f'peers_tls_ca = "{tmp_path / "ca.pem"}"\n'
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an authority, and certificates of a server, of ``ada`` and of an ``ada`` of another authority."""
+    folder = Path(tmp_path_factory.mktemp("certificates"))
+    authority, other = trustme.CA(), trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    made = {
+        "server": authority.issue_cert("localhost", "127.0.0.1"),
+        "ada": authority.issue_cert("x", common_name="ada"),
+        "stranger": other.issue_cert("x", common_name="ada"),
+    }
+    for name, one in made.items():
+        one.private_key_and_cert_chain_pem.write_to_path(folder / f"{name}.pem")
+    return folder
+
+
+@contextmanager
+def front_with_tls(certificates: Path, folder: Path, more: str = "") -> Iterator[RunningSystem]:
+    """A front with the users, the rules and the server's certificate."""
+    (folder / "users").write_text(format_passwords(users()))
+    (folder / "rules").write_text(RULES)
+    (folder / "penstock.toml").write_text(
+        f'password_file = "{folder / "users"}"\nacl_file = "{folder / "rules"}"\n'
+        f'tls_certificate = "{certificates / "server.pem"}"\npeers_tls_ca = "{certificates / "ca.pem"}"\n{more}'
     )
-    with running_front(tmp_path / "data", tmp_path / "penstock.toml") as system:
-        context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    with running_front(folder / "data", folder / "penstock.toml") as system:
+        yield system
+
+
+def test_with_a_certificate_the_front_speaks_tls_alone(certificates: Path, tmp_path: Path) -> None:
+    with front_with_tls(certificates, tmp_path) as system:
+        context = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
         place = system.addresses.rocketmq
         client = RemotingClient(place, user="billing", secret=SECRETS["billing"], tls=context)
-        assert client.produce("orders", b"x" * 100_000, e=0).code == codes.SUCCESS
+        assert client.produce("orders-1", b"x" * 100_000, e=0).code == codes.SUCCESS
         plain = RemotingClient(place, user="billing", secret=SECRETS["billing"])
         with pytest.raises(ConnectionError):
-            plain.produce("orders", b"x")
+            plain.produce("orders-1", b"x")
         client.close()
         plain.close()
 
 
+def test_a_client_is_who_its_certificate_names_where_one_is_required(certificates: Path, tmp_path: Path) -> None:
+    required = f'tls_client_ca = "{certificates / "ca.pem"}"\ntls_clients = "required"\n'
+    with front_with_tls(certificates, tmp_path, required) as system:
+
+        def shown(name: str, **login: str) -> closing[RemotingClient]:
+            context = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
+            if name:
+                context.load_cert_chain(certificates / f"{name}.pem")
+            return closing(RemotingClient(system.addresses.rocketmq, tls=context, **login))  # type: ignore[arg-type]
+
+        made = {"topic": "orders-1", "writeQueueNums": 1, "perm": 6}
+        with shown("ada") as ada:
+            assert ada.ask(codes.CREATE_TOPIC, **made).code == codes.SUCCESS
+        with shown("ada", user="billing", secret=SECRETS["billing"]) as billing:
+            assert billing.ask(codes.CREATE_TOPIC, **made).code == REFUSED
+        for name in ("", "stranger"):
+            with (
+                pytest.raises((ConnectionError, ssl.SSLError)),
+                shown(name, user="ada", secret=SECRETS["ada"]) as refused,
+            ):
+                refused.ask(codes.ALL_TOPICS)
+
+
 # ------------------------------------------------------------ without a network
+
+
+def test_the_rules_of_the_guide_let_its_clients_do_what_it_shows() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "rocketmq.md").read_text()
+    authority = Authority(lambda: bytes(32), lambda: 0)
+    authority.set_acl(parse_acl(page.partition("```rules\n")[2].partition("```")[0]))
+    audit = Audit(lambda: 0, lambda: 0.0)
+    billing = Permissions(authority, audit, "192.0.2.1:5", Identity("billing", BY_SIGNATURE))
+    for need in (of_topic((PRODUCE,), "orders"), of_topic((CONSUME,), "orders"), of_group((GROUP,), "orders-service")):
+        billing.check("remoting", need)
+    with pytest.raises(NotAuthorized):
+        billing.check("remoting", of_topic((PRODUCE,), "payments"))
 
 
 def logins_of(failures_per_min_max: int = 3) -> tuple[SignedLogins, Trail]:

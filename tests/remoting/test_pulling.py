@@ -43,6 +43,14 @@ def test_the_broker_chooses_by_tags_and_by_sql(
     assert b"".join([one.body for one in seen(answer.body)]).decode() == found
 
 
+def test_a_consumer_sees_where_the_producer_was(connect: Callable[..., RemotingClient], name: str) -> None:
+    producer = connect(source="127.0.0.9")
+    _, port = producer.socket.getsockname()
+    producer.produce(name, b"x", e=0)
+    (one,) = seen(connect().pull("g", name).body)
+    assert one.born_host == bytes((127, 0, 0, 9)) + port.to_bytes(4, "big")
+
+
 def test_what_was_passed_over_is_not_asked_for_again(client: RemotingClient, name: str) -> None:
     three(client, name)
     answer = client.pull("g", name, sysFlag=4, subscription="none", expressionType="TAG")

@@ -14,8 +14,8 @@ from remoting.records import (
     Sent,
     as_client_reads,
     batch_of,
-    encode_record,
-    offset_id,
+    encode_records,
+    offset_ids,
     properties_of,
     property_of,
     sent_of,
@@ -28,7 +28,8 @@ HOST = bytes((10, 0, 0, 7, 0, 0, 0x2A, 0x9F))
 
 def record(topic: str = "t", body: bytes = b"b", flag: int = 0, **properties: str) -> bytes:
     text = "\x02".join([f"{name}\x01{value}" for name, value in properties.items()])
-    return encode_record(topic.encode(), sent_of(body, text, flag, lambda: "made"), 3, 17, 0x701, HOST, 2)
+    (made,) = encode_records(topic.encode(), [sent_of(body, text, flag, lambda: "made")], 3, 17, 0x701, HOST, 2)
+    return made
 
 
 @given(st.binary(max_size=300), st.integers(0, (1 << 31) - 1), st.text("ab", max_size=127).filter(bool))
@@ -50,6 +51,16 @@ def test_a_retry_names_its_first_topic_where_clients_look_for_it() -> None:
     assert "RETRY_TOPIC" not in Seen(plain).properties
 
 
+@pytest.mark.parametrize(
+    ("text", "flag"),
+    [("7", 7), ("-1", 0xFFFF_FFFF), *[(text, 0) for text in ("", "-", "--5", "+5", "x", "\u00b2", "9" * 5_000)]],
+)
+def test_a_flag_that_is_no_number_is_0(text: str, flag: int) -> None:
+    made = as_client_reads(record(RMQ_FLAG=text), 464, HOST)
+    assert made is not None
+    assert Seen(made).flag & 0xFFFF_FFFF == flag
+
+
 @pytest.mark.parametrize(("length", "magic"), [(127, "daa320a7"), (128, "daa320ab")])
 def test_version_1_has_topics_of_127_bytes_and_only_5_0_reads_longer_ones(length: int, magic: str) -> None:
     of_5, of_4 = (as_client_reads(record("x" * length), version, HOST) for version in (398, 394))
@@ -68,7 +79,8 @@ def test_properties_are_stored_as_they_came_with_a_unique_id(properties: dict[st
 
 
 def record_of(sent: Sent) -> bytes:
-    made = as_client_reads(encode_record(b"t", sent, 0, 1, 0, HOST), 464, HOST)
+    (record,) = encode_records(b"t", [sent], 0, 1, 0, HOST)
+    made = as_client_reads(record, 464, HOST)
     assert made is not None
     return made
 
@@ -79,8 +91,8 @@ def test_topic_and_properties_are_found_behind_any_body() -> None:
 
 
 def test_an_offset_id_names_host_and_position() -> None:
-    made = offset_id(HOST, 1234)
-    assert made == "0A000007" + "00002A9F" + f"{1234:016X}"
+    made = offset_ids(HOST, (1234, 255))
+    assert made == f"0A00000700002A9F{1234:016X},0A00000700002A9F{255:016X}"
 
 
 def test_properties_may_end_with_a_separator_but_not_be_penstocks() -> None:

@@ -8,16 +8,13 @@ from collections.abc import Callable, Generator
 import pytest
 
 from penstock.protocol.requests.routes import BrokerRoute, ConfigEntries, ConfigEntry, Route
-from penstock.world import real_world
 from remoting import codes
-from remoting.calls import Call, Front
+from remoting.calls import Call
 from remoting.flows import Own
 from remoting.frames import Command
-from remoting.groups import Groups
-from remoting.members import Members
 from remoting.routes import FRONTS, route
 from tests.node.running import RunningSystem
-from tests.remoting.remoting_rig import RemotingClient
+from tests.remoting.remoting_rig import RemotingClient, idle_front
 
 
 def test_a_topics_route_leads_to_the_front(client: RemotingClient, node: RunningSystem, name: str) -> None:
@@ -98,6 +95,7 @@ def test_a_group_is_deleted_once_its_clients_are_gone(connect: Callable[..., Rem
     assert admin.ask(codes.DELETE_GROUP, groupName=name).code == codes.SUCCESS
     where = {"consumerGroup": name, "topic": name, "queueId": 0}
     assert admin.ask(codes.QUERY_OFFSET, **where).code == codes.QUERY_NOT_FOUND
+    assert admin.ask(codes.DELETE_GROUP, groupName=name).code == codes.SUCCESS
 
 
 def test_the_configuration_of_a_topic_and_the_brokers_figures_are_told(client: RemotingClient, name: str) -> None:
@@ -131,11 +129,7 @@ def test_what_needs_nothing_here_is_done(code: int, client: RemotingClient) -> N
 
 def routed(brokers: tuple[BrokerRoute, ...], fronts: dict[str, str]) -> dict[str, dict[str, str]]:
     """Broker name -> addresses in the route of a topic, as a front at another broker gives it."""
-    world = real_world()
-    groups = Groups("m", lambda flow: None)
-    at = "own", "10.0.0.9:1", "10.0.0.9", 2, bytes(8)
-    front = Front(*at, world.clock, world.rng, Members(), groups, lambda flow: None, lambda *_: None, set())
-    flow = route(Call(Command(codes.ROUTE, fields={"topic": "t"}), front, 1, "", b""))
+    flow = route(Call(Command(codes.ROUTE, fields={"topic": "t"}), idle_front(), 1, "", b""))
     assert isinstance(flow, Generator)
     assert isinstance(next(flow), Own)
     flow.send(ConfigEntries(tuple([ConfigEntry(FRONTS, key, place) for key, place in fronts.items()])))
@@ -152,3 +146,35 @@ def test_the_route_of_a_broker_with_copies_leads_to_the_front_of_the_node_that_l
     assert routed((BrokerRoute("a", "10.0.0.7:1", 4, epoch=4), BrokerRoute("own", "x:1", 4)), fronts) == {
         "own": {"0": "10.0.0.9:2"}
     }
+
+
+def test_copies_that_can_be_read_are_slaves_in_a_route_where_they_have_fronts() -> None:
+    fronts = {f"10.0.0.{node}:1": f"10.0.0.{node}:9" for node in (1, 2, 3)}
+    readers = tuple([f"10.0.0.{node}:1" for node in (1, 2, 3, 4)])
+    led = BrokerRoute("a", "10.0.0.2:1", 4, epoch=3, readers=readers)
+    assert routed((led,), fronts) == {"a": {"0": "10.0.0.2:9", "1": "10.0.0.1:9", "2": "10.0.0.3:9"}}
+
+
+def test_the_groups_of_a_topic_are_those_with_a_position_or_a_client(
+    connect: Callable[..., RemotingClient], name: str
+) -> None:
+    client, other = connect(), connect(client_id="other@1")
+    client.produce(name, b"x", e=0)
+    client.beat(f"{name}-left", topics=(name,))
+    client.ask(codes.UPDATE_OFFSET, consumerGroup=f"{name}-left", topic=name, queueId=0, commitOffset=1)
+    client.ask(codes.UNREGISTER_CLIENT, clientID=client.id, consumerGroup=f"{name}-left")
+    other.beat(f"{name}-here", f"{name}-elsewhere", topics=(name,))
+    answer = json.loads(client.ask(codes.GROUPS_OF_TOPIC, topic=name).body)
+    assert answer == {"groupList": [f"{name}-elsewhere", f"{name}-here", f"{name}-left"]}
+    assert json.loads(client.ask(codes.GROUPS_OF_TOPIC, topic=f"{name}x").body) == {"groupList": []}
+    assert f"%RETRY%{name}-here" in json.loads(client.ask(codes.ALL_TOPICS).body)["topicList"]
+
+
+def test_a_topics_rate_is_that_of_the_messages_that_are_there(client: RemotingClient, name: str) -> None:
+    for _ in range(3):
+        client.produce(name, b"x")
+    row = json.loads(client.ask(codes.BROKER_STATS, statsName="TOPIC_PUT_NUMS", statsKey=name).body)
+    assert [row[one]["sum"] for one in ("statsMinute", "statsHour", "statsDay")] == [3, 3, 3]
+    assert row["statsMinute"]["tps"] == 0.05
+    assert client.ask(codes.BROKER_STATS, statsName="TOPIC_PUT_NUMS", statsKey="t?").code == codes.TOPIC_NOT_EXIST
+    assert client.ask(codes.BROKER_STATS, statsName="GROUP_GET_NUMS", statsKey=name).code == codes.SYSTEM_ERROR

@@ -8,11 +8,23 @@ from collections.abc import Callable
 
 import pytest
 
+from penstock.access.acl import parse_acl
+from penstock.access.authority import Authority
+from penstock.access.policy import SCRAM, Identity
 from penstock.blocking.reader import Reader
+from penstock.errors import Busy, NoQuorum, NotLeader, PenstockError, StorageFull, TimedOut, TopicNotFound
+from penstock.protocol.requests.messages import Append
+from penstock.protocol.requests.topics import ChangeTopic, DescribeTopic, TopicDetail
+from penstock.service.audit import Audit
+from penstock.service.permissions import Permissions
 from remoting import codes
+from remoting.calls import Call, refusal
+from remoting.flows import Flow, Own
+from remoting.frames import Command
+from remoting.sending import send
 from tests.node.running import RunningSystem
 from tests.patience import PATIENCE_S
-from tests.remoting.remoting_rig import RemotingClient, seen
+from tests.remoting.remoting_rig import RemotingClient, idle_front, seen
 
 
 def bodies(node: RunningSystem, topic: str) -> list[bytes]:
@@ -75,6 +87,31 @@ def test_a_batch_is_stored_in_one_queue_in_its_order(client: RemotingClient, nam
     assert [one.body for one in seen(client.pull("g", name, 1).body)] == [b"first", b"a", b"b", b"c"]
 
 
+def appending() -> Flow:
+    """A send that waits for its append."""
+    fields = {"a": "p", "b": "t", "e": "2", "i": "UNIQ_KEY\x01u"}
+    flow = send(Call(Command(codes.SEND_V2, 1, fields, b"x"), idle_front(), 1, "", bytes(8)))
+    assert isinstance(next(flow), Append)
+    return flow
+
+
+@pytest.mark.parametrize(("error", "code"), [(TimedOut("x"), 10), (NotLeader("x"), 12)])
+def test_what_is_in_the_log_and_may_not_stay_is_a_status_that_clients_can_read(error: PenstockError, code: int) -> None:
+    error.unknown = True
+    with pytest.raises(StopIteration) as end:
+        appending().throw(error)
+    answer = end.value.value
+    assert answer.code == code
+    assert answer.fields == {"msgId": "", "queueId": "2", "queueOffset": "-1", "transactionId": "u"}
+
+
+@pytest.mark.parametrize("error", [NotLeader("x"), NoQuorum("x"), StorageFull("x")])
+def test_what_is_not_stored_is_an_error_after_which_clients_try_again(error: PenstockError) -> None:
+    with pytest.raises(type(error)):
+        appending().throw(error)
+    assert refusal(Command(1), error).code == codes.SERVICE_NOT_AVAILABLE
+
+
 @pytest.mark.parametrize("cut", [1, 30, 60])
 def test_a_batch_that_is_not_whole_is_refused_as_a_whole(cut: int, client: RemotingClient, name: str) -> None:
     client.produce(name, b"first", e=0)
@@ -123,3 +160,24 @@ def test_an_answer_to_a_client_that_is_gone_says_so(client: RemotingClient) -> N
     answer = client.ask(codes.SEND_REPLY_V2, b"!", i="REPLY_TO_CLIENT\x01nobody", b="t")
     assert answer.code == codes.SYSTEM_ERROR
     assert "nobody" in answer.remark
+
+
+def test_a_user_makes_a_limited_number_of_topics_by_messages() -> None:
+    front = idle_front()
+    authority = Authority(lambda: bytes(32), lambda: 0)
+    authority.set_acl(parse_acl("allow all produce *"))
+    permissions = Permissions(authority, Audit(lambda: 0, lambda: 0.0), "192.0.2.1:5", Identity("ada", SCRAM))
+
+    def asked(topic: str) -> Flow:
+        fields = {"a": "p", "b": topic, "c": "TBW102", "d": "4", "e": "0", "f": "0", "i": ""}
+        fields["g"] = str(front.clock.wall_ms())
+        flow = send(Call(Command(codes.SEND_V2, 1, fields, b"x"), front, 1, "192.0.2.1:5", bytes(8), permissions))
+        assert next(flow) == DescribeTopic(topic)
+        return flow
+
+    first = asked("new")
+    assert first.throw(TopicNotFound("none")) == Own(DescribeTopic("new", create=True))
+    assert first.send(TopicDetail("new", 8, "disk", ())) == Own(ChangeTopic("new", 4))
+    assert isinstance(first.send(TopicDetail("new", 4, "disk", ())), Append)
+    with pytest.raises(Busy, match="user ada make more than 1 topics"):
+        asked("newer").throw(TopicNotFound("none"))

@@ -41,6 +41,24 @@ def test_what_was_tried_often_enough_is_a_dead_letter(
         assert [letter.message.body for letter in admin.letters_of(name)] == [b"work"]
 
 
+def send_to_retries(client: RemotingClient, group: str, topic: str, unique_id: str, attempts: int) -> Command:
+    properties = f"ORIGIN_MESSAGE_ID\x01{unique_id}\x02RETRY_TOPIC\x01{topic}\x02UNIQ_KEY\x01{unique_id}\x02DELAY\x013"
+    return client.produce(f"%RETRY%{group}", b"copy", properties, j=attempts, l=1)
+
+
+def test_what_is_sent_to_the_retries_of_a_group_is_given_back_and_a_dead_letter_at_last(
+    client: RemotingClient, node: RunningSystem, name: str
+) -> None:
+    client.produce(name, b"work", f"UNIQ_KEY\x01{name}-id", e=0)
+    assert send_to_retries(client, name, name, f"{name}-id", 1).code == codes.SYSTEM_ERROR  # no client has told of it
+    client.beat(name, topics=(name,))
+    assert send_to_retries(client, name, name, f"{name}-other", 1).code == codes.MESSAGE_ILLEGAL
+    assert send_to_retries(client, name, "nowhere", f"{name}-id", 1).code == codes.MESSAGE_ILLEGAL
+    assert send_to_retries(client, name, name, f"{name}-id", 1).code == codes.SUCCESS
+    with Admin(node.addresses.namesrv) as admin:
+        assert [letter.message.body for letter in admin.letters_of(name)] == [b"work"]
+
+
 def test_only_a_group_that_is_there_gives_back(client: RemotingClient, name: str) -> None:
     one = stored(client, name)
     answer = give_back(client, name, one)

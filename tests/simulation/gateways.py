@@ -14,7 +14,6 @@ import random
 import sys
 from collections import Counter, deque
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "gateway"))
@@ -35,15 +34,15 @@ from gateway.mqtt.packets import (
     Subscribe,
     Subscription,
 )
-from penstock.errors import PenstockError, Unavailable
+from penstock.errors import Unavailable
 from penstock.protocol.link import Link, OnResult
-from penstock.protocol.message import Message, decode_batch
+from penstock.protocol.message import decode_batch
 from penstock.protocol.requests.filters import FetchRetained
-from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.request import Request, Result
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
-from tests.broker.broker_rig import Rig
+from tests.broker.broker_rig import Rig, messages
 from tests.simulation.disk import SimDisk
+from tests.simulation.fences import Fences
 
 NAMESRV: Final = "127.0.0.1:9876"
 BROKER: Final = "broker:1"
@@ -69,6 +68,7 @@ class BrokerLink:
         self._is_near = self.session % 2 == 1
 
     def submit(self, request: Request, on_result: OnResult) -> None:
+        on_result = self._world.fences.tap(request, on_result)
         self._requests.append((request if self._is_near else request.for_wire(), on_result))
 
     def flush(self) -> None:
@@ -164,7 +164,6 @@ class Links:
         self.names = NameServer(world)
         self.broker = BrokerLink(world, world.address)
         self._brokers = {world.address: self.broker}
-        self.now_ms = 0
         self.clock = world.clock
         self.has_brokers = True
 
@@ -365,6 +364,7 @@ class World:
         self.rng = random.Random(seed)
         self.log: list[str] = []
         self._sessions = 0
+        self.fences = Fences()
         self.clock = HandClock()
         self.address = BROKER
         self._starts = 1
@@ -433,9 +433,7 @@ class World:
     def new_gateway(self, name: str) -> Gateway:
         links = self.new_links()
         self._epochs += 1
-        made = Gateway(
-            beside=SimpleNamespace(clock=self.clock, broker=links), name=name, session_lease_s=6.0, in_flight_max=6
-        )  # type: ignore[arg-type]
+        made = Gateway(broker=links, name=name, session_lease_s=6.0, in_flight_max=6)
         self.links[made] = links
         return made
 
@@ -610,21 +608,6 @@ class Moving(World):
     moves = True
 
 
-def messages(rig: Rig) -> list[Message]:
-    """All messages of a broker, in the order of its log."""
-    found: list[Message] = []
-    for topic in rig.state.topics:
-        for queue in range(topic.queues):
-            offset = 0
-            while True:
-                pulled = rig.ask(Pull(f"{topic.topic}:{queue}", offset, count_max=1000))
-                if isinstance(pulled, PenstockError) or not pulled.count:
-                    break
-                found += [message for _, message in decode_batch(pulled.count, pulled.body)]
-                offset = pulled.next
-    return sorted(found, key=lambda message: message.position)
-
-
 def placed(rig: Rig) -> list[tuple[int, bytes]]:
     """Log positions and bodies of all messages of a broker."""
     return [(message.position, message.body) for message in messages(rig)]
@@ -632,6 +615,7 @@ def placed(rig: Rig) -> list[tuple[int, bytes]]:
 
 def check(world: World) -> None:
     """Raises ``AssertionError`` for the first thing that is not as it must be."""
+    world.fences.check()
     sent = {payload: message for device in world.devices for payload, message in device.sent.items()}
     acknowledged = {payload for device in world.devices for payload in device.acknowledged}
     stored = Counter(world.stored())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
@@ -22,6 +24,7 @@ from penstock.protocol.message import Message
 from penstock.protocol.requests.messages import Appended
 from penstock.protocol.requests.replicas import DescribeReplicas, Replicas, SetRole
 from penstock.protocol.requests.request import Reply, Request
+from penstock.world import World
 from tests.broker.broker_rig import SMALL, append
 from tests.broker.store.store_rig import log_bytes
 from tests.simulation.disk import SimDisk
@@ -29,6 +32,7 @@ from tests.simulation.mortal import MortalDisk
 from tests.simulation.network import HOST
 from tests.simulation.running import Simulation, simulate
 
+T = TypeVar("T")
 KEY = b"k" * 32
 NAMES, CLIENT = "10.0.1.100", "10.0.1.101"
 WAIT_S = 120.0
@@ -40,6 +44,7 @@ class GroupMember:
     Attributes:
         running: the broker of this life.
         error: in which its last life has ended by itself.
+        slow_s: so much longer than others' its syncs take.
     """
 
     def __init__(self, group: SimGroup, name: str, number: int) -> None:
@@ -53,6 +58,7 @@ class GroupMember:
         self._mortal = MortalDisk(self.disk)
         self._scope = trio.CancelScope()
         self.key = KEY
+        self.slow_s = 0.0
         self._lives = 0
 
     @property
@@ -77,7 +83,7 @@ class GroupMember:
         given |= {"port": 10911, "replica_port": 10912, "join": join, "data": Path("none"), **more}
         settings = BrokerSettings(**{"namesrv": (f"{NAMES}:9876",), **given})
         self._lives += 1
-        world = self.group.simulation.world(f"{self.name}/{self._lives}")
+        world = self._slowed(self.group.simulation.world(f"{self.name}/{self._lives}"))
         run = partial(broker.net.server.run, settings, world, disk=mortal)
         try:
             with scope:
@@ -86,6 +92,13 @@ class GroupMember:
         except (Exception, BaseExceptionGroup) as error:
             if not mortal.dead:
                 self.is_alive, self.error = False, error
+
+    def _slowed(self, world: World) -> World:
+        async def offload(work: Callable[[], T]) -> T:
+            await trio.sleep(self.slow_s)
+            return await world.offload(work)
+
+        return replace(world, offload=offload, own_thread=lambda: nullcontext(offload))
 
     def die(self, *, power: bool = False) -> None:
         """The process dies, and with ``power`` the machine."""
@@ -116,6 +129,11 @@ class SimGroup:
         credentials = service_credentials(KEY, "test")
         self.links = WireLinks(nursery, clock=simulation.clock, rng=simulation.rng("links"), credentials=credentials)
 
+    def grow(self, names: str) -> None:
+        """More nodes, before the group begins."""
+        self.nodes += [GroupMember(self, name, at) for at, name in enumerate(names, len(self.nodes) + 1)]
+        self.hosts |= {one.host for one in self.nodes}
+
     async def begin(self, voters: str = "abc", **more: Any) -> None:
         """The name server, and the nodes: the first begins the group, the others join it and become voters."""
         HOST.set(NAMES)
@@ -123,9 +141,9 @@ class SimGroup:
         await self.nursery.start(partial(namesrv.server.run, names, self.simulation.world("names"), secret=KEY))
         HOST.set(CLIENT)
         self.a.begin(**more)
-        for one in (self.b, self.c):
+        for one in self.nodes[1:]:
             one.begin(self.a.address, **more)
-        for one in (self.b, self.c):
+        for one in self.nodes[1:]:
             if one.name in voters:
                 await self.until_done(SetRole(one.name, True, True))
 
@@ -180,6 +198,12 @@ class SimGroup:
                     if committed == end and leader:
                         return
                 await trio.sleep(0.2)
+
+    def states(self) -> list[bytes]:
+        """The snapshot of what each node that lives knows by its log; it is level."""
+        return [
+            node.running.lead._state.snapshot() for node in self.nodes if node.is_alive and node.running is not None
+        ]
 
     def logs(self) -> list[dict[str, bytes]]:
         """The bytes of the log of each node that lives; it is level."""

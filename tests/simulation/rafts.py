@@ -34,7 +34,7 @@ from broker.replica.membership import forced
 from broker.replica.own_log import OwnLog
 from penstock.protocol.requests.replicas import EpochAt, Member, Members, MembersAt, TakeEntries, TakeLead, Vote
 
-TIMING = Timing(election_s=0.8, heartbeat_s=0.2, stall_s=1.5, window_bytes=200)
+TIMING = Timing(election_s=0.8, heartbeat_s=0.2, gap_s=0.4, window_bytes=200)
 
 
 class Entry(NamedTuple):
@@ -112,6 +112,7 @@ class Habits(NamedTuple):
     power: float = 0.5
     cut: float = 0.0
     freeze: float = 0.0
+    full: float = 0.0
     change: float = 0.0
     move: float = 0.0
     forget: bool = False
@@ -135,6 +136,7 @@ class Habits(NamedTuple):
             power=pick([0.0, 0.5, 1.0]),
             cut=pick([0.0, 0.02, 0.05]),
             freeze=pick([0.0, 0.01]),
+            full=pick([0.0, 0.0, 0.1]),
             change=changes,
             move=pick([0.0, 0.02]),
             forget=harm == "forget",
@@ -228,8 +230,10 @@ class World:
         core.step(event, self.now)
         while node.core is core:
             ready = core.take_ready()
-            self._carry_out(node, core, ready)
-            if not ready.asks:
+            is_short = self._carry_out(node, core, ready)
+            if is_short and node.core is core:
+                core.step(Ended(node.disk.end), self.now)
+            elif not ready.asks:
                 return
             for ask in ready.asks:
                 core.step(self._stretch(node, ask.peer, ask.position), self.now)
@@ -239,27 +243,32 @@ class World:
         entries = node.disk.entries[first : first + self.rng.randint(1, self.stretch_entries_max)]
         return Read(peer, position, entries[-1].end, entries)
 
-    def _carry_out(self, node: Node, core: Core, ready: Ready) -> None:
+    def _carry_out(self, node: Node, core: Core, ready: Ready) -> bool:
+        """Whether the disk had no room for all that came."""
         self._post(node, ready.send)
         if ready.save:
             if node.name in self.die_before_save or (not self._is_calm and self.rng.random() < self.habits.crash):
                 self.crash(node, power=True)
-                return
+                return False
             node.disk.hard = ready.save
         if ready.cut_at is not None:
             assert ready.cut_at >= max(node.committed, node.disk.promised), "E6: cut below what is committed"
             self.taken_back += 1
             node.disk.cut(ready.cut_at)
-        for entries in ready.take:
-            self._write(node, entries)
+        is_short = any([self._write(node, entries) for entries in ready.take])
         self._post(node, ready.after_save)
         self._see_role(node, core, ready)
         self._see_commit(node, core, ready)
+        return is_short
 
-    def _write(self, node: Node, entries: TakeEntries) -> None:
-        new: Any = entries.body
-        node.disk.entries += [one for one in new if one.position >= node.disk.end]
-        assert node.disk.end == entries.end, "a stretch that does not fit"
+    def _write(self, node: Node, entries: TakeEntries) -> bool:
+        """Whether the disk had no room for all of it; what it has is whole frames."""
+        body: Any = entries.body
+        new = [one for one in body if one.position >= node.disk.end]
+        assert new[-1].end == entries.end, "a stretch that does not fit"
+        is_full = not self._is_calm and self.rng.random() < self.habits.full
+        node.disk.entries += new[: self.rng.randrange(len(new))] if is_full else new
+        return is_full
 
     def _post(self, node: Node, messages: tuple[ToPeer, ...]) -> None:
         for to, message in messages:
@@ -298,17 +307,20 @@ class World:
 
     def _see_commit(self, node: Node, core: Core, ready: Ready) -> None:
         assert ready.committed >= node.committed, "E5: committed goes back"
-        if ready.committed == node.committed:
+        committed = ready.committed
+        if self.habits.full:  # as ``FollowerLog.commit``
+            committed = min(committed, node.disk.end)
+        if committed == node.committed:
             return
-        old, new = node.disk.before(node.committed), node.disk.before(ready.committed)
-        assert ready.committed <= node.disk.end, "E5: committed beyond the end"
+        old, new = node.disk.before(node.committed), node.disk.before(committed)
+        assert committed <= node.disk.end, "E5: committed beyond the end"
         both = min(new, len(self.truth))
         assert node.disk.entries[old:both] == self.truth[old:both], f"E3: {node.name} differs in what is committed"
         if new > len(self.truth):
             self.truth += node.disk.entries[len(self.truth) : new]
         if node.leads:
             self._see_copies(core.log.members, node.disk.entries[new - 1])
-        node.committed = ready.committed
+        node.committed = committed
 
     def _see_copies(self, members: Members, last: Entry) -> None:
         held = self.holders.get(last.number, set())

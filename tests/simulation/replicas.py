@@ -24,7 +24,7 @@ from penstock.protocol.requests.replicas import Member, Members, MembersAt
 from tests.broker.broker_rig import HandClock
 from tests.broker.replica.copies import Leading, Node, check, mend
 
-TIMING = Timing(election_s=0.8, heartbeat_s=0.2, stall_s=1.5)
+TIMING = Timing(election_s=0.8, heartbeat_s=0.2, gap_s=0.4)
 GROUP = Members(tuple(Member(name, name) for name in "abc"))
 
 

@@ -13,6 +13,7 @@ import gc
 import hashlib
 import random
 import re
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
@@ -107,6 +108,22 @@ class Trace(trio.abc.Instrument):
         return self._hash.hexdigest()
 
 
+class SchedulerChance(random.Random):
+    """Chance of trio's scheduler: seeded for the run of this thread. Systems that other tests have in other threads of
+    the process draw from the ``usual``, and so change nothing here."""
+
+    def __init__(self, seed: str, usual: random.Random) -> None:
+        super().__init__(seed)
+        self._usual = usual
+        self._thread = threading.get_ident()
+
+    def random(self) -> float:
+        return super().random() if threading.get_ident() == self._thread else self._usual.random()
+
+    def getrandbits(self, count: int, /) -> int:
+        return super().getrandbits(count) if threading.get_ident() == self._thread else self._usual.getrandbits(count)
+
+
 class Run:
     """What became of a scenario. ``simulated_s``: how long it took by its own clock."""
 
@@ -120,16 +137,15 @@ class Run:
 
 @contextmanager
 def _deterministic(seed: int) -> Iterator[None]:
-    before = trio_run._ALLOW_DETERMINISTIC_SCHEDULING, trio_run._r.getstate()  # type: ignore[attr-defined]
+    before = trio_run._ALLOW_DETERMINISTIC_SCHEDULING, trio_run._r  # type: ignore[attr-defined]
     trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[attr-defined]
-    trio_run._r.seed(f"{seed}/scheduler")  # type: ignore[attr-defined]
+    trio_run._r = SchedulerChance(f"{seed}/scheduler", before[1])  # type: ignore[attr-defined]
     gc.disable()  # what a collection ends would end at another step in another process
     try:
         yield
     finally:
         gc.enable()
-        trio_run._ALLOW_DETERMINISTIC_SCHEDULING = before[0]  # type: ignore[attr-defined]
-        trio_run._r.setstate(before[1])  # type: ignore[attr-defined]
+        trio_run._ALLOW_DETERMINISTIC_SCHEDULING, trio_run._r = before  # type: ignore[attr-defined]
 
 
 def simulate(seed: int, scenario: Callable[[Simulation], Awaitable[Any]]) -> Run:

@@ -12,7 +12,7 @@ import trio
 
 import broker.net.server
 from broker.filters.requests import FilterRequests
-from broker.kernel.outcomes import AfterQuorum, AfterSync, Now, Outcome
+from broker.kernel.outcomes import AfterQuorum, AfterRound, AfterSync, Now, Outcome
 from broker.net.dispatch import Dispatch
 from broker.net.flusher import Flusher
 from broker.net.lead import Lead
@@ -100,7 +100,7 @@ def forget_to_wake_waiting_requests_and_their_deadlines(patch: pytest.MonkeyPatc
     def parks_for_ever(self: Dispatch, request: Request, on_result: OnResult, session: int) -> None:
         assert self._service is not None
         outcome = self._service.handle(request, self._clock.monotonic(), self._clock.wall_ms())
-        if isinstance(outcome, Now):
+        if isinstance(outcome, Now | AfterRound):
             on_result(outcome.result)
         elif isinstance(outcome, AfterSync | AfterQuorum) and not self._after_sync:  # the next one waits for ever, too
             self._after_sync.append((outcome.point, 0, outcome.result, on_result, 0.0))

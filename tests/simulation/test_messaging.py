@@ -46,7 +46,7 @@ from tests.simulation.running import Run
 from tests.simulation.seeds import must_see, simulated
 
 ALL = (delays.Plain, delays.Delays, delays.Posts, halves.Halves, tills.Tills, retries.Retries)
-LONG_S = float(os.environ.get("PENSTOCK_SIMULATED_S", "1200"))
+LONG_S = float(os.environ.get("PENSTOCK_SIMULATED_S", "600"))
 CATCH_WITHIN = 40
 """A planted bug must be caught by one of so many seeds."""
 SHOWN = {
@@ -89,7 +89,7 @@ def test_what_is_promised_of_messages_that_sleep_or_fail_holds_for_long(capsys: 
 
 
 def test_a_seed_gives_the_same_run_every_time() -> None:
-    first, second = run(16), run(16)
+    first, second = run(4), run(4)
     assert (first.digest, first.log) == (second.digest, second.log)
 
 
@@ -328,6 +328,7 @@ PLANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None], Any, Sequence[str]
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "plant", "workload", "kinds"), PLANTS, ids=lambda one: getattr(one, "__name__", one)
 )

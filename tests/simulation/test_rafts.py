@@ -6,10 +6,10 @@ from broker.replica.core import EPOCHS_FORCED
 from broker.replica.events import Lost, Missing, MoveLead, RoleKind, Tick
 from broker.replica.members import with_member, without_member
 from penstock.protocol.requests.replicas import Member
-from tests.simulation.rafts import Habits, World
+from tests.simulation.rafts import Habits, Node, World
 from tests.simulation.seeds import checked, seeds
 
-WORLDS = 300
+WORLDS = 2_000
 
 
 def run(seed: int, habits: Habits | None = None) -> World:
@@ -157,6 +157,50 @@ def test_a_node_that_stood_still_judges_nobody() -> None:
     assert names_of(world, RoleKind.CANDIDATE) == []
 
 
+def test_a_group_elects_a_leader_where_all_its_nodes_hardly_get_their_turn() -> None:
+    world = quiet()
+    world.crash(world.nodes["a"], power=False)
+    for _ in range(40):
+        world.pass_time(2.0)
+    assert led_by(world) in "bc"
+    epochs = len(world.leaders)
+    for _ in range(40):
+        world.pass_time(2.0)
+    assert len(world.leaders) == epochs
+
+
+class SlowStarts(World):
+    """Who is elected does nothing else for a long time, and says nothing."""
+
+    STARTS_S = 6.0
+
+    def begin_epoch(self, node: Node) -> None:
+        super().begin_epoch(node)
+        node.frozen_until = self.now + self.STARTS_S
+
+    def pass_slowly(self) -> None:
+        self.now += 0.1
+        awake = [node for node in self.nodes.values() if node.frozen_until <= self.now]
+        for node in awake:
+            self.step(node, Tick())
+            self.sync(node)
+        while due := [at for at, one in enumerate(self.bag) if self._can_talk(one[0], one[2])]:
+            self.bag.insert(0, self.bag.pop(due[0]))
+            self.deliver()
+
+    def _can_talk(self, *names: str) -> bool:
+        return all(self.nodes[name].frozen_until <= self.now for name in names)
+
+
+def test_a_leader_comes_to_lead_though_its_start_takes_many_times_an_election() -> None:
+    for seed in (0, 4):
+        world = SlowStarts(seed, Habits(voters=5))
+        for _ in range(250):
+            world.pass_slowly()
+        assert world.is_level()
+        assert len(world.leaders) <= 6
+
+
 def test_a_lead_moves_and_nothing_that_was_appended_is_taken_back() -> None:
     world = quiet()
     moved = 0
@@ -257,6 +301,8 @@ def test_an_observer_is_never_counted() -> None:
     world.append(world.nodes["a"])
     world.pass_time(0.01)
     assert len(world.truth) == 1
+    world.part()
+    world.calm()
     world.crash(world.nodes["a"], power=False)
     settle(world)
     assert world.leader is None

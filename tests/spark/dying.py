@@ -61,7 +61,7 @@ KINDS = (
     lambda: rows(payload="readings", batchRows="10").isEmpty(),
 )
 
-spark = session(testing=True, master="local[2,4]")  # each task is tried four times
+spark = session(light=True, master="local[2,4]")  # each task is tried four times
 for at in range(int(count)):
     KINDS[at % len(KINDS)]()
     print(at, flush=True)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import penstock.spark
 from penstock.cli.root import root
 from penstock.spark.columns import COLUMNS
 from penstock.spark.options import NAMES
@@ -25,8 +26,9 @@ ALIASES = {"kafka.bootstrap.servers", "nameServer"}
 
 
 def test_the_python_blocks_run_in_order(
-    spark: Any, cluster: Any, send: Any, capsys: pytest.CaptureFixture[str]
+    spark: Any, cluster: Any, send: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(penstock.spark, "session", lambda: spark)
     send("telemetry", [b'{"value": 21.5}', b"null"], mqtt_topic="telemetry/d7/temperature")
     send("spBv1.0", [b"\x12\x08\x0a\x01a\x20\x0aP\x03"], mqtt_topic="spBv1.0/plant/NDATA/edge1")
     scope: dict[str, Any] = {}

@@ -26,6 +26,7 @@ def server(tmp_path: Path, bare_python: Path) -> Iterator[SparkServer]:
     running.stop()
 
 
+@pytest.mark.long
 def test_a_session_at_a_server_without_penstock_reads_batches_and_streams(
     server: SparkServer, cluster: Any, send: Any, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def test_json_is_decoded_alike_as_a_function_and_as_an_option(spark: Any, cluste
     assert {tuple(row) for row in split(option)[0].collect()} == {tuple(row) for row in good.collect()}
 
 
+@pytest.mark.long
 def test_a_stream_puts_aside_what_it_cannot_decode(spark: Any, cluster: Any, send: Any, tmp_path: Path) -> None:
     send("packed", [msgpack.packb({"temp": at}) for at in range(10)] + BAD)
     source = {"servers": cluster.servers, "subscribe": "packed", "startingOffsets": "earliest"}

@@ -67,10 +67,14 @@ def as_stream(spark: Any, options: RunOptions, name: str) -> list[Row]:
     return rows
 
 
-def test_each_job_gives_as_a_stream_what_it_gives_as_a_batch(spark: Any, cluster: Any) -> None:
+@pytest.mark.parametrize(
+    "names", [("last", "sessions"), pytest.param(("aggregates", "alerts", "downsample"), marks=pytest.mark.long)]
+)
+def test_each_job_gives_as_a_stream_what_it_gives_as_a_batch(spark: Any, cluster: Any, names: tuple[str, ...]) -> None:
     """All rows: the last readings are so late that the watermark passes all windows and sessions of the others."""
     rows = [row for row in made_of(11)[:250] if not row["error"]]  # one with an error is as late as it is stored
-    send(cluster.servers, "every", [*sorted(rows, key=lambda row: row["event_time"]), *closing()])
+    topic = f"every-{names[0]}"
+    send(cluster.servers, topic, [*sorted(rows, key=lambda row: row["event_time"]), *closing()])
     given: dict[str, Any] = {
         "aggregates": {},
         "last": {},
@@ -78,10 +82,11 @@ def test_each_job_gives_as_a_stream_what_it_gives_as_a_batch(spark: Any, cluster
         "downsample": {},
         "sessions": {},
     }
-    for name, own in given.items():
+    for name in names:
+        own = given[name]
         changes = job_of(name).mode == "update"  # such a job sees its rows in several batches
-        options = RunOptions(cluster.servers, "every", once=True, rows_per_batch=150 if changes else 10_000, given=own)
-        expected = as_batch(spark, cluster.servers, "every", name, own)
+        options = RunOptions(cluster.servers, topic, once=True, rows_per_batch=150 if changes else 10_000, given=own)
+        expected = as_batch(spark, cluster.servers, topic, name, own)
         if not changes:
             expected = [row for row in expected if row["device"] != "end"]
         shown = as_stream(spark, options, name)
@@ -89,6 +94,7 @@ def test_each_job_gives_as_a_stream_what_it_gives_as_a_batch(spark: Any, cluster
         assert shown
 
 
+@pytest.mark.long
 def test_windows_of_top_talkers_are_whole_in_a_stream_once_later_messages_have_come(spark: Any, cluster: Any) -> None:
     """Their windows are of store time: messages come until the windows of the first ones are over."""
     send(cluster.servers, "talking", made_of(15)[:200])
@@ -108,7 +114,7 @@ def test_windows_of_top_talkers_are_whole_in_a_stream_once_later_messages_have_c
     assert {row["rank"] for row in shown} == {1, 2, 3}
 
 
-def test_a_stream_joins_its_readings_with_a_registry_of_each_kind(spark: Any, cluster: Any, tmp_path: Path) -> None:
+def test_readings_are_joined_with_a_registry_of_each_kind(spark: Any, cluster: Any, tmp_path: Path) -> None:
     start = {"metric": "temp", "error": None, "value": 1.0, "event_time": FAR}
     send(cluster.servers, "joined", [start | {"device": name} for name in ("d1", "d2", "d3")])
     known = spark.createDataFrame([("d1", "Kiel"), ("d2", "Bonn")], "device STRING, site STRING")
@@ -123,8 +129,11 @@ def test_a_stream_joins_its_readings_with_a_registry_of_each_kind(spark: Any, cl
         for device, body in (("d1", b'{"site": "Kiel"}'), ("d2", b'{"site": "Bonn"}'), ("d3", b"{}"), ("d3", b"")):
             producer.send(Message("registry", body, mqtt_topic=f"registry/{device}", retain=True))
     for registry in (str(tmp_path / "devices.csv"), str(tmp_path / "devices"), f"{database}#devices", "topic:registry"):
-        options = RunOptions(cluster.servers, "joined", once=True, given={"registry": registry})
-        shown = as_stream(spark, options, "devices")
+        own = {"registry": registry}
+        if registry.startswith("topic:"):
+            shown = as_stream(spark, RunOptions(cluster.servers, "joined", once=True, given=own), "devices")
+        else:
+            shown = as_batch(spark, cluster.servers, "joined", "devices", own)
         found = {row["device"]: (row["known"], row.get("site", row.get("SITE"))) for row in shown}
         assert found == {"d1": (True, "Kiel"), "d2": (True, "Bonn"), "d3": (False, None)}, registry
 
@@ -146,6 +155,7 @@ class FailsOnce:
             raise RuntimeError("the machine is gone")
 
 
+@pytest.mark.long
 def test_gaps_are_told_once_though_the_job_is_restarted_and_a_batch_repeated(
     spark: Any, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +205,7 @@ def test_an_alert_reaches_its_device_once_and_a_job_never_reads_what_it_writes(
             running.run(job_of("alerts"), RunOptions(topic="hot", out=(out,), **own), spark, print)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_final_rows_are_kept_by_day_and_what_comes_later_is_counted(spark: Any, cluster: Any, tmp_path: Path) -> None:
     rows = [row for row in made_of(13) if not row["error"]]
     options = RunOptions(cluster.servers, "small", once=True, out=(str(tmp_path),), rows_per_batch=10_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +64,3 @@ def test_the_command_writes_one_file(
     assert result.exit_code == 0, result.output
     assert result.stdout == f"{file}\n"
     assert "<b>30</b>readings" in file.read_text()
-    today = datetime.now(UTC).date()
-    result = CliRunner().invoke(
-        root, ["--server", cluster.servers, "report", str(today), "--topic", "reported", "-o", str(file)]
-    )
-    assert result.exit_code == 0, result.output
-    assert "<b>1</b>payloads refused" in file.read_text()

@@ -62,6 +62,7 @@ def test_a_batch_that_spark_repeats_is_stored_once(spark: Any, cluster: Any, sen
     assert stored(spark, cluster, "to") == values(1000)
 
 
+@pytest.mark.long
 def test_changed_aggregates_go_to_devices_once_though_their_batch_is_repeated(
     spark: Any, cluster: Any, send: Any, tmp_path: Path
 ) -> None:

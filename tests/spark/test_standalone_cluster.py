@@ -24,6 +24,7 @@ def standalone(tmp_path: Path, bare_python: Path) -> Iterator[Standalone]:
     running.stop()
 
 
+@pytest.mark.long
 def test_totals_are_right_on_two_executors_also_when_one_is_killed_amid_a_stream(
     standalone: Standalone, cluster: Any, send: Any, tmp_path: Path
 ) -> None:

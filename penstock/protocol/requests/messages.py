@@ -13,6 +13,10 @@ NAMES_MAX: Final = 64
 """MQTT filters of one pull."""
 AUDITED_MAX: Final = 5_000
 """Maximum number of entries of the audit log in one request."""
+SPARK: Final = "Spark"
+"""The reader of a Spark query without a group."""
+SPARK_GROUP: Final = f"{SPARK}, group "
+"""The beginning of the reader of a Spark query with a group, whose name follows."""
 
 
 class Placed(NamedTuple):

@@ -6,9 +6,15 @@ Positions are those of the log, ``end`` is behind a frame, ``epoch`` numbers a l
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from penstock.protocol.requests.request import Bytes, Done, Reply, Request, value
+
+SPEAKS: Final = 1
+"""Version of what nodes of a group say to each other and store (docs/formats/replica.md): it grows when nodes of the
+one before it could no longer follow, or lead, what this code does."""
+SPEAKS_FROM: Final = 1
+"""The oldest version that this code works with in one group."""
 
 
 class Member(NamedTuple):
@@ -37,7 +43,7 @@ class Members(NamedTuple):
     @property
     def majority(self) -> int:
         """Number of voters that decide."""
-        return len(self.voters) // 2 + 1
+        return sum([one.is_voter for one in self.nodes]) // 2 + 1
 
     def get(self, node: str) -> Member | None:
         """The member of this name."""
@@ -82,7 +88,7 @@ class ReplicaWelcome(Reply):
 class ReplicaHello(Request):
     """The first request of a connection between nodes, twice: with a nonce, and with the proof over both nonces that
     the node has the key of the cluster. ``cluster``: empty for a node that is new. ``address``: of its port for
-    replicas."""
+    replicas. ``speaks``: its version of the replication. ``speaks_from``: the oldest that it works with."""
 
     code: ClassVar[int] = 130
     reply: ClassVar[type[Reply]] = ReplicaWelcome
@@ -95,6 +101,8 @@ class ReplicaHello(Request):
     namesrv: tuple[str, ...]
     nonce: bytes
     proof: bytes = b""
+    speaks: int = 1
+    speaks_from: int = 1
 
 
 @value
@@ -124,12 +132,15 @@ class AskVote(Request):
 @value
 class Taken(Reply):
     """``durable``: the follower's disk has the leader's log up to there. ``round``: that of the request. ``conflict``:
-    where it has not taken the entries, the logs may be equal at most up to there; else -1."""
+    where it has not taken the entries, the logs may be equal at most up to there; else -1. ``is_full``: its disk has no
+    room for more. ``sync_s``: what its latest sync has taken, or takes already."""
 
     epoch: int
     durable: int
     round: int
     conflict: int = -1
+    is_full: bool = False
+    sync_s: float = 0.0
 
 
 @value
@@ -163,25 +174,29 @@ class TakeLead(Request):
 @value
 class LogStretch(Reply):
     """``body``: whole frames from ``position`` on, all committed; none where there are none. ``before``: epoch of the
-    frame that ends there. ``start``: first position of this copy. ``committed``: as far as its node knows."""
+    frame that ends there. ``start``: first position of this copy. ``committed``: as far as its node knows. ``is_raw``:
+    the body is what the disk has there, wherever frames begin and end."""
 
     position: int
     before: int
     start: int
     committed: int
     body: Bytes = b""
+    is_raw: bool = False
 
 
 @value
 class FetchLog(Request):
     """What is committed of the log from a position on, for repair and whole copies. ``Damaged`` where this copy is bad
-    there itself."""
+    there itself. ``is_raw``: as many bytes as are asked for, as the disk has them and unchecked: who asks knows where
+    the next ones begin before these have come. A node that does not know this yet sends whole frames."""
 
     code: ClassVar[int] = 134
     reply: ClassVar[type[Reply]] = LogStretch
     is_repeatable: ClassVar[bool] = True
     position: int
     bytes_max: int
+    is_raw: bool = False
 
 
 class ReplicaRow(NamedTuple):

@@ -12,6 +12,8 @@ from penstock.protocol.requests.request import Done, Reply, Request, value
 
 ORDERED_TOPICS: Final = "ORDER_TOPIC_CONFIG"
 """The namespace that says, topic by topic, which brokers keys are spread over (RocketMQ's name for it)."""
+GATEWAY_SETTINGS: Final = "GATEWAY_SETTINGS"
+"""The namespace of entries that change settings of running gateways."""
 
 
 class TopicRoute(NamedTuple):

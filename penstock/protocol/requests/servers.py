@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from penstock.protocol.requests.request import Reply, Request, value
+from penstock.protocol.requests.request import Done, Reply, Request, value
 
 
 @value
@@ -62,3 +62,14 @@ class ReadFigures(Request):
     code: ClassVar[int] = 90
     reply: ClassVar[type[Reply]] = BrokerFigures
     is_repeatable: ClassVar[bool] = True
+
+
+@value
+class ChangeSetting(Request):
+    """Changes a setting of a server until it starts again, one of those that change
+    (``penstock/service/live_settings.py``). ``InvalidRequest`` for any other, and for a value that it does not take."""
+
+    code: ClassVar[int] = 91
+    reply: ClassVar[type[Reply]] = Done
+    name: str
+    value: str

@@ -189,11 +189,12 @@ class KeepSessions(Request):
 
 class SessionQuestion(NamedTuple):
     """Somebody asks what a client is subscribed to: how many filters, or with ``wants_terms`` which. ``disconnects``:
-    and has it disconnected."""
+    and has it disconnected. ``watch_after``: and, unless it is negative, follows its packets after that number."""
 
     client: str
     wants_terms: bool
     disconnects: bool = False
+    watch_after: int = -1
 
 
 @value
@@ -324,10 +325,38 @@ class ListSessions(Request):
     contains: str = ""
 
 
+class SeenPacket(NamedTuple):
+    """An MQTT packet of a client that an operator follows.
+
+    Attributes:
+        number: its number among those of the client, from 1; a gap: what lay between is lost.
+        at_ms: wall-clock milliseconds since 1970.
+        is_sent: whether it went to the client.
+        kind: ``PUBLISH`` and so on.
+        packet_id: 0 for none.
+        name: the topic, or the filters.
+        payload_bytes: of a PUBLISH.
+        reasons: reason codes other than a single 0.
+    """
+
+    number: int
+    at_ms: int
+    is_sent: bool
+    kind: str
+    packet_id: int = 0
+    name: str = ""
+    qos: int = 0
+    payload_bytes: int = 0
+    retain: bool = False
+    dup: bool = False
+    reasons: tuple[int, ...] = ()
+
+
 class SessionTerms(NamedTuple):
     """How many ``filters`` a connected client is subscribed to. ``terms``: which, if ``with_terms`` says that this was
     asked for and they are not too large for a reply. ``address``, ``protocol``: where it comes from, and what it
-    speaks. ``connected_s``: for how long it has been connected."""
+    speaks. ``connected_s``: for how long it has been connected. ``watch_after``, ``packets``: the answer to
+    ``SessionQuestion.watch_after``."""
 
     client: str
     filters: int
@@ -336,6 +365,8 @@ class SessionTerms(NamedTuple):
     address: str = ""
     protocol: str = ""
     connected_s: float = 0.0
+    watch_after: int = -1
+    packets: tuple[SeenPacket, ...] = ()
 
 
 @value
@@ -349,7 +380,8 @@ class Subscriptions(Reply):
 class AskSubscriptions(Request):
     """How clients are connected, and what they are subscribed to, as only their gateways know: answered when all have
     told or ``wait_s`` is over. ``wants_terms``: also to which filters. ``disconnects``: they are disconnected, with the
-    reason *administrative action*; their sessions stay."""
+    reason *administrative action*; their sessions stay. ``watch_after``: unless it is negative, the packets of a single
+    client after that number; it is followed from the first such request on, until none has come for a while."""
 
     code: ClassVar[int] = 118
     reply: ClassVar[type[Reply]] = Subscriptions
@@ -357,6 +389,7 @@ class AskSubscriptions(Request):
     wants_terms: bool
     wait_s: float
     disconnects: bool = False
+    watch_after: int = -1
 
 
 @value

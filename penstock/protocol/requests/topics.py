@@ -51,7 +51,7 @@ class TopicInfo(NamedTuple):
 @value
 class TopicDetail(Reply):
     """``log_id``: the log in which the bounds are; empty where the broker does not tell. ``retained``: number of its
-    retained messages."""
+    retained messages. ``is_copy``: from a copy of the log that does not lead, whose queues may end earlier."""
 
     topic: str
     queues: int
@@ -63,6 +63,7 @@ class TopicDetail(Reply):
     draining: int = 0
     trace: int = 0
     retained: int = 0
+    is_copy: bool = False
 
 
 @value
@@ -162,12 +163,13 @@ class DeleteTopic(Request):
 
 
 class TopicCount(NamedTuple):
-    """How much is in a topic: the sum of its queues' ends, which grows by one with each message that is stored, and its
-    number of messages."""
+    """How much is in a topic: the sum of its queues' ends, which grows by one with each message that is stored, its
+    number of messages, and about how many bytes they have, where that was asked for."""
 
     topic: str
     stored: int
     messages: int
+    size: int = 0
 
 
 @value
@@ -180,7 +182,8 @@ class TopicCounts(Reply):
 
 @value
 class CountTopics(Request):
-    """How much is in topics, in order of their names, those after ``after`` with ``contains`` in their names."""
+    """How much is in topics, in order of their names, those after ``after`` with ``contains`` in their names.
+    ``sizes``: in bytes too, which takes a look at each queue's newest entries."""
 
     code: ClassVar[int] = 38
     reply: ClassVar[type[Reply]] = TopicCounts
@@ -188,6 +191,7 @@ class CountTopics(Request):
     after: str = ""
     count_max: int = 500
     contains: str = ""
+    sizes: bool = False
 
 
 @value

@@ -12,6 +12,8 @@ from penstock.protocol.message import Message, decode_batch, encode_message, rec
 from penstock.protocol.requests.filters import OpenFilters
 from penstock.protocol.requests.given import GivenRuns
 from penstock.protocol.requests.messages import (
+    SPARK,
+    SPARK_GROUP,
     Append,
     Appended,
     BoundsReply,
@@ -190,12 +192,15 @@ def test_a_pull_with_tags_passes_over_other_messages_and_says_how_far_it_came() 
 
 def test_topics_that_were_read_without_a_group_are_told_of_for_a_while() -> None:
     rig = made(queues=2)
-    rig.ask(CreateTopic("u"))
+    for topic in "uvw":
+        rig.ask(CreateTopic(topic))
     queue, offset = rig.ask(OpenFilters("o", ("t/#",))).opened[0][1:3]
-    for pull in (Pull("t:1", 0), Pull(queue, offset), Pull("u:0", 0, reader="billing")):
+    groups = [Pull("u:0", 0, reader=group) for group in ("billing", "Sparkles")]
+    spark = [Pull("v:0", 0, reader=SPARK), Pull("w:0", 0, reader=f"{SPARK_GROUP}nightly")]
+    for pull in (Pull("t:1", 0), Pull(queue, offset), *groups, *spark):
         rig.ask(pull)
     rig.clock.now += 5.0
-    assert rig.ask(ListReads()).topics == (TopicRead("t", 5.0),)
+    assert rig.ask(ListReads()).topics == tuple([TopicRead(topic, 5.0) for topic in "tvw"])
     rig.clock.now += READ_S
     assert rig.ask(ListReads()).topics == ()
 

@@ -222,7 +222,7 @@ ASKED = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(STEPS, ASKED, st.sampled_from([0, 3000, 1 << 20]))
 def test_a_pull_in_the_same_process_gets_the_runs_whose_frames_it_would_get(
     steps: list[list[Run] | str], asked: list[tuple[str, int, int, int]], fresh_bytes: int

@@ -76,6 +76,43 @@ def test_the_start_tells_what_it_is_doing_and_how_much_of_the_log_there_is_to_do
     ]
 
 
+class TaskFiles(trio.abc.Instrument):
+    """Notes the modules of our own whose tasks begin."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:
+        code = getattr(task.coro, "cr_code", None)  # a compiled coroutine has none
+        if code is not None:
+            self.names.add(Path(code.co_filename).stem)
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(("more", "is_group"), [({}, False), ({"node": "a", "replica_port": 10912}, True)])
+def test_a_broker_without_copies_has_no_task_port_or_file_of_a_group(
+    more: dict[str, Any], is_group: bool, tmp_path: Path
+) -> None:
+    seen, disk, taken = TaskFiles(), SimDisk(), set[int]()
+    if is_group:
+        key = tmp_path / "key"
+        key.write_text("k" * 64)
+        key.chmod(0o600)
+        more = more | {"cluster_secret_file": str(key)}
+
+    async def scenario(simulation: Simulation, nursery: trio.Nursery) -> None:
+        trio.lowlevel.add_instrument(seen)
+        running = await started(simulation, nursery, disk, **more)
+        link = WireLinks(nursery, clock=simulation.clock).link(f"{running.host}:{running.port}")
+        await ask(link, append(Message("t", b"1")), Appended)
+        taken.update(port for host, port in simulation.network.listeners if host == BROKER)
+
+    within(scenario)
+    tasks = {"node_tasks", "peers", "peer_sessions", "group"}
+    assert (bool(seen.names & tasks), bool(disk.paths("replica")), len(taken) > 1) == (is_group,) * 3
+    assert "flusher" in seen.names
+
+
 @pytest.mark.endtoend
 async def test_a_start_that_is_broken_off_recovers_no_further_and_gives_the_folder_back(tmp_path: Path) -> None:
     told: list[str] = []

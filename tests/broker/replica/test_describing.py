@@ -28,7 +28,8 @@ def leading() -> Bench:
 
 def test_a_leader_knows_how_far_all_are() -> None:
     bench = leading()
-    bench.step(_TICK, 0.3)
+    for _ in range(3):
+        bench.step(_TICK, 0.1)
     bench.hear("b", Taken(2, 130, 0))
     said = described(bench.core, "broker", {"b": "b:10911"}, bench.now, damaged=1, repaired=2)
     assert (said.group, said.node, said.role, said.epoch, said.leader, said.copies) == (

@@ -49,8 +49,6 @@ def test_nothing_is_refused_while_a_majority_was_heard_lately() -> None:
     assert lead.refusal(5.0) == "1 of 3 nodes are there"
     lead.taken("c", Taken(2, 0, 0), 4.5)
     assert lead.refusal(5.0) == ""
-    lead.forgive(9.0)
-    assert lead.refusal(9.5) == ""
 
 
 def test_a_change_waits_until_something_of_the_epoch_is_committed() -> None:

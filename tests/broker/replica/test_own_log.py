@@ -45,3 +45,11 @@ def test_what_is_committed_is_neither_cut_nor_beyond_the_end() -> None:
         own.commit(61)
     own.commit(10)
     assert own.committed == 50
+
+
+def test_what_could_not_be_written_is_not_committed_here_though_the_group_has_it() -> None:
+    log = OwnLog(end=100, durable=100, committed=90, epochs=[EpochAt(1, 0)])
+    log.grow(300, [EpochAt(2, 200)])
+    log.commit(250)
+    log.lack(150)
+    assert (log.end, log.durable, log.committed, log.epochs) == (150, 100, 150, [EpochAt(1, 0)])

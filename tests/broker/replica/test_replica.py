@@ -8,10 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from broker.replica.members import with_member, without_member
+from broker.store.segment import segment_path
 from penstock.errors import PenstockError
 from penstock.protocol.requests.replicas import Member, Members
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.topics import CreateTopic
+from tests.broker.replica.copies import mend
 from tests.properties.request_mix import Mix
 from tests.simulation.replicas import GROUP, Copy, World
 
@@ -150,3 +152,41 @@ def test_what_is_left_of_a_lost_group_goes_on_by_force_with_all_that_it_had() ->
     world.elect()
     assert left.replica.members.voters == ["c"]
     assert {"kept", "new"} <= {topic.topic for topic in left.state.topics}
+
+
+def test_a_node_that_finds_rot_as_it_is_to_lead_leaves_that_to_another_and_is_repaired() -> None:
+    world = World(7)
+    world.drop = 0.0
+    world.level()
+    leader = world.elect()
+    heir, other = [node for node in world.nodes if node is not leader]
+    world.cut_off = {other.name}
+    assert leader.rig
+    answers = leader.rig.submit(CreateTopic("kept", 1))
+    while heir.log.end < leader.log.end:
+        leader.sync()
+        world.deliver()
+    heir.sync()
+    heir.die(power=False)
+    heir.begin()
+    assert heir.log.applied < heir.log.end, "what it has it has not taken in"
+    base = max(base for base in heir.store.log.bases if base <= heir.log.applied)
+    heir.disk.flip(segment_path(base), heir.log.end - base - 5)
+    leader.die(power=False)
+    world.bag.clear()
+    world.cut_off = set()
+    led = len(world.led)
+    for _ in range(60):
+        world.tick()
+    assert len(world.led) == led, "the only one that has all of it cannot take it in"
+    leader.begin()
+    assert world.elect() is leader
+    for _ in range(60):
+        world.tick()
+    mend(heir, world.nodes)
+    assert heir.repair.is_sound
+    world.post(heir, heir.replica.repaired(world.clock.now))
+    world.level()
+    world.check()
+    assert all("kept" in [topic.topic for topic in node.state.topics] for node in world.nodes)
+    assert not answers or not isinstance(answers[0], PenstockError) or answers[0].unknown

@@ -74,6 +74,41 @@ def test_a_copy_comes_in_pieces_over_crashes_and_is_the_leaders_log(
     assert copy.bytes() == leader.bytes()
 
 
+def test_a_copy_comes_as_the_disk_has_it_wherever_frames_end() -> None:
+    leader, rng = old_leader(), random.Random(6)
+    disk = SimDisk(3)
+    while True:
+        resync = Resync(disk, LARGER, leader.store.start, 0.0)
+        for _ in range(60):
+            left = leader.log.committed - resync.coming
+            if rng.random() < 0.1:
+                resync.drop_rest()
+            elif left:
+                resync.take_raw(leader.log.raw(resync.coming, min(left, rng.choice([1, 30, 700, 5_000]))))
+        if resync.end == leader.log.committed:
+            break
+        resync.close()
+        disk.lose_power()
+    resync.finish()
+    copy = Copy(disk, LARGER, committed=leader.log.committed)
+    assert copy.bytes() == leader.bytes()
+    assert b"".join(copy.folds.freeze()) == b"".join(leader.folds.freeze())
+
+
+def test_a_flipped_bit_in_what_a_disk_has_is_never_written() -> None:
+    leader, rng = old_leader(0), random.Random(7)
+    sound = leader.log.raw(0, SMALL.segment_bytes // 2)
+    for _ in range(30):
+        at = rng.randrange(len(sound))
+        bad = bytearray(sound)
+        bad[at] ^= 1 << rng.randrange(8)
+        resync = Resync(SimDisk(), SMALL, 0, 0.0)
+        with contextlib.suppress(ProtocolError):
+            for start in range(0, len(bad), 900):
+                resync.take_raw(bytes(bad[start : start + 900]))
+        assert resync.end <= at
+
+
 def test_a_power_loss_at_any_step_of_the_switch_leaves_the_old_log_or_the_new_one() -> None:
     leader, seen = old_leader(), set[bool]()
     for step in range(60):

@@ -10,6 +10,7 @@ from penstock.protocol.requests.sessions import (
     AskSubscriptions,
     OpenSession,
     SaveSessions,
+    SeenPacket,
     SessionCalls,
     SessionQuestion,
     SessionSave,
@@ -105,3 +106,18 @@ def test_questions_are_bounded() -> None:
 
 def test_only_the_home_of_sessions_is_asked() -> None:
     assert Rig().ask(question("a")).code == TopicNotFound.code
+
+
+def test_packets_of_a_client_reach_who_asked_for_these_and_no_other_question() -> None:
+    rig = home(a="g1")
+    listed, first, second = (
+        rig.submit(AskSubscriptions(("a",), False, 5.0, watch_after=after)) for after in (-1, 0, 7)
+    )
+    asked = rig.ask(WatchSessions("g1", 30.0)).asked
+    assert [one.watch_after for one in asked] == [-1, 0, 7]
+    told = SessionTerms("a", 1, False, watch_after=7, packets=(SeenPacket(8, 5, True, "PUBLISH", name="x"),))
+    rig.ask(TellSubscriptions("g1", (told,)))
+    rig.sync()
+    assert (listed, first, second) == ([], [], [Subscriptions((told,))])
+    several = AskSubscriptions(("a", "b"), False, 5.0, watch_after=0)
+    assert isinstance(rig.ask(several), InvalidRequest)

@@ -353,7 +353,7 @@ def test_the_work_goes_in_bounded_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_power_cut_at_any_moment_loses_nothing_and_what_was_merged_is_whole() -> None:
-    for after in range(0, 400, 3):
+    for after in range(0, 400, 7):
         disk = SimDisk(after)
         store = opened(disk, ONE_SEGMENT)
         stored(store, command("+all t"))

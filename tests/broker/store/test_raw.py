@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.store.raw import BadPlace, epochs_of, parts_of, read_stretch
+from broker.store.raw import BadPlace, epochs_of, parts_of, read_frames, read_stretch
 from broker.store.segment import segment_path
 from penstock.protocol.message import FRAME_HEAD_BYTES
 from tests.broker.replica.pair import Copy
@@ -17,23 +17,26 @@ def test_stretches_one_behind_the_other_are_the_log_with_the_heads_of_its_blanks
         copy.put(40, size)
     log, position, frames, blanks = copy.store.log, 0, 0, 0
     while position < log.end:
-        data = read_stretch(log, position, bytes_max, log.end)
+        data, behind = read_frames(log, position, bytes_max, log.end)
         parts = list(parts_of(data, position))
         assert parts[-1].stop == len(data)
         assert parts[-1].frames, "a stretch ends behind a frame"
         frames += sum(len(part.frames) for part in parts)
         blanks += sum(not part.frames for part in parts)
         position = parts[-1].position + parts[-1].stop - parts[-1].start
+        assert behind == position
     assert (frames, blanks) == (80, len(log.bases) - 1)
-    assert read_stretch(log, log.end, bytes_max, log.end) == b""
+    assert read_frames(log, log.end, bytes_max, log.end) == (b"", log.end)
 
 
 def test_a_blank_behind_which_nothing_stands_yet_is_not_sent() -> None:
     copy = Copy().lead()
     copy.put(2)
-    before = read_stretch(copy.store.log, 0, 1 << 20, copy.log.end)
+    before = read_frames(copy.store.log, 0, 1 << 20, copy.log.end)
+    assert before[1] == copy.log.end
     copy.store.log.roll(1)
-    assert read_stretch(copy.store.log, 0, 1 << 20, copy.log.end) == before
+    assert read_frames(copy.store.log, 0, 1 << 20, copy.log.end) == before
+    assert read_frames(copy.store.log, before[1], 1 << 20, copy.log.end) == (b"", before[1])
 
 
 def test_every_flipped_byte_ends_the_parts_before_it() -> None:

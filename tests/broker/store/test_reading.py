@@ -41,6 +41,15 @@ def test_a_pull_is_entries_then_untouched_frames() -> None:
     assert (pulled.count, pulled.next, pulled.min, pulled.end) == (2, 2, 0, 2)
 
 
+def test_the_size_of_a_queue_is_its_number_of_messages_times_the_mean_of_the_newest() -> None:
+    disk = SimDisk()
+    store = opened(disk, WIDE)
+    stored(store, incoming("x" * 90_000), *[incoming("y" * 1_000)] * reading.SAMPLED)
+    disk.calls.clear()
+    assert (reading.SAMPLED + 1) * 1_000 < store.size_of("t:0") < (reading.SAMPLED + 1) * 1_200
+    assert "pread" not in disk.calls, "the newest entries are in memory"
+
+
 def test_neighbours_in_the_log_are_one_read() -> None:
     disk = SimDisk()
     store = opened(disk, WIDE)

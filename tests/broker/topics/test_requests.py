@@ -178,6 +178,9 @@ def test_topics_are_counted_a_page_at_a_time() -> None:
     last = rig.ask(CountTopics(first.after, 2))
     assert (last.topics, last.after) == ((TopicCount("c", 3, 3),), "")
     assert rig.ask(CountTopics(contains="b")).topics == (TopicCount("b", 3, 0),)
+    rig.ask(append(Message("a", b"x" * 10_000)))
+    sizes = {one.topic: one.size for one in rig.ask(CountTopics(sizes=True)).topics}
+    assert (10_000 < sizes["a"] < 11_000, sizes["b"], 0 < sizes["c"] < 1_000) == (True, 0, True)
 
 
 def test_so_many_topics_have_a_figure_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from console import visits
+from console import history, visits
 from console.pages import topics
 from penstock.blocking import Admin, Producer
 from tests.console.browser import Site, cells
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
@@ -26,6 +27,22 @@ async def test_topics_are_listed_a_page_at_a_time_and_found_by_a_part_of_their_n
         assert "Next page" not in last
         assert "listed-0" in await browser.get("/topics/live?contains=listed-")
     assert visits.PAGE_ROWS == 50
+
+
+async def test_the_list_says_how_much_a_topic_has_and_how_fast_it_grows(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "STEP_S", 0.0)
+    monkeypatch.setattr(history, "FORGOTTEN_S", PATIENCE_S)
+    with Producer(servers=site.servers) as producer:
+        producer.send("sized", b"x" * 100_000)
+        async with site.open() as browser:
+            [row] = cells(await browser.get("/topics?contains=sized"))[1:]
+            assert (row[1], row[2], row[4]) == ("1", "–", "1")
+            assert row[3] == "97.8 KiB", "with its properties"
+            producer.send("sized", b"x")
+            [row] = cells(await browser.get("/topics/live?contains=sized"))[1:]
+            assert float(row[2].replace(",", "")) > 0
 
 
 async def test_a_topic_is_created_shown_changed_purged_and_deleted(site: Site) -> None:

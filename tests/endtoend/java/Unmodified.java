@@ -27,31 +27,43 @@ import org.apache.rocketmq.remoting.RPCHook;
 /** What RocketMQ's own Java client does at a front of Penstock; prints one line per claim. Arguments: name server, seconds, AccessKey, secret key. */
 public class Unmodified {
     static String names;
-    static long patience;
     static RPCHook login;
 
-    public static void main(String[] arguments) throws Exception {
+    public static void main(String[] arguments) {
+        Patience.run(arguments[1], () -> run(arguments));
+    }
+
+    private static void run(String[] arguments) throws Exception {
         names = arguments[0];
-        patience = Long.parseLong(arguments[1]) * 1000;
         login = new AclClientRPCHook(new SessionCredentials(arguments[2], arguments[3]));
-        DefaultMQProducer producer = new DefaultMQProducer("java-producers", login);
-        producer.setNamesrvAddr(names);
-        producer.setSendMsgTimeout((int) patience);
-        producer.start();
+        if (arguments.length > 4) {
+            Further.second();
+            return;
+        }
+        DefaultMQProducer producer = started(new DefaultMQProducer("java-producers", login));
         SendResult first = send(producer);
         consume();
         select();
         transactions();
-        System.out.println("by offset id: " + body(producer.viewMessage("Java", first.getOffsetMsgId())));
-        System.out.println("by unique id: " + body(producer.viewMessage("Java", first.getMsgId())));
+        System.out.println("by offset id: " + body(Patience.tried(() -> producer.viewMessage("Java", first.getOffsetMsgId()))));
+        System.out.println("by unique id: " + body(Patience.tried(() -> producer.viewMessage("Java", first.getMsgId()))));
         ordered(producer);
+        Further.all(producer, arguments);
         System.out.println("done");
-        System.exit(0);
+    }
+
+    /** Starts a producer, which has then found the name server. */
+    static <T extends DefaultMQProducer> T started(T producer) throws Exception {
+        Patience.at(names, producer).setSendMsgTimeout((int) Patience.ms);
+        producer.start();
+        Patience.tried(() -> producer.fetchPublishMessageQueues("TBW102"));
+        return producer;
     }
 
     static SendResult send(DefaultMQProducer producer) throws Exception {
         SendResult first = producer.send(new Message("Java", "A", "k1", "single".getBytes()));
         System.out.println("single: " + first.getSendStatus());
+        System.out.println("at: Java:" + first.getMessageQueue().getQueueId() + " " + first.getQueueOffset());
         List<Message> batch = new ArrayList<>();
         for (int number = 0; number < 3; number++) {
             batch.add(new Message("Java", "B", "batch" + number, ("batch" + number).getBytes()));
@@ -68,28 +80,36 @@ public class Unmodified {
         return first;
     }
 
-    static DefaultMQPushConsumer consumer(String group) {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, login, new AllocateMessageQueueAveragely());
-        consumer.setNamesrvAddr(names);
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        return consumer;
+    interface Settings {
+        void set(DefaultMQPushConsumer consumer) throws Exception;
+    }
+
+    /** A consumer with these settings that runs. One whose start fails is given up for another. */
+    static DefaultMQPushConsumer consumer(String group, Settings settings) throws Exception {
+        return Patience.tried(() -> {
+            DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, login, new AllocateMessageQueueAveragely());
+            Patience.at(names, consumer).setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+            settings.set(consumer);
+            Patience.start(consumer::start, consumer::shutdown);
+            return consumer;
+        });
     }
 
     static void consume() throws Exception {
         Queue<String> found = new ConcurrentLinkedQueue<>();
-        DefaultMQPushConsumer consumer = consumer("java-consumers");
-        consumer.subscribe("Java", "*");
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            for (MessageExt one : messages) {
-                found.add(one.getTopic() + ":" + body(one) + ":" + one.getReconsumeTimes());
-                if (body(one).equals("single") && one.getReconsumeTimes() == 0) {
-                    context.setDelayLevelWhenNextConsume(1);
-                    return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+        DefaultMQPushConsumer consumer = consumer("java-consumers", made -> {
+            made.subscribe("Java", "*");
+            made.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                for (MessageExt one : messages) {
+                    found.add(one.getTopic() + ":" + body(one) + ":" + one.getReconsumeTimes());
+                    if (body(one).equals("single") && one.getReconsumeTimes() == 0) {
+                        context.setDelayLevelWhenNextConsume(1);
+                        return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+                    }
                 }
-            }
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
         });
-        consumer.start();
         await(() -> found.contains("Java:single:1") && new TreeSet<>(found).size() >= 9);
         consumer.shutdown();
         System.out.println("consumed: " + new TreeSet<>(found));
@@ -97,13 +117,13 @@ public class Unmodified {
 
     static void select() throws Exception {
         Queue<String> found = new ConcurrentLinkedQueue<>();
-        DefaultMQPushConsumer consumer = consumer("java-selecting");
-        consumer.subscribe("Java", MessageSelector.bySql("n > 5"));
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            messages.forEach(one -> found.add(body(one)));
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        DefaultMQPushConsumer consumer = consumer("java-selecting", made -> {
+            made.subscribe("Java", MessageSelector.bySql("n > 5"));
+            made.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                messages.forEach(one -> found.add(body(one)));
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
         });
-        consumer.start();
         await(() -> !found.isEmpty());
         consumer.shutdown();
         System.out.println("selected: " + found);
@@ -112,16 +132,7 @@ public class Unmodified {
     static void transactions() throws Exception {
         Queue<String> checked = new ConcurrentLinkedQueue<>();
         Queue<String> found = new ConcurrentLinkedQueue<>();
-        DefaultMQPushConsumer consumer = consumer("java-settled");
-        consumer.subscribe("Settled", "*");
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            messages.forEach(one -> found.add(body(one)));
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-        });
-        consumer.start();
         TransactionMQProducer producer = new TransactionMQProducer("java-transactions", login);
-        producer.setNamesrvAddr(names);
-        producer.setSendMsgTimeout((int) patience);
         producer.setTransactionListener(new TransactionListener() {
             public LocalTransactionState executeLocalTransaction(Message message, Object outcome) {
                 return (LocalTransactionState) outcome;
@@ -132,10 +143,17 @@ public class Unmodified {
                 return LocalTransactionState.COMMIT_MESSAGE;
             }
         });
-        producer.start();
+        started(producer);
         for (LocalTransactionState outcome : LocalTransactionState.values()) {
             producer.sendMessageInTransaction(new Message("Settled", outcome.name().getBytes()), outcome);
         }
+        DefaultMQPushConsumer consumer = consumer("java-settled", made -> {
+            made.subscribe("Settled", "*");
+            made.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                messages.forEach(one -> found.add(body(one)));
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+        });
         await(() -> found.size() >= 2);
         System.out.println("checked: " + new TreeSet<>(checked));
         System.out.println("settled: " + new TreeSet<>(found));
@@ -148,23 +166,19 @@ public class Unmodified {
             producer.send(new Message("Ordered", ("" + number).getBytes()), (queues, message, key) -> queues.get(1), 1);
         }
         Queue<String> found = new ConcurrentLinkedQueue<>();
-        DefaultMQPushConsumer consumer = consumer("java-ordered");
-        consumer.subscribe("Ordered", "*");
-        consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
-            messages.forEach(one -> found.add(body(one)));
-            return ConsumeOrderlyStatus.SUCCESS;
+        DefaultMQPushConsumer consumer = consumer("java-ordered", made -> {
+            made.subscribe("Ordered", "*");
+            made.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                messages.forEach(one -> found.add(body(one)));
+                return ConsumeOrderlyStatus.SUCCESS;
+            });
         });
-        consumer.start();
         await(() -> found.size() >= 20);
         System.out.println("ordered: " + String.join(" ", found));
         consumer.shutdown();
-        DefaultLitePullConsumer pulling = new DefaultLitePullConsumer("java-pulling", login);
-        pulling.setNamesrvAddr(names);
-        pulling.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        pulling.subscribe("Ordered", "*");
-        pulling.start();
+        DefaultLitePullConsumer pulling = Patience.tried(Unmodified::pulling);
         List<String> pulled = new ArrayList<>();
-        long end = System.currentTimeMillis() + patience;
+        long end = System.currentTimeMillis() + Patience.ms;
         while (pulled.size() < 20 && System.currentTimeMillis() < end) {
             pulling.poll(500).forEach(one -> pulled.add(body(one)));
         }
@@ -172,12 +186,20 @@ public class Unmodified {
         pulling.shutdown();
     }
 
+    private static DefaultLitePullConsumer pulling() throws Exception {
+        DefaultLitePullConsumer consumer = Patience.at(names, new DefaultLitePullConsumer("java-pulling", login));
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe("Ordered", "*");
+        Patience.start(consumer::start, consumer::shutdown);
+        return consumer;
+    }
+
     static String body(MessageExt message) {
         return message.getBody().length > 1000 ? message.getBody().length + " bytes" : new String(message.getBody());
     }
 
     static void await(BooleanSupplier done) throws InterruptedException {
-        long end = System.currentTimeMillis() + patience;
+        long end = System.currentTimeMillis() + Patience.ms;
         while (!done.getAsBoolean() && System.currentTimeMillis() < end) {
             Thread.sleep(50);
         }

@@ -10,7 +10,6 @@ from gateway.login.auth import ASSIGNED_ID, Credentials, Identity, OnIdentity
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
 from penstock.access.acl import parse_acl
-from penstock.protocol.message import decode_message
 from penstock.protocol.requests.sessions import ClosedSession, CloseSession
 
 LASTING = Properties(session_expiry_interval=7 * 86_400)
@@ -83,7 +82,7 @@ def test_the_owner_by_rule_takes_its_id_back_from_whoever_came_first(
     gateway.produce("t", b"x", qos=1)
     gateway.round()
     assert owner.got() == [], "nothing of the other session is left"
-    assert [decode_message(record).body for record in gateway.broker.log][:-1] == [b"his will"] * is_there
+    assert gateway.broker.bodies()[:-1] == [b"his will"] * is_there
     assert code(come(gateway, "mallory")) == 0x87
     assert not owner.is_closed
     assert ("the session of user 'mallory' ends" in caplog.text) is not is_there
@@ -129,7 +128,7 @@ def test_the_will_that_waits_of_a_session_that_an_operator_ends_is_published_at_
     gateway.broker.submit(CloseSession("d1-7", answer.epoch, force=True), answers.append)
     gateway.pass_time(1)
     assert answers[1:] == [ClosedSession()]
-    assert [decode_message(record).body for record in gateway.broker.log] == [b"gone"]
+    assert gateway.broker.bodies() == [b"gone"]
     assert gateway.broker.state.sessions.get("d1-7") is None
 
 
@@ -142,7 +141,7 @@ def test_an_operator_ends_the_session_of_a_connected_client() -> None:
     gateway.pass_time(1)
     assert [one.reason_code for one in client.got() if isinstance(one, Disconnect)] == [0x98]
     assert client.is_closed
-    assert [decode_message(record).body for record in gateway.broker.log] == [b"gone"], "the session is over, no delay"
+    assert gateway.broker.bodies() == [b"gone"], "the session is over, no delay"
     [answer] = answers
     assert isinstance(answer, ClosedSession)
     gateway.broker.submit(CloseSession("d1-7", answer.epoch, force=True), answers.append)

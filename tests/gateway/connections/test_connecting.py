@@ -12,7 +12,6 @@ from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Will
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reason_codes import ReasonCode
 from penstock.access.acl import parse_acl
-from penstock.protocol.message import decode_message
 
 
 def refused(gateway: Gateway, packet: Connect) -> tuple[Client, Connack]:
@@ -23,7 +22,7 @@ def refused(gateway: Gateway, packet: Connect) -> tuple[Client, Connack]:
 
 
 def published(gateway: Gateway) -> list[tuple[str, bytes]]:
-    return [(message.name, message.body) for message in map(decode_message, gateway.broker.log)]
+    return [(message.name, message.body) for message in gateway.broker.messages()]
 
 
 # ---------------------------------------------------------------- admission
@@ -65,7 +64,7 @@ def test_what_follows_a_refused_connect_is_not_carried_out() -> None:
     gateway = Gateway(Anonymous("nobody"))
     client = gateway.open()
     client.send(Connect("c"), Publish("a", b"x"))
-    assert gateway.broker.log == []
+    assert gateway.broker.messages() == []
 
 
 @pytest.mark.mqtt("3.1.2-2", old=("3.1.2-2",))

@@ -30,11 +30,10 @@ from gateway.mqtt.packets import (
 )
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.errors import Busy, InvalidTopic, StorageFull, Unavailable
-from penstock.protocol.message import decode_message
 from penstock.protocol.requests.messages import AppendRuns
 from penstock.protocol.requests.routes import QueryRoute
 from penstock.protocol.requests.sessions import SaveSessions
-from penstock.protocol.requests.topics import DescribeTopic
+from penstock.protocol.requests.topics import CreateTopic, DescribeTopic
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
@@ -45,8 +44,7 @@ def test_a_publication_is_stored_and_answered_by_its_qos(level: int, qos: int, a
     client = gateway.connect(level=level)
     client.publish("a/b", b"x", qos, packet_id=7 if qos else 0)
     assert client.got() == answers
-    [record] = gateway.broker.log
-    stored = decode_message(record)
+    [stored] = gateway.broker.messages()
     assert (stored.topic, stored.name, stored.body, stored.qos, stored.key) == ("a", "a/b", b"x", qos, "c")
 
 
@@ -206,9 +204,9 @@ def test_who_asks_for_it_is_told_the_level_that_each_message_has_reached() -> No
     client.publish("a", b"x", 1, packet_id=2)  # the straight way, alone
     client.send(*[Publish("a", b"x", qos, packet_id=at) for at, qos in ((3, 1), (0, 0), (4, 1), (5, 2))])
     assert client.got() == [*[Puback(at, 0, told("disk")) for at in (1, 2, 3, 4)], Pubrec(5, 0, told("disk"))]
-    gateway.broker.level = "cache"
-    client.publish("a", b"x", 1, packet_id=1)
-    other.publish("a", b"x", 1, packet_id=1)
+    gateway.broker.ask(CreateTopic("b", 1, "cache"))
+    client.publish("b", b"x", 1, packet_id=1)
+    other.publish("b", b"x", 1, packet_id=1)
     assert client.got() == [Puback(1, 0, told("cache"))]
     assert other.got() == [Puback(1)]
 
@@ -377,7 +375,7 @@ def test_a_name_beyond_our_limits_is_refused(name: str) -> None:
         client.publish(name, b"", 1, packet_id=1)
     assert new.got() in ([Puback(1, 0x90)], [Disconnect(0x81)])
     assert old.is_closed
-    assert gateway.broker.log == []
+    assert gateway.broker.messages() == []
     assert gateway.upstream.unauthorized == 0
 
 
@@ -390,7 +388,7 @@ def test_a_name_of_any_length_is_stored(name: str) -> None:
         assert client.got() == [Puback(1)]
         client.publish(name, b"y", 2, packet_id=2)
         assert client.got() == [Pubrec(2)]
-    assert [message.name for message in map(decode_message, gateway.broker.log)] == [name] * 6
+    assert [message.name for message in gateway.broker.messages()] == [name] * 6
 
 
 @pytest.mark.mqtt(old=("3.3.5-2",))
@@ -401,7 +399,7 @@ def test_nobody_publishes_to_the_systems_topics() -> None:
         client.send(Publish("$SYS/x", b"", 1, packet_id=1), Publish("$SYS/x", b"", 2, packet_id=2))
     assert new.got() == [Puback(1, 0x87), Pubrec(2, 0x87)]
     assert old.got() == [Puback(1), Pubrec(2)]
-    assert gateway.broker.log == []
+    assert gateway.broker.messages() == []
     assert (gateway.upstream.dropped, gateway.upstream.unauthorized) == (4, 4)
 
 
@@ -411,7 +409,7 @@ def test_a_topic_alias_stands_for_the_name_it_was_given_with() -> None:
     client = gateway.connect(level=5)
     alias = Properties(topic_alias=3)
     client.send(Publish("a/b", b"1", properties=alias), Publish("", b"2", properties=alias))
-    assert [decode_message(record).name for record in gateway.broker.log] == ["a/b", "a/b"]
+    assert [message.name for message in gateway.broker.messages()] == ["a/b", "a/b"]
     client.publish("", b"3", properties=Properties(topic_alias=65))
     assert client.got() == [Disconnect(0x94, Properties(reason_string="the limit topic_alias_max is reached"))]
 
@@ -467,7 +465,7 @@ def test_nothing_is_carried_out_before_connect() -> None:
     client.publish("a", b"x")
     assert client.is_closed
     assert client.got() == []
-    assert gateway.broker.log == []
+    assert gateway.broker.messages() == []
 
 
 def test_packets_may_follow_connect_at_once() -> None:
@@ -503,7 +501,7 @@ def test_a_disconnect_may_ask_for_what_the_connect_asked_for_also_where_it_was_n
     asked = Properties(session_expiry_interval=100)
     client = gateway.connect("c", level=5, properties=asked, will=Will("w", b"gone"))
     client.send(Disconnect(0, asked))
-    assert (client.got(), gateway.broker.log) == ([], [])
+    assert (client.got(), gateway.broker.messages()) == ([], [])
 
 
 @pytest.mark.mqtt("3.14.2-2")

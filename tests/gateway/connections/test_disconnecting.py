@@ -12,14 +12,13 @@ from gateway.mqtt.packets import Disconnect, Publish, Subscribe, Subscription, W
 from gateway.mqtt.properties import Properties
 from gateway.sessions.session import Cursor, Session
 from penstock.errors import Unavailable
-from penstock.protocol.message import decode_message
 from penstock.protocol.requests.sessions import EndSession, SaveSessions
 
 WILL = Will("will/topic", b"gone", 1)
 
 
 def published(gateway: Gateway) -> list[tuple[str, bytes]]:
-    return [(message.name, message.body) for message in map(decode_message, gateway.broker.log)]
+    return [(message.name, message.body) for message in gateway.broker.messages()]
 
 
 @pytest.mark.mqtt("4.1.0-2", "3.1.2-23")
@@ -30,10 +29,10 @@ def test_a_session_ends_with_its_expiry_and_its_filters_close() -> None:
     client.cut()
     gateway.pass_time(58)
     assert len(gateway.broker.state.sessions) == 1
-    assert list(gateway.broker.queues) == ["~filter:t"]
+    assert gateway.broker.filters() == ["t"]
     gateway.pass_time(4)
     assert len(gateway.broker.state.sessions) == 0
-    assert gateway.broker.queues == {}
+    assert gateway.broker.filters() == []
 
 
 @pytest.mark.parametrize("expiry_s", [0, 60])
@@ -161,7 +160,7 @@ def test_a_will_carries_its_properties_and_retain() -> None:
     gateway.connect("c", level=5, will=will).cut()
     [delivered] = [packet for packet in watcher.got() if isinstance(packet, Publish)]
     assert delivered.properties == sent
-    assert "will" in gateway.broker.retained
+    assert "will" in gateway.broker.retained()
 
 
 @pytest.mark.parametrize("expiry_s", [0, 60])

@@ -77,7 +77,7 @@ def test_nobody_comes_in_any_more(level: int, answer: Connack) -> None:
     client.send(Connect("c", level=level), Publish("a", b"x"))
     assert client.got() == [answer]
     assert client.is_closed
-    assert gateway.broker.log == []
+    assert gateway.broker.messages() == []
 
 
 def test_a_client_that_is_sent_away_keeps_its_session_and_leaves_its_will() -> None:

@@ -86,13 +86,11 @@ def test_a_gateway_that_was_taken_for_dead_keeps_a_client_with_a_will_that_nobod
     other.connect("w").subscribe("will", qos=1)
     client = one.connect("c", **LASTING, will=Will("will", b"gone"))
     one.clock.now_s += one.settings.session_lease_s + 2
-    one.broker.now_ms = one.clock.wall_ms()
     one.broker.pass_time()  # the home has buried it
     one.pass_time(2)
     other.pass_time(2)
     settle(one, other)
     assert (client.is_closed, entry_of(one).owner, entry_of(one).state) == (False, "one", CONNECTED)
-    assert not one.broker.sessions._duties
     for _ in range(20):
         one.pass_time(1)
         other.pass_time(1)

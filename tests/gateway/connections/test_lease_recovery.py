@@ -12,8 +12,9 @@ from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, 
 from gateway.mqtt.properties import Properties
 from gateway.sessions.session_state import Will as Left
 from penstock.errors import Unavailable, UnknownRequest
-from penstock.protocol.message import NEVER, record_body
+from penstock.protocol.message import NEVER
 from penstock.protocol.requests.messages import AppendRuns
+from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.routes import QueryRoute
 from penstock.protocol.requests.sessions import (
     ANY_EPOCH,
@@ -23,7 +24,6 @@ from penstock.protocol.requests.sessions import (
     KeepSessions,
     OpenSession,
     SaveSessions,
-    SessionCalls,
     SessionSave,
     WatchSessions,
 )
@@ -35,8 +35,7 @@ BRIEF: dict[str, Any] = {"level": 5}
 def two() -> tuple[Gateway, Gateway]:
     """The same; the first hears no calls: it stands still for as long as nobody gives it a round."""
     one, other = two_gateways()
-    one.broker.silent.add(WatchSessions)
-    one.broker.asked.clear()
+    one.broker.ignore(WatchSessions)
     return one, other
 
 
@@ -53,19 +52,14 @@ def delayed(delay_s: int) -> Will:
     return Will("w", b"offline", 1, properties=Properties(will_delay_interval=delay_s))
 
 
-def hold_calls(gateway: Gateway) -> list[SessionCalls]:
+def hold_calls(gateway: Gateway) -> list[Result]:
     """What a gateway is told by its watch does not reach it, but this list."""
-    calls: list[SessionCalls] = []
-    asked = gateway.broker.asked
-    for at, (outcome, on_result) in enumerate(asked):
-        if on_result == gateway.watch.answered:
-            asked[at] = (outcome, calls.append)  # type: ignore[arg-type]
-    return calls
+    return gateway.broker.divert(gateway.watch.answered)
 
 
 def published(gateway: Gateway) -> list[bytes]:
     """Bodies of what devices have published."""
-    return [record_body(record) for record in gateway.broker.log]
+    return gateway.broker.bodies()
 
 
 @pytest.mark.parametrize("asked", [LASTING, BRIEF], ids=["lasting", "brief"])
@@ -177,7 +171,7 @@ def test_a_second_doubt_asks_anew_and_waits_for_its_own_answers() -> None:
     staying.publish("t", b"x", 1, packet_id=1)
     one.broker.let_first_go()
     one.round()
-    assert (len(one.broker._kept_back), one.upstream.is_held, published(one)) == (1, True, [])
+    assert (len(one.broker.kept_back), one.upstream.is_held, published(one)) == (1, True, [])
     one.broker.let_go()
     one.round()
     assert (published(one), staying.got()) == ([b"x"], [Puback(1)])
@@ -296,9 +290,7 @@ def test_what_comes_of_a_lost_session_while_it_is_asked_about_is_not_stored_eith
     one.broker.holds = (KeepSessions, QueryRoute)
     first.publish("a-topic-that-is-looked-up", b"late")
     staying.publish("another", b"2")
-    keep, *queries = one.broker._kept_back
-    one.broker._kept_back = queries
-    one.broker._held.append(keep)
+    one.broker.let_first_go()
     one.round()
     assert (one.upstream.is_held, published(one)) == (False, [b"1"])
     one.broker.let_go()

@@ -8,7 +8,6 @@ from gateway.connections.rejudging import PER_TURN
 from gateway.login.access import Access
 from gateway.mqtt.packets import Disconnect, Will
 from penstock.access.acl import parse_acl
-from penstock.protocol.message import decode_message
 
 FILTERS = [f"a/{number}" for number in range(3 * PER_TURN)]
 
@@ -46,7 +45,7 @@ def test_a_client_whose_id_the_rules_give_to_others_now_is_cut_off_and_its_will_
     gateway.round()
     assert (kept.is_closed, lost.is_closed) == (False, True)
     assert [one.reason_code for one in lost.got() if isinstance(one, Disconnect)] == [0x87]
-    assert [decode_message(record).body for record in gateway.broker.log] == [b"gone"]
+    assert gateway.broker.bodies() == [b"gone"]
 
 
 def test_no_turn_looks_at_more_than_a_few_clients_that_have_subscribed_to_nothing() -> None:

@@ -7,11 +7,10 @@ from rig import Gateway
 
 from gateway.mqtt.packets import Disconnect, Will
 from gateway.mqtt.properties import Properties
-from penstock.protocol.message import decode_message
 
 
 def published(gateway: Gateway) -> list[tuple[str, bytes]]:
-    return [(message.name, message.body) for message in map(decode_message, gateway.broker.log)]
+    return [(message.name, message.body) for message in gateway.broker.messages()]
 
 
 @pytest.mark.mqtt("3.1.4-3", old=("3.1.4-2",))
@@ -35,7 +34,7 @@ def test_a_taken_over_connection_carries_nothing_more_out() -> None:
     gateway.connect("c")
     first.is_closed = False
     first.publish("a", b"late")
-    assert gateway.broker.log == []
+    assert gateway.broker.messages() == []
 
 
 def test_a_takeover_cancels_a_delayed_will_but_publishes_one_without_delay() -> None:

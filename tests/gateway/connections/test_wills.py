@@ -6,7 +6,6 @@ import pytest
 from pairs import settle, two_gateways
 from rig import Gateway, HandClock
 
-from gateway.connections.wills import KEPT_BYTES_MAX
 from gateway.login.access import Access
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
@@ -14,7 +13,7 @@ from gateway.sessions import session_state
 from gateway.sessions.session_state import Will as Left
 from penstock.access.acl import parse_acl
 from penstock.errors import InvalidMessage, StorageFull, TimedOut, Unavailable
-from penstock.protocol.message import NEVER, decode_message
+from penstock.protocol.message import NEVER
 from penstock.protocol.requests.messages import AppendRuns
 from penstock.protocol.requests.sessions import CONNECTED, NO_WILL, RELEASED, OpenSession, SaveSessions, WatchSessions
 
@@ -26,7 +25,7 @@ def delayed(delay_s: int) -> Will:
 
 
 def published(gateway: Gateway) -> list[bytes]:
-    return [message.body for message in map(decode_message, gateway.broker.log)]
+    return [message.body for message in gateway.broker.messages()]
 
 
 @pytest.mark.parametrize("asked", [{}, LASTING])
@@ -161,8 +160,7 @@ def test_a_gateway_that_was_thought_dead_does_not_publish_a_will_that_is_not_its
 def test_a_will_whose_session_is_another_gateways_is_forgotten_although_nobody_has_called_for_it() -> None:
     one, other = two_gateways()
     one.connect("c", will=delayed(10), **LASTING).cut()
-    one.broker.silent.add(WatchSessions)
-    one.broker.asked.clear()
+    one.broker.ignore(WatchSessions)
     one.broker.leave_alone("one")
     other.connect("c", **LASTING)
     one.pass_time(30)
@@ -323,15 +321,16 @@ def test_a_will_that_is_refused_for_good_is_counted_and_not_tried_again() -> Non
     assert gateway.upstream.dropped == 1
 
 
-def test_wills_that_wait_for_a_broker_are_bounded() -> None:
+def test_wills_that_wait_for_a_broker_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.connections.wills.KEPT_BYTES_MAX", 1 << 20)
     gateway = Gateway()
     gateway.upstream.publish_will("other", Left("w", b"warm", 0, False, 0, NEVER, b""), None)
     gateway.round()
-    wills, many = gateway.wills, (KEPT_BYTES_MAX >> 22) - 1
+    wills, many = gateway.wills, ((1 << 20) >> 16) - 1
     for _ in range(2):  # what was stored leaves room for others
         gateway.broker.refuses[AppendRuns] = Unavailable("away")
         for at in range(many + 3):
-            wills.publish(str(at), Left("w", bytes(1 << 22), 1, False, 0, NEVER, b""))
+            wills.publish(str(at), Left("w", bytes(1 << 16), 1, False, 0, NEVER, b""))
         gateway.pass_time(1)
         del gateway.broker.refuses[AppendRuns]
         gateway.pass_time(1)
@@ -343,7 +342,7 @@ def test_a_kept_will_that_cannot_be_published_is_counted_and_harms_nobody() -> N
     gateway = Gateway()
     gateway.wills.publish("c", session_state.Will("w", b"", 1, False, 0, NEVER, bytes(200_000)))
     gateway.round()
-    assert (gateway.upstream.dropped, gateway.broker.log) == (1, [])
+    assert (gateway.upstream.dropped, gateway.broker.messages()) == (1, [])
 
 
 def test_a_will_that_may_not_be_published_any_more_is_counted_as_unauthorized() -> None:

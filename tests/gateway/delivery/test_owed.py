@@ -17,6 +17,7 @@ from gateway.delivery import replay
 from gateway.mqtt.packets import Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Subscription
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.sessions.session_state import Owed, decode_flow
+from penstock.protocol.requests.topics import CreateTopic
 
 LASTING = Properties(session_expiry_interval=600)
 
@@ -110,7 +111,7 @@ def test_all_of_a_history_comes_however_often_the_connection_breaks(
     monkeypatch.setattr(replay, "PAGE_COUNT", 3)
     reader = Reader(random.Random(seed))
     gateway = Gateway(in_flight_max=4)
-    gateway.broker.queues_per_topic = 3
+    gateway.broker.ask(CreateTopic("n", 3))
     publisher = gateway.connect("publisher")
     told = [b"%02d" % number for number in range(20)]
     for number, body in enumerate(told):
@@ -153,7 +154,7 @@ def test_how_far_a_history_of_very_many_queues_has_come_is_not_kept(monkeypatch:
     monkeypatch.setattr(replay, "QUEUES_KEPT_MAX", 2)
     reader = Reader(random.Random(1))
     gateway = Gateway(in_flight_max=4)
-    gateway.broker.queues_per_topic = 3
+    gateway.broker.ask(CreateTopic("n", 3))
     for number in range(10):
         gateway.produce("n", b"%d" % number, mqtt_topic="n/x", qos=1)
     client = reader.connect(gateway)

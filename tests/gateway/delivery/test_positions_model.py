@@ -11,8 +11,7 @@ from rig import Client, Gateway
 
 from gateway.mqtt.packets import Puback, Publish, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
-from penstock.protocol.link import OnResult
-from penstock.protocol.requests.messages import Pull
+from penstock.protocol.requests.topics import CreateTopic
 from topicmap.names import matches
 
 NAME = "billing"
@@ -54,13 +53,13 @@ class Subscriber:
     def has_its_say(self) -> None:
         """Others may have moved the position while it was away; from now on they may not, if it is subscribed."""
         if not self.is_over:
-            self.begin = {queue: self.gateway.broker.groups[NAME].get(queue, 0) for queue in QUEUES}
+            self.begin = {queue: self.gateway.broker.positions(NAME).get(queue, 0) for queue in QUEUES}
 
     def subscribe(self) -> None:
         self.take()
         properties = asking(f"named={NAME}", "beginning", place="true")
         self.client.send(Subscribe(1, (Subscription(self.filter, 1),), properties))
-        self.begin = {queue: self.gateway.broker.groups[NAME].get(queue, 0) for queue in QUEUES}
+        self.begin = {queue: self.gateway.broker.positions(NAME).get(queue, 0) for queue in QUEUES}
         self.void.clear()
         self.is_over = False
 
@@ -93,18 +92,14 @@ class Positions(RuleBasedStateMachine):
         super().__init__()
         self.gateways = [Gateway(name="gw")]
         self.broker = self.gateways[0].broker
-        self.broker.queues_per_topic = len(QUEUES)
+        self.broker.ask(CreateTopic("plant", len(QUEUES)))
         self.gateways.append(Gateway(beside=self.gateways[0], name="other"))
-        self.publisher = self.gateways[0].connect("publisher")
-        self.broker.chosen_queue = lambda number: self.queue
-        self.queue = 0
         self.stored: dict[str, list[str]] = {queue: [] for queue in QUEUES}
         self.subscribers: list[Subscriber] = []
         self.away: list[Subscriber] = []
         self.number = 0
         self.before: dict[str, int] = {}
         self.taken: set[str] = set()  # set back, and nobody has subscribed since
-        self.stalled: list[tuple[Pull, OnResult]] = []
         self.publish([("plant/0", 0), ("plant/1", 1)])
 
     def settle(self) -> None:
@@ -118,7 +113,6 @@ class Positions(RuleBasedStateMachine):
     def tick(self) -> None:
         clock = self.gateways[0].clock
         clock.now_s += 0.5
-        self.broker.now_ms = clock.wall_ms()
         self.broker.pass_time()
         for gateway in self.gateways:
             gateway.rounds.begin()
@@ -129,28 +123,24 @@ class Positions(RuleBasedStateMachine):
 
     @property
     def position(self) -> dict[str, int]:
-        return dict(self.broker.groups.get(NAME, {}))
+        return dict(self.broker.positions(NAME))
 
     @rule(messages=st.lists(st.tuples(NAMES, st.integers(0, 1)), min_size=1, max_size=4))
     def publish(self, messages: list[tuple[str, int]]) -> None:
         for name, queue in messages:
-            self.queue = queue
             self.stored[QUEUES[queue]].append(name)
-            self.publisher.publish(name, b"x", 1, packet_id=1)
+            self.gateways[0].produce(name, b"x", queue, qos=1)
         self.settle()
 
     @rule(number=st.integers(0, 2))
     def stall(self, number: int) -> None:
         """What comes to one filter comes late."""
-        for one in [one for one in self.broker.parked if one[0].queue == f"~filter:plant/{'12+'[number]}"]:
-            self.broker.parked.remove(one)
-            self.stalled.append(one)
+        self.broker.stall(f"~filter:plant/{'12+'[number]}")
 
-    @precondition(lambda self: self.stalled)
+    @precondition(lambda self: self.broker.stalled)
     @rule()
     def go_on(self) -> None:
-        self.broker.parked += self.stalled
-        self.stalled = []
+        self.broker.go_on()
         self.settle()
 
     @rule(filter=st.sampled_from(["plant/#", "plant/2"]))
@@ -158,9 +148,8 @@ class Positions(RuleBasedStateMachine):
         """The broker closes a filter: its gateway was away for too long, and no session has it open."""
         if any(one.filter == filter and one.expiry_s for one in self.subscribers + self.away):
             return
-        if self.broker.queues.pop(f"~filter:{filter}", None) is not None:
-            self.broker.position += 5000  # as in any log; where it begins anew is no place that it had
-            self.settle()
+        self.broker.lose_filter(filter)
+        self.settle()
 
     @precondition(lambda self: len(self.subscribers) < 4)
     @rule(
@@ -256,7 +245,7 @@ class Positions(RuleBasedStateMachine):
     def set_back(self, queue: str, data: st.DataObject) -> None:
         to = data.draw(st.integers(0, self.position.get(queue, 0)))
         if to < self.position.get(queue, 0):
-            self.broker.set_back(NAME, queue, to)
+            self.broker.commit(NAME, {queue: to})
             self.before[queue] = to
             self.taken.add(queue)
             for one in self.subscribers + self.away:
@@ -290,7 +279,7 @@ class Positions(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Who acknowledges all comes to the end of all, also of what its filter passes over."""
-        self.broker.parked += self.stalled
+        self.broker.go_on()
         self.settle()
         for one in self.subscribers:
             while one.in_flight:
@@ -306,4 +295,4 @@ class Positions(RuleBasedStateMachine):
 
 
 TestPositions = Positions.TestCase
-TestPositions.settings = settings(max_examples=100, stateful_step_count=50)
+TestPositions.settings = settings(max_examples=30, stateful_step_count=50)

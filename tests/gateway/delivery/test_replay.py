@@ -7,10 +7,10 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_broker import MemoryBroker
+from linked_broker import RETAINING, LinkedBroker
 from own_topics import OnlyOwnTopics
-from past import asking, gateway_with, joins, numbers, stored_at
-from rig import Client, Gateway
+from past import another, asking, gateway_with, numbers, stored_at
+from rig import Client, Gateway, HandClock
 
 from gateway.delivery import lookups, replay
 from gateway.mqtt.codec import encode
@@ -20,14 +20,14 @@ from penstock.errors import Busy
 from penstock.protocol.requests.filters import FetchRetained, OpenFilters
 from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.request import Done
-from penstock.protocol.requests.topics import DescribeTopic
+from penstock.protocol.requests.topics import CreateTopic, DeleteTopic, DescribeTopic
 
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["later", "at once"])
 def _replies(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Pages are small, and the broker's replies come later, or at once."""
     monkeypatch.setattr(replay, "PAGE_COUNT", 2)
-    monkeypatch.setattr(MemoryBroker, "answers_at_once", request.param)
+    monkeypatch.setattr(LinkedBroker, "answers_at_once", request.param)
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ def test_what_has_expired_is_not_replayed() -> None:
 
 
 def test_places_name_the_queue_the_offset_and_the_time_of_each_message_replayed_or_live() -> None:
-    gateway, publisher = gateway_with(3, queues=2)
+    gateway, _ = gateway_with(3, queues=2)
     client = gateway.connect("s", level=5)
     client.subscribe("plant/#", properties=asking("beginning", place="true"))
-    publisher.publish("plant/0", b"3")
+    gateway.produce("plant/0", b"3", 1)
     places = [dict(one.properties.user_properties) for one in client.got() if isinstance(one, Publish)]
     assert [(one["penstock-queue"], one["penstock-offset"]) for one in places] == [
         ("plant:0", "0"),
@@ -117,7 +117,7 @@ def test_places_name_the_queue_the_offset_and_the_time_of_each_message_replayed_
 
 
 def test_a_place_stands_before_what_its_publisher_calls_the_same() -> None:
-    gateway, _ = gateway_with(0)
+    gateway, _ = gateway_with(0, queues=1)
     made_up = (("penstock-offset", "7"), ("penstock-queue", "tank:9"))
     gateway.connect("p", level=5).publish("plant/0", b"1", properties=Properties(user_properties=made_up))
     client = gateway.connect("s", level=5)
@@ -158,7 +158,7 @@ def test_history_and_live_messages_meet_without_gap_or_duplicate(data: st.DataOb
     gateway, publisher = gateway_with(
         rng.randrange(30), rng.choice((1, 2, 5)), rng, in_flight_max=rng.choice((1, 3, 100))
     )
-    stored = len(gateway.broker.log)
+    stored = len(gateway.broker.messages())
     client = gateway.connect("s", level=5)
     got: list[int] = []
 
@@ -225,12 +225,14 @@ def test_a_broker_that_does_not_answer_is_asked_again() -> None:
 
 
 def test_history_that_retention_takes_meanwhile_is_passed_over() -> None:
-    gateway, _ = gateway_with(6, queues=1)
+    gateway, _ = gateway_with(2, queues=1, broker=LinkedBroker(HandClock(), **RETAINING))
+    border = gateway.broker.border()
+    for number in range(2, 6):
+        gateway.produce("plant", b"%d" % number, mqtt_topic="plant/0", qos=1)
     client = gateway.connect("s", level=5)
     gateway.broker.refuses[Pull] = Busy("later")
     client.subscribe("plant/#", properties=asking("beginning"))
-    queue = gateway.broker.topic_queues["plant:0"]
-    queue.base, queue.frames = 2, queue.frames[2:]
+    gateway.broker.lose_before(border)
     gateway.broker.refuses.clear()
     gateway.pass_time(1)
     assert numbers(client) == [2, 3, 4, 5]
@@ -242,7 +244,7 @@ def test_a_topic_that_is_deleted_meanwhile_has_no_more_history_and_what_is_live_
     client = gateway.connect("s", level=5)
     gateway.broker.refuses[Pull] = Busy("later")
     client.subscribe("plant/#", properties=asking(start))
-    gateway.broker.topic_queues.clear()
+    gateway.broker.ask(DeleteTopic("plant"))
     gateway.broker.refuses.clear()
     gateway.pass_time(1)
     asked = len(gateway.broker.made(Pull))
@@ -274,12 +276,15 @@ def test_the_last_few_are_found_where_one_answer_does_not_hold_all_that_is_looke
 
 
 def test_the_last_few_are_looked_for_anew_when_retention_has_passed_what_was_looked_at() -> None:
-    gateway, _ = gateway_with(100, queues=1, session_lease_s=1000)
+    broker = LinkedBroker(HandClock(), **RETAINING)
+    gateway, _ = gateway_with(97, queues=1, broker=broker, session_lease_s=1000)
+    border = gateway.broker.border()
+    for number in range(97, 100):
+        gateway.produce("plant", b"%d" % number, mqtt_topic="plant/0", qos=1)
     client = gateway.connect("s", level=5)
     gateway.broker.refuses[Pull] = Busy("later")
     client.subscribe("plant/#", properties=asking("last=5"))
-    for _ in range(97):
-        gateway.broker.topic_queues["plant:0"].forget_first()
+    gateway.broker.lose_before(border)
     gateway.broker.refuses.clear()
     gateway.pass_time(1)
     assert numbers(client) == [97, 98, 99]
@@ -452,12 +457,14 @@ def test_the_last_n_are_those_of_each_broker_that_has_the_topic() -> None:
     """Logs of two brokers have no common order, so N counts at each of them (docs/guide/device.md): none of the
     last N of all is missing."""
     gateway = Gateway()
-    first, second = gateway.broker, MemoryBroker()
-    joins(gateway, second)
+    first, second = gateway.broker, another(gateway)
+    for one in (first, second):
+        one.ask(CreateTopic("plant", 1))
+    gateway.learn(second)
     publishers = [gateway.connect(name) for name in ("p4", "p0")]  # whose keys choose one broker each
     for number in range(20):
         publishers[number % 4 == 0].publish("plant/1", b"%d" % number, 1, packet_id=number + 1)
-    assert [len(first.log), len(second.log)] == [15, 5]
+    assert [len(first.bodies()), len(second.bodies())] == [15, 5]
     client = gateway.connect("s", level=5)
     client.subscribe("plant/#", qos=1, properties=asking("last=3"))
     got = numbers(client)
@@ -471,8 +478,8 @@ def test_what_comes_while_a_subscribe_waits_for_one_of_two_brokers_comes_behind_
     is_refused: bool,
 ) -> None:
     gateway, _ = gateway_with(2, queues=1)
-    first, second = gateway.broker, MemoryBroker()
-    joins(gateway, second)
+    first, second = gateway.broker, another(gateway)
+    gateway.learn(second)
     second.answers_at_once, second.holds = False, (OpenFilters,)
     client = gateway.connect("s", level=5)
     client.send(Subscribe(1, (Subscription("plant/#", 1),), asking("beginning")))
@@ -550,8 +557,7 @@ def test_history_goes_on_up_to_where_a_filter_that_the_broker_has_closed_is_open
     client.subscribe("plant/#", qos=1, properties=asking("beginning"))
     got = [one for one in client.got() if isinstance(one, Publish)]
     assert [one.payload for one in got] == [b"0", b"1"]
-    del gateway.broker.queues["~filter:plant/#"]
-    gateway.broker.position += 5000
+    gateway.broker.lose_filter("plant/#")
     for number in (6, 7):
         publisher.publish("plant/0", b"%d" % number, 1, packet_id=number)
     gateway.broker.release()
@@ -574,8 +580,7 @@ def test_of_history_that_a_closed_filter_has_interrupted_nothing_is_kept_when_th
     client = gateway.connect("s", level=5)
     client.subscribe("plant/#", qos=1, properties=asking("beginning"))
     gateway.broker.refuses[OpenFilters] = Busy("not now")
-    del gateway.broker.queues["~filter:plant/#"]
-    gateway.broker.position += 5000
+    gateway.broker.lose_filter("plant/#")
     gateway.broker.release()
     gateway.round()
     assert gateway.downstream.replays._interrupted
@@ -591,8 +596,7 @@ def test_history_of_a_topic_with_many_queues_goes_on_where_a_closed_filter_has_i
     gateway.connect("live").subscribe("plant/#")
     client = gateway.connect("s", level=5, properties=Properties(receive_maximum=2))
     client.subscribe("plant/#", qos=1, properties=asking("beginning"))
-    del gateway.broker.queues["~filter:plant/#"]
-    gateway.broker.position += 5000
+    gateway.broker.lose_filter("plant/#")
     gateway.broker.release()
     gateway.pass_time(1)
     seen: list[int] = []
@@ -607,10 +611,9 @@ def test_an_answer_that_nobody_has_foreseen_ends_one_client(kind: type) -> None:
     gateway, publisher = gateway_with(1)
     publisher.publish("plant/kept", b"9", 1, packet_id=99, retain=True)
     client, other = gateway.connect("s", level=5), gateway.connect("t", level=5)
-    answer = getattr(gateway.broker, f"_{kind.__name__}")
-    setattr(gateway.broker, f"_{kind.__name__}", lambda _: Done())
+    gateway.broker.answers[kind] = Done()
     client.send(Subscribe(1, (Subscription("plant/#", 1),), asking(*(["beginning"] if kind is DescribeTopic else []))))
-    setattr(gateway.broker, f"_{kind.__name__}", answer)
+    gateway.broker.answers.clear()
     assert client.is_closed
     assert gateway.downstream.failures == 1
     other.subscribe("plant/#", properties=asking("beginning"))

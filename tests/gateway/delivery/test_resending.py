@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 from draining import drain, publishes
-from memory_broker import MemoryBroker
-from rig import Client, Gateway
+from linked_broker import LinkedBroker
+from rig import Client, Gateway, HandClock
 
 from gateway.delivery.resending import PIECE_BYTES
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel
@@ -40,9 +40,11 @@ class Slow(Client):
         self.gateway.round()
 
 
-def in_flight(count: int, size: int = LARGE, qos: int = 1, **settings: int) -> tuple[Gateway, list[int]]:
+def in_flight(
+    count: int, size: int = LARGE, qos: int = 1, broker: LinkedBroker | None = None, **settings: int
+) -> tuple[Gateway, list[int]]:
     """A gateway to which a client may come back that has got so many messages and acknowledged none, and their ids."""
-    one = Gateway(name="one", **settings)
+    one = Gateway(name="one", broker=broker, **settings)
     client = one.connect("c", clean_start=False)
     client.subscribe("t", qos=qos)
     for at in range(count):
@@ -52,6 +54,11 @@ def in_flight(count: int, size: int = LARGE, qos: int = 1, **settings: int) -> t
     one.pass_time(1)
     one.broker.leave_alone("one")
     return Gateway(beside=one, name="other", **settings), ids
+
+
+def retaining() -> LinkedBroker:
+    """A broker with a short log; each large message has a segment of its own."""
+    return LinkedBroker(HandClock(), segment_bytes=1 << 17, retention_bytes=1 << 18)
 
 
 def back(gateway: Gateway, level: int = 4, **properties: int) -> Slow:
@@ -88,7 +95,7 @@ def topic_pulls(gateway: Gateway) -> list[Pull]:
     return [one for one in gateway.broker.made(Pull) if one.queue == TOPIC_QUEUE]
 
 
-def bytes_read(broker: MemoryBroker, since: int) -> int:
+def bytes_read(broker: LinkedBroker, since: int) -> int:
     """At most so many have been asked for by requests for this many messages of ``LARGE`` bytes."""
     return sum(min(one.count_max * LARGE, one.bytes_max) for one in broker.requests[since:] if isinstance(one, Pull))
 
@@ -178,10 +185,10 @@ def test_what_the_client_acknowledges_while_it_is_read_does_not_go_again() -> No
 
 @pytest.mark.parametrize("lost", [1, 3])
 def test_what_retention_takes_before_it_goes_again_is_given_up_and_what_comes_after_goes(lost: int) -> None:
-    other, ids = in_flight(3)
+    other, ids = in_flight(3, broker=retaining())
     client = stuck(other)
-    queue = other.broker.topic_queues[TOPIC_QUEUE]
-    queue.base, queue.frames = queue.base + lost, queue.frames[lost:]
+    places = [message.position for message in other.broker.messages()]
+    other.broker.lose_before(places[lost] if lost < 3 else other.broker.border())
     client.take()
     client.bytes_max = 1 << 20
     client.take()
@@ -193,7 +200,7 @@ def test_what_retention_takes_before_it_goes_again_is_given_up_and_what_comes_af
 
 
 def test_a_retained_message_that_retention_has_passed_goes_again_as_long_as_it_is_retained() -> None:
-    one = Gateway(name="one")
+    one = Gateway(name="one", broker=retaining())
     one.connect("p").publish("t", bytes([7]) * LARGE, qos=1, packet_id=1, retain=True)
     client = one.connect("c", clean_start=False)
     client.subscribe("t", qos=1)
@@ -202,8 +209,8 @@ def test_a_retained_message_that_retention_has_passed_goes_again_as_long_as_it_i
     one.broker.leave_alone("one")
     other = Gateway(beside=one, name="other")
     client = stuck(other)
-    queue = one.broker.topic_queues[TOPIC_QUEUE]
-    queue.base, queue.frames = queue.end, []
+    one.broker.lose_before(one.broker.border())
+    assert one.broker.bodies() == []
     client.take()
     assert again(client) == [(7, first.packet_id, True)]
 

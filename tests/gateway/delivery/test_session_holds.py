@@ -3,10 +3,9 @@ what began before."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from draining import drain, publishes
+from linked_broker import LinkedBroker
 from rig import Client, Gateway
 
 from gateway.mqtt.packets import (
@@ -25,7 +24,6 @@ from gateway.mqtt.properties import Properties
 from gateway.sessions.session_state import Place
 from penstock.errors import Unavailable
 from penstock.protocol.requests.filters import CloseFilters, OpenFilters
-from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.sessions import SaveSessions
 
 SHARE = "$share/g/a/#"
@@ -56,7 +54,7 @@ def downgraded(gateway: Gateway, filter: str) -> Client:
 def ends_clean(gateway: Gateway) -> bool:
     """Whether nothing is open any more."""
     gateway.pass_time(2 * gateway.settings.filter_lease_s)
-    return held(gateway) == {} and gateway.broker.queues == {} and len(gateway.broker.state.shares) == 0
+    return held(gateway) == {} and gateway.broker.filters() == [] and len(gateway.broker.state.shares) == 0
 
 
 @pytest.mark.parametrize("filter", FILTERS)
@@ -215,19 +213,17 @@ def test_a_place_at_a_broker_that_has_not_come_back_goes_with_what_was_kept_ther
 
 def test_what_is_subscribed_to_at_qos_0_while_its_broker_is_away_begins_when_that_is_back() -> None:
     gateway = Gateway()
-    there = {"broker:4": Gateway(name="elsewhere").broker}
-    gateway.brokers._links = SimpleNamespace(link=lambda one: there.get(one, gateway.broker), give_up=lambda one: None)  # type: ignore[assignment]
-    gateway.brokers._learn([BrokerRoute("b2", "broker:2", 4)])
-    gateway.brokers._learn([BrokerRoute("b3", "broker:2", 4)])  # so b2 is there no more
+    gateway.learn_of_one_away()
     client = connect(gateway)
     client.subscribe("a", qos=1)
     client.subscribe("a", qos=0)
-    gateway.brokers._learn([BrokerRoute("b2", "broker:4", 4)])
+    back = LinkedBroker(gateway.clock, "b2", "broker:4")
+    gateway.learn(back)
     gateway.pass_time(1)
     session = client.device.session
     assert session is not None
     assert [cursor.next >= 0 for cursor in session.overlap.cursors] == [True] * 3
-    assert there["broker:4"].state.filters.owners == [gateway.downstream.shared.taker]
+    assert back.state.filters.owners == [gateway.downstream.shared.taker]
 
 
 @pytest.mark.parametrize("filter", FILTERS)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
+from linked_broker import LinkedBroker
 from rig import Client, Gateway
 
-from broker.filters.fold import OwnerEnded
 from broker.settings import BrokerSettings
-from broker.store.records import Change
 from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
-from penstock.protocol.message import Message, encode_message
+from penstock.protocol.message import Message
 from penstock.protocol.requests.filters import KeepFilters, OpenFilters
-from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.shares import SettleShared, TakeShared
 
 SHARE = "$share/g/a/#"
@@ -256,12 +252,7 @@ def test_a_gateway_that_lost_its_link_keeps_more_than_one_request_can_say(monkey
 
 def lost(gateway: Gateway) -> None:
     """The link breaks under the request for messages that waits."""
-    asked, gateway.broker.asked = gateway.broker.asked, []
-    for outcome, on_result in asked:
-        if any(waker.startswith("share") for waker in outcome.wakers):
-            on_result(Unavailable("cut"))
-        else:
-            gateway.broker.asked.append((outcome, on_result))
+    gateway.broker.answer(TakeShared, Unavailable("cut"))
 
 
 @pytest.mark.interpreted
@@ -275,8 +266,7 @@ def test_a_resume_of_which_a_part_was_not_heard_is_said_again(monkeypatch: pytes
     lost(gateway)
     gateway.broker.holds = (TakeShared,)
     gateway.pass_time(0.5)
-    [(part, _), *rest] = gateway.broker._kept_back
-    gateway.broker._kept_back = [(part, Unavailable("cut")), *rest]
+    gateway.broker.lose_first(Unavailable("cut"))
     gateway.broker.requests.clear()
     gateway.broker.let_go()
     produce(gateway, b"3")  # the last part is answered
@@ -301,7 +291,7 @@ def test_unsubscribing_ends_the_share_and_what_is_on_its_way_goes_on() -> None:
     assert gateway.broker.shares.unsettled == 2
     two.send(Unsubscribe(2, (SHARE,)))
     gateway.pass_time(1.0)
-    assert (len(gateway.broker.state.shares), gateway.broker.queues) == (0, {})
+    assert (len(gateway.broker.state.shares), gateway.broker.filters()) == (0, [])
     shared = gateway.downstream.shared
     assert (shared._feeds, shared._by_origin) == ({}, {})
 
@@ -340,7 +330,7 @@ def test_what_is_leased_again_to_the_gateway_that_has_it_goes_out_once_and_binds
     [client] = members(gateway, 1, share)
     gateway.produce("a", b"1", mqtt_topic="a/x", key="k", qos=1)
     [first] = published(client)
-    gateway.broker.shares.tick(gateway.clock.now_s + BrokerSettings().share_lease_s + 1, 0, 0)
+    gateway.broker.shares.tick(gateway.broker.now_s + BrokerSettings().share_lease_s + 1, 0, 0)
     gateway.pass_time(4.0)
     gateway.produce("a", b"2", mqtt_topic="a/x", key="k", qos=1)
     [second] = published(client)
@@ -424,12 +414,9 @@ def test_a_broker_that_appears_later_shares_too() -> None:
     asked = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
     client = gateway.connect("c", **asked)  # type: ignore[arg-type]
     client.subscribe(SHARE)
-    later = Gateway(name="elsewhere").broker
-    gateway.broker.link = lambda address: later if address == "broker:2" else gateway.broker  # type: ignore[method-assign]
-    gateway.brokers._learn([BrokerRoute("b2", "broker:2", 4)])
-    gateway.round()
-    later.append(encode_message(Message(topic="a", body=b"1", mqtt_topic="a/b")))
-    later.release()
+    later = LinkedBroker(gateway.clock, "b2", "broker:2")
+    gateway.learn(later)
+    later.produce(Message(topic="a", body=b"1", mqtt_topic="a/b"))
     gateway.round()
     assert client.payloads() == [b"1"]
     lasting = gateway.sessions["c"].lasting
@@ -452,30 +439,23 @@ def test_so_many_shares_that_a_request_would_be_too_large_are_several(monkeypatc
 
 def test_a_broker_that_is_away_refuses_no_share_and_has_it_when_it_is_back() -> None:
     gateway = Gateway()
-    there = {"broker:1": gateway.broker, "broker:2": Gateway(name="elsewhere").broker}
-    gateway.brokers._links = SimpleNamespace(link=lambda one: there.get(one, gateway.broker), give_up=lambda one: None)  # type: ignore[assignment]
-    gateway.brokers._learn([BrokerRoute("b2", "broker:2", 4)])
-    gateway.brokers._learn([BrokerRoute("b3", "broker:2", 4)])  # so b2 is there no more
+    gateway.learn_of_one_away()
     client = gateway.connect("c")
     assert client.subscribe(SHARE, "$share/h/b").reason_codes == (2, 2)
     client.send(Unsubscribe(2, ("$share/h/b",)))
     gateway.pass_time(5.0)
-    there["broker:4"] = back = Gateway(name="elsewhere").broker
-    gateway.brokers._learn([BrokerRoute("b2", "broker:4", 4)])
+    back = LinkedBroker(gateway.clock, "b2", "broker:4")
+    gateway.learn(back)
     gateway.pass_time(1.0)
     assert [request.filters for request in back.made(OpenFilters)] == [(SHARE,)]
-    back.append(encode_message(Message(topic="a", body=b"1", mqtt_topic="a/b")))
-    back.release()
+    back.produce(Message(topic="a", body=b"1", mqtt_topic="a/b"))
     gateway.round()
     assert client.payloads() == [b"1"]
 
 
 def test_a_share_of_a_lasting_session_is_open_in_its_name_too_at_a_broker_that_was_away() -> None:
     gateway = Gateway()
-    there = {"broker:1": gateway.broker, "broker:2": Gateway(name="elsewhere").broker}
-    gateway.brokers._links = SimpleNamespace(link=lambda one: there.get(one, gateway.broker), give_up=lambda one: None)  # type: ignore[assignment]
-    gateway.brokers._learn([BrokerRoute("b2", "broker:2", 4)])
-    gateway.brokers._learn([BrokerRoute("b3", "broker:2", 4)])  # so b2 is there no more
+    gateway.learn_of_one_away()
     asked = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
     clients = [gateway.connect(name, **asked) for name in ("stays", "leaves", "gives up")]  # type: ignore[arg-type]
     for client in clients:
@@ -484,9 +464,9 @@ def test_a_share_of_a_lasting_session_is_open_in_its_name_too_at_a_broker_that_w
     assert lasting is not None
     clients[1].cut()
     clients[2].send(Unsubscribe(2, (SHARE,)))
-    there["broker:4"] = back = Gateway(name="elsewhere").broker
+    back = LinkedBroker(gateway.clock, "b2", "broker:4")
     back.refuses[OpenFilters] = Unavailable("restarting")
-    gateway.brokers._learn([BrokerRoute("b2", "broker:4", 4)])
+    gateway.learn(back)
     gateway.pass_time(1.0)
     assert back.state.filters.owners == []
     back.refuses.clear()
@@ -510,8 +490,7 @@ def test_where_no_broker_is_anywhere_a_share_is_refused_as_a_filter_is() -> None
 def test_a_share_that_the_broker_has_given_up_begins_anew() -> None:
     gateway = Gateway()
     [client] = members(gateway, 1)
-    ended = OwnerEnded(gateway.downstream.shared.taker)
-    gateway.broker.end(gateway.broker.state.spread(Change(events=(ended,))))
+    gateway.broker.lose_filter(SHARE)
     gateway.round()
     gateway.pass_time(1.0)
     produce(gateway, b"1")
@@ -524,11 +503,9 @@ def test_what_a_lost_reply_leased_goes_back_though_its_members_have_left_meanwhi
     [client] = members(gateway, 1)
     left = other.connect("left")
     left.subscribe(SHARE)
-    gateway.broker.shares.take(TakeShared(SHARE, other.downstream.shared.taker, 1), gateway.clock.now_s, 0)
-    gateway.broker.append(encode_message(Message(topic="a", body=b"1", mqtt_topic="a/b")))
-    gateway.broker.shares.take(
-        TakeShared(SHARE, other.downstream.shared.taker, 1), gateway.clock.now_s, 0
-    )  # nobody hears of this lease
+    gateway.broker.rig.submit(TakeShared(SHARE, other.downstream.shared.taker, 1))
+    gateway.produce("a", b"1", mqtt_topic="a/b")
+    gateway.broker.rig.submit(TakeShared(SHARE, other.downstream.shared.taker, 1))  # nobody hears of this lease
     [feed] = other.downstream.shared._feeds.values()
     left.cut()
     other.downstream.shared._taken(feed, Unavailable("cut"))

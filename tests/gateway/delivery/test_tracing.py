@@ -9,6 +9,7 @@ from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec
 from penstock.errors import UnknownRequest
 from penstock.protocol.requests.filters import KeepFilters
 from penstock.protocol.requests.messages import DeviceAck, TellAcknowledged
+from penstock.protocol.requests.topics import ChangeTopic, CreateTopic
 
 
 def told(gateway: Gateway) -> list[DeviceAck]:
@@ -21,9 +22,16 @@ def received(client: Client) -> list[Publish]:
     return [packet for packet in client.got() if isinstance(packet, Publish)]
 
 
+def trace(gateway: Gateway, topic: str) -> None:
+    """The topic is traced from now on."""
+    gateway.broker.ask(ChangeTopic(topic, trace=1))
+    gateway.pass_time(gateway.settings.filter_lease_s / 3 + 1)
+
+
 def gateway_with(*traced: str, **settings: int) -> tuple[Gateway, Client]:
     gateway = Gateway(**settings)
-    gateway.broker.traced = traced
+    for topic in ("t", "u"):
+        gateway.broker.ask(CreateTopic(topic, 1, trace=int(topic in traced)))
     client = gateway.connect("d7", level=5)
     client.subscribe("#", qos=2)
     gateway.pass_time(gateway.settings.filter_lease_s / 3 + 1)
@@ -67,8 +75,7 @@ def test_no_more_is_told_between_two_ticks_than_the_limit() -> None:
 def test_nothing_is_looked_at_while_no_topic_is_traced_or_no_broker_says_so() -> None:
     gateway, client = gateway_with()
     assert not gateway.downstream.trace.is_on
-    gateway.broker.traced = ("t",)
-    gateway.pass_time(gateway.settings.filter_lease_s / 3 + 1)
+    trace(gateway, "t")
     assert gateway.downstream.trace.is_on
     gateway.broker.refuses[KeepFilters] = UnknownRequest("an older broker")
     gateway.pass_time(gateway.settings.filter_lease_s / 3 + 1)

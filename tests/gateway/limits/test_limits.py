@@ -29,7 +29,6 @@ from gateway.mqtt.packets import (
 )
 from gateway.mqtt.properties import Properties
 from penstock.errors import TopicNotFound
-from penstock.protocol.message import decode_message
 from penstock.protocol.requests.topics import DescribeTopic
 
 
@@ -82,10 +81,10 @@ def test_a_publication_with_too_many_is_not_taken(qos: int, answer: list[Packet]
     client.publish("a", b"x", qos, packet_id=7 if qos else 0, properties=pairs(5))
     assert client.got() == answer
     assert not client.is_closed
-    assert gateway.broker.log == []
+    assert gateway.broker.messages() == []
     assert gateway.quotas.refused["user_properties_max"] == 1
     client.publish("a", b"x", qos, packet_id=7 if qos else 0, properties=pairs(4))
-    assert len(gateway.broker.log) == 1
+    assert len(gateway.broker.messages()) == 1
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -98,7 +97,7 @@ def test_a_publication_that_is_not_taken_still_gives_its_alias_a_name(qos: int) 
     client.got()
     client.publish("", b"2", 1, packet_id=8, properties=Properties(topic_alias=1))
     assert client.got() == [Puback(8)]
-    assert [decode_message(record).name for record in gateway.broker.log] == ["a/b"]
+    assert [message.name for message in gateway.broker.messages()] == ["a/b"]
 
 
 @pytest.mark.mqtt("4.3.3-10")

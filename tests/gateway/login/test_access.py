@@ -15,7 +15,6 @@ from gateway.mqtt.reason_codes import Reason
 from penstock.access.acl import parse_acl
 from penstock.access.passwords import Users, hash_password, verify
 from penstock.access.tokens import TokenKeys, TokenRules
-from penstock.protocol.message import decode_message
 
 SECRET = "a secret of this test, with more than 32 bytes in it"
 RIGHT = hash_password(b"right", bytes(16))
@@ -180,7 +179,7 @@ def test_a_client_does_what_its_rules_allow_and_nothing_else() -> None:
     client.publish("devices/d2/state", b"not mine", 1, packet_id=2)
     first, second = client.got()
     assert (first.reason_code, second.reason_code) == (0, 0x87)  # type: ignore[union-attr]
-    assert [decode_message(record).body for record in gateway.broker.log] == [b"mine"]
+    assert gateway.broker.bodies() == [b"mine"]
     assert client.subscribe("public/a", "secret/a", "#", "devices/d1/in", "devices/+/in").reason_codes == (
         2,
         0x87,
@@ -202,7 +201,7 @@ def test_a_will_that_is_not_allowed_is_refused_at_connect_and_never_published() 
     gateway, door = gateway_with(RULES)
     client = come(gateway, door, will=Will("devices/other/w", b"x"))
     assert client.got_one(Connack).reason_code == 0x87
-    assert gateway.broker.log == []
+    assert gateway.broker.messages() == []
 
 
 @pytest.mark.parametrize("delay_s", [0, 5])
@@ -217,7 +216,7 @@ def test_a_will_whose_client_may_no_longer_publish_it_is_not_published(delay_s: 
     for device in gateway.connections.admitted(2):
         device.drop()
     gateway.pass_time(10)
-    assert [decode_message(record).body for record in gateway.broker.log] == [b"d2"]
+    assert gateway.broker.bodies() == [b"d2"]
 
 
 @pytest.mark.parametrize(("rules", "published"), [(RULES, [b"gone"]), ("allow anonymous publish #", [])])
@@ -229,7 +228,7 @@ def test_the_will_of_a_dead_gateways_client_is_judged_by_who_it_was(rules: str, 
     come(one, door, will=Will("devices/d1/w", b"gone")).got_one(Connack)
     door.access.set_acl(parse_acl(rules))
     other.pass_time(40)  # the first one has no rounds any more
-    assert [decode_message(record).body for record in other.broker.log] == published
+    assert other.broker.bodies() == published
 
 
 def test_a_retained_message_is_sent_only_while_its_publisher_may_publish_it() -> None:
@@ -387,12 +386,12 @@ def test_a_connection_ends_when_the_token_does_and_its_will_is_published() -> No
         client = logged_in_with(door, gateway, level, will=Will("w", b"gone"))
         gateway.pass_time(59)
         assert not client.is_closed
-        assert gateway.broker.log == []
+        assert gateway.broker.messages() == []
         gateway.pass_time(2)
         assert client.is_closed
         got = client.got()
         assert [packet.reason_code for packet in got if isinstance(packet, Disconnect)] == [farewell][: level - 4]
-        assert [decode_message(record).body for record in gateway.broker.log] == [b"gone"]
+        assert gateway.broker.bodies() == [b"gone"]
         assert gateway.connections.timeouts.expired == 1
 
 

@@ -25,7 +25,8 @@ from gateway.mqtt.packets import (
     Will,
 )
 from gateway.mqtt.properties import Properties, encode_properties
-from penstock.protocol.message import NEVER, decode_message, record_tail
+from gateway.publishing.sys_topics import SysTopics
+from penstock.protocol.message import NEVER, record_tail
 
 MOUNTS = {"a": "t/a/", "b": "t/b/", "tcp": ""}
 LASTING = Properties(session_expiry_interval=1000)
@@ -40,7 +41,7 @@ def mounted_gateway(**more: Any) -> Gateway:
 
 def stored(gateway: Gateway) -> list[str | None]:
     """The full names of all messages."""
-    return [decode_message(record).mqtt_topic for record in gateway.broker.log]
+    return [message.mqtt_topic for message in gateway.broker.messages()]
 
 
 def publishes(client: Client) -> list[Publish]:
@@ -180,14 +181,15 @@ def test_a_client_of_a_mount_publishes_nothing_under_dollar_names(level: int, na
     late = gateway.open(level, listener="a")
     late.send(Connect("w", level=level, will=Will(name, b"x", 0, retain=False)))
     assert late.got_one(Connack).reason_code == (0x87 if level == 5 else 5)
-    assert gateway.broker.log == []
+    assert gateway.broker.messages() == []
 
 
 def test_the_figures_of_the_system_are_below_no_mount() -> None:
     gateway = mounted_gateway()
     client = gateway.connect("c", level=5, listener="a")
     assert client.subscribe("$SYS/#", "$share/g/$SYS/#").reason_codes == (2, 2)
-    gateway.produce("%sys", b"1", mqtt_topic="$SYS/brokers/x/uptime")
+    SysTopics(gateway.upstream, "$SYS/brokers/x", "gw", 1.0, 0.0).tell({"process_uptime_s": 1.0}, 1.0)
+    gateway.round()
     gateway.round()
     assert client.got() == []
 

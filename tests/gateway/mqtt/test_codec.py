@@ -43,7 +43,7 @@ def decoded(data: bytes, level: int) -> Packet:
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_a_packet_is_read_as_it_was_written(level: int, data: st.DataObject) -> None:
     value = data.draw(after_connect(level))

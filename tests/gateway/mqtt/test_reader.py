@@ -61,7 +61,7 @@ PLACES = st.lists(st.integers(0, 1 << 20), max_size=12)
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(data=st.data(), places=PLACES)
 def test_any_cutting_of_a_stream_gives_the_packets_that_were_written(
     level: int, data: st.DataObject, places: list[int]
@@ -76,7 +76,7 @@ def test_any_cutting_of_a_stream_gives_the_packets_that_were_written(
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(data=st.data(), damage=st.sampled_from([b"", b"\x00\x00"]), places=PLACES)
 def test_steps_give_the_same_packets_and_end_with_those_that_others_may_have_to_wait_for(
     level: int, data: st.DataObject, damage: bytes, places: list[int]

@@ -13,7 +13,7 @@ from penstock.errors import NoRoute, NotAllowed, PenstockError, TopicNotFound, U
 from penstock.protocol.message import NEVER
 from penstock.protocol.requests.messages import AppendRuns
 from penstock.protocol.requests.routes import QueryRoute
-from penstock.protocol.requests.topics import DescribeTopic
+from penstock.protocol.requests.topics import DeleteTopic, DescribeTopic
 
 
 def sent(*names: str, qos: int = 1) -> list[Packet]:
@@ -185,7 +185,7 @@ def test_wills_make_no_more_topics_than_their_clients_may() -> None:
     gateway.connect("c").publish("a/x", b"")
     gateway.wills.publish("c", Will("b/x", b"", 1, False, 0, NEVER, b""))
     gateway.round()
-    assert len(gateway.broker.log) == 1
+    assert len(gateway.broker.messages()) == 1
     assert gateway.upstream.dropped == 1
     assert nothing_waits(gateway)
 
@@ -198,7 +198,7 @@ def test_a_topic_that_was_not_used_for_long_is_looked_up_anew_and_made_within_th
     gateway = Gateway(client_topics_per_min_max=1)
     client = gateway.connect(level=5)
     client.send(*sent("a/x"))
-    gateway.broker.topics.remove("a")  # deleted
+    gateway.broker.ask(DeleteTopic("a"))
     gateway.pass_time(3 * IDLE_S)
     client.send(*sent("b/x"))
     assert client.got() == [Puback(1), Puback(1)]

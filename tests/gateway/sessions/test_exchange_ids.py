@@ -121,7 +121,7 @@ def test_a_client_that_never_completes_its_exchanges_cannot_have_more_with_every
     client.send(Pubrel(1))
     client.send(*exchanges(7))
     assert client.got() == [Pubcomp(1), Pubrec(7)]
-    assert len(gateway.broker.log) == 7
+    assert len(gateway.broker.messages()) == 7
 
 
 def test_a_client_is_not_admitted_while_its_open_exchanges_are_unknown() -> None:

@@ -19,7 +19,6 @@ from gateway.mqtt.properties import Properties
 from gateway.sessions.endings import ENDED_MAX
 from gateway.sessions.session import Cursor
 from gateway.sessions.subscriptions import REDOS_MAX
-from penstock.protocol.link import OnResult
 from penstock.protocol.requests.filters import CloseFilters, OpenFilters
 from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.request import Request
@@ -64,7 +63,6 @@ class Sessions(RuleBasedStateMachine):
         self.came: set[int] = set()  # but what is to come again
         self.ever: dict[int, None] = {}  # in the order in which they came
         self.open: dict[int, tuple[int, int]] = {}  # packet id -> what it waits for, of which message
-        self.stalled: list[tuple[Pull, OnResult]] = []
         self.connect()
 
     def check(self) -> None:
@@ -165,24 +163,21 @@ class Sessions(RuleBasedStateMachine):
     @rule(filter=st.sampled_from(FILTERS))
     def stall(self, filter: str) -> None:
         """What comes to one filter comes late."""
-        for one in [one for one in self.gateway.broker.parked if one[0].queue == f"~filter:{filter}"]:
-            self.gateway.broker.parked.remove(one)
-            self.stalled.append(one)
+        self.gateway.broker.stall(f"~filter:{filter}")
 
-    @precondition(lambda self: self.stalled)
+    @precondition(lambda self: self.gateway.broker.stalled)
     @rule(filter=st.sampled_from(FILTERS))
     def close(self, filter: str) -> None:
         """The broker has not heard of the gateway for too long; it may close what is open for it alone."""
         broker = self.gateway.broker
         owners = [owner for owner in broker.state.filters.owners if owner.startswith("gw/")]
         for owner in owners if self.standing.get(filter) == 0 else ():
-            broker._CloseFilters(CloseFilters(owner, (filter,)))
+            broker.ask(CloseFilters(owner, (filter,)))
         self.settle()
 
     @rule()
     def go_on(self) -> None:
-        self.gateway.broker.parked += self.stalled
-        self.stalled = []
+        self.gateway.broker.go_on()
         self.settle()
 
     @rule(filter=st.sampled_from(FILTERS), name=NAMES, times=st.sampled_from([2, 20, ENDED_MAX + 1]))
@@ -224,7 +219,7 @@ class Sessions(RuleBasedStateMachine):
 
 
 TestSessions = Sessions.TestCase
-TestSessions.settings = settings(max_examples=100, stateful_step_count=40)
+TestSessions.settings = settings(max_examples=20, stateful_step_count=40)
 
 
 def scene(*subscriptions: tuple[str, int]) -> Sessions:

@@ -4,23 +4,23 @@ be there."""
 from __future__ import annotations
 
 import pytest
-from memory_broker import MemoryBroker
-from rig import Gateway
+from linked_broker import RETAINING, LinkedBroker
+from rig import Gateway, HandClock
 
 from gateway.messages.envelope import Arrival
 from gateway.sessions.rereading import Rereading
 from gateway.sessions.session_state import Sent
 from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound, Unavailable
-from penstock.protocol.requests.filters import FetchRetained
+from penstock.protocol.requests.filters import FetchRetained, OpenFilters
 from penstock.protocol.requests.messages import Pull, QueryBounds
 from penstock.protocol.requests.request import Request
 
 LIGHT, TOPIC = "~filter:t", "t:0"
 
 
-def stored(count: int, size: int = 10) -> Gateway:
+def stored(count: int, size: int = 10, gateway: Gateway | None = None) -> Gateway:
     """A gateway whose broker has so many messages, in their topic's queue and in a filter's."""
-    gateway = Gateway()
+    gateway = gateway or Gateway()
     client = gateway.connect("s", clean_start=False)
     client.subscribe("t", qos=1)
     client.cut()  # nobody else reads the queue of its filter
@@ -30,12 +30,17 @@ def stored(count: int, size: int = 10) -> Gateway:
     return gateway
 
 
-def sent(broker: MemoryBroker, at: int, *, light: bool = True, **changed: object) -> Sent:
+def retaining() -> Gateway:
+    """A gateway at a broker whose log a test can fill."""
+    return Gateway(broker=LinkedBroker(HandClock(), **RETAINING))
+
+
+def sent(broker: LinkedBroker, at: int, *, light: bool = True, **changed: object) -> Sent:
     key = LIGHT if light else TOPIC
-    queue = broker.queues[LIGHT] if light else broker.topic_queues[TOPIC]
-    position, _ = queue.frames[at]
+    offset = broker.bounds(key).min + at
     place = ("", "") if light else (key, "t")
-    one = Sent(at + 1, "t", broker.name, queue.base + at, place[0], 1, False, (), False, place[1], position)
+    position = broker.messages()[at].position
+    one = Sent(at + 1, "t", broker.name, offset, place[0], 1, False, (), False, place[1], position)
     return one._replace(**changed)  # type: ignore[arg-type]
 
 
@@ -80,7 +85,7 @@ def test_sparing_reads_no_more_messages_at_once_than_are_wanted() -> None:
     gateway = stored(30)
     told = read(gateway, *[sent(gateway.broker, at) for at in (0, 1, 20, 29)], sparing=True)
     assert sorted(told.found) == [1, 2, 21, 30]
-    assert [(one.offset - gateway.broker.queues[LIGHT].base, one.count_max) for one in gateway.broker.made(Pull)] == [
+    assert [(one.offset - gateway.broker.bounds(LIGHT).min, one.count_max) for one in gateway.broker.made(Pull)] == [
         (0, 4),
         (20, 2),
         (29, 1),
@@ -97,7 +102,7 @@ def test_what_one_answer_cannot_hold_is_asked_for_again() -> None:
 def test_a_position_counts_and_not_the_offset_where_there_is_one() -> None:
     gateway = stored(4)
     broker = gateway.broker
-    moved = sent(broker, 2, offset=broker.queues[LIGHT].base + 1)
+    moved = sent(broker, 2, offset=broker.bounds(LIGHT).min + 1)
     older = sent(broker, 1, position=-1)
     foreign = sent(broker, 3, position=1)
     told = read(gateway, moved, older, foreign)
@@ -106,10 +111,12 @@ def test_a_position_counts_and_not_the_offset_where_there_is_one() -> None:
 
 
 def test_what_retention_has_passed_is_not_found_and_the_rest_is() -> None:
-    gateway = stored(4)
+    gateway = stored(2, gateway=retaining())
+    border = gateway.broker.border()
+    for at in (2, 3):
+        gateway.produce("t", bytes([at]), qos=1)
     wanted = [sent(gateway.broker, at) for at in range(4)]
-    queue = gateway.broker.queues[LIGHT]
-    queue.base, queue.frames = queue.base + 2, queue.frames[2:]
+    gateway.broker.lose_before(border)
     told = read(gateway, *wanted)
     assert sorted(told.found) == [3, 4]
     assert told.ends == [None]
@@ -118,22 +125,21 @@ def test_what_retention_has_passed_is_not_found_and_the_rest_is() -> None:
 def test_another_log_has_none_of_them_and_is_asked_once() -> None:
     gateway = stored(2)
     wanted = [sent(gateway.broker, at) for at in range(2)]
-    queue = gateway.broker.queues[LIGHT]
-    queue.base, queue.frames = 0, []
+    gateway.broker.lose_log()
+    gateway.broker.ask(OpenFilters("another gateway", ("t",)))
     told = read(gateway, *wanted)
     assert (told.found, told.ends) == ({}, [None])
     assert [type(one) for one in gateway.broker.requests if isinstance(one, Pull | QueryBounds)] == [Pull, QueryBounds]
 
 
 def test_one_that_retention_has_passed_is_found_while_it_is_the_retained_one_of_its_topic() -> None:
-    gateway = Gateway()
+    gateway = retaining()
     client = gateway.connect("s", clean_start=False)
     client.subscribe("t", qos=1)
     for at in range(3):
         client.publish("t", bytes([at]), 1, packet_id=1 + at, retain=True)
     wanted = [sent(gateway.broker, at, light=False) for at in range(3)]
-    queue = gateway.broker.topic_queues[TOPIC]
-    queue.base, queue.frames = queue.end, []
+    gateway.broker.lose_before(gateway.broker.border())
     told = read(gateway, *wanted)
     assert told.found == {3: b"\2"}, "the two before it are retained no more"
     assert told.ends == [None]
@@ -148,10 +154,9 @@ def test_one_that_retention_has_passed_is_found_while_it_is_the_retained_one_of_
     ],
 )
 def test_a_broker_that_may_answer_later_is_an_error_at_the_end(refuses: dict[type[Request], PenstockError]) -> None:
-    gateway = stored(2)
+    gateway = stored(2, gateway=retaining())
     wanted = [sent(gateway.broker, at, light=False) for at in range(2)]
-    queue = gateway.broker.topic_queues[TOPIC]
-    queue.base, queue.frames = queue.end, []
+    gateway.broker.lose_before(gateway.broker.border())
     gateway.broker.refuses = refuses
     told = read(gateway, *wanted, sparing=True)
     assert told.found == {}

@@ -6,8 +6,9 @@ import sys
 from types import FrameType
 
 import pytest
+from linked_broker import RETAINING, LinkedBroker
 from moving import gateway_at_moving_broker, move
-from rig import Client, Gateway
+from rig import Client, Gateway, HandClock
 
 from gateway.brokers import Brokers
 from gateway.mqtt.packets import (
@@ -28,6 +29,7 @@ from gateway.sessions.endings import Ended
 from gateway.sessions.saver import flow_of
 from gateway.sessions.session_state import Place, encode_flow
 from penstock.errors import OffsetOutOfRange, PenstockError, Unavailable
+from penstock.protocol.message import Message
 from penstock.protocol.requests.filters import CloseFilters
 from penstock.protocol.requests.messages import Pull, QueryBounds
 from penstock.protocol.requests.request import Request
@@ -42,6 +44,11 @@ def lost_at_once(gateway: Gateway, name: str) -> Gateway:
     """The gateway dies before it has saved what it has just sent."""
     gateway.broker.leave_alone(gateway.settings.name)
     return Gateway(beside=gateway, name=name)
+
+
+def retaining() -> Gateway:
+    """A gateway at a broker whose log a test can fill."""
+    return Gateway(name="one", broker=LinkedBroker(HandClock(), **RETAINING))
 
 
 def lost(gateway: Gateway, name: str = "other") -> Gateway:
@@ -160,15 +167,16 @@ def test_a_retained_message_on_its_way_goes_again_as_it_was_whatever_is_retained
 
 
 def test_what_retention_has_passed_is_found_as_the_retained_message_and_takes_nothing_else_with_it() -> None:
-    one = Gateway(name="one")
+    one = retaining()
     publisher = one.connect("p")
-    for name in ("t/1", "t/2"):
-        publisher.publish(name, name.encode(), 1, packet_id=1, retain=True)
+    publisher.publish("t/1", b"t/1", 1, packet_id=1, retain=True)
+    border = one.broker.border()
+    publisher.publish("t/2", b"t/2", 1, packet_id=1, retain=True)
     client = one.connect("c", clean_start=False)
     client.subscribe("t/+", qos=1)
     first = sent_to(client)
     one.pass_time(1)
-    one.broker.topic_queues["t:0"].forget_first()
+    one.broker.lose_before(border)
     again = lost(one).connect("c", clean_start=False)
     assert sent_to(again) == [(payload, packet_id, True) for payload, packet_id, _ in first]
     assert [payload for payload, _, _ in first] == [b"t/1", b"t/2"]
@@ -263,14 +271,13 @@ def test_qos_0_is_not_kept_for_a_client_that_is_away() -> None:
 
 
 def test_a_message_that_retention_has_taken_is_given_up() -> None:
-    one = Gateway(name="one")
+    one = retaining()
     client = one.connect("c", clean_start=False)
     client.subscribe("t", qos=1)
     one.produce("t", b"old", qos=1)
     one.round()
     other = lost(one)
-    queue = one.broker.queues["~filter:t"]
-    queue.base, queue.frames = queue.end, []
+    one.broker.lose_before(one.broker.border())
     again = other.connect("c", clean_start=False)
     other.produce("t", b"new", qos=1)
     other.round()
@@ -278,23 +285,6 @@ def test_a_message_that_retention_has_taken_is_given_up() -> None:
     session = again.device.session
     assert session is not None
     assert len(session.in_flight) == 1
-
-
-def test_a_message_beyond_the_end_of_its_queue_is_given_up_and_takes_nothing_else_with_it() -> None:
-    """Its broker has lost the end of the queue: a backup was restored, or the power failed with level `cache`."""
-    one = Gateway(name="one")
-    client = one.connect("c", clean_start=False)
-    client.subscribe("t", qos=1)
-    for at in range(4):
-        one.produce("t", bytes([at]), qos=1)
-    one.round()
-    client.send(Puback(sent_to(client)[0][1]))
-    other = lost(one)
-    del other.broker.queues["~filter:t"].frames[2:]
-    assert [payload for payload, _, _ in sent_to(other.connect("c", clean_start=False))] == [b"\1"]
-    third = lost(other, "third")
-    third.broker.queues["~filter:t"].frames.clear()
-    assert sent_to(third.connect("c", clean_start=False)) == []
 
 
 @pytest.mark.parametrize(
@@ -346,13 +336,14 @@ def test_a_session_finds_its_places_again_when_its_broker_has_moved() -> None:
 def test_what_was_on_its_way_from_a_log_that_is_another_now_is_given_up() -> None:
     one = Gateway(name="one")
     client = one.connect("c", clean_start=False)
+    second = LinkedBroker(one.clock, "c", "broker:2")
+    one.learn(second)
     client.subscribe("t", qos=1)
-    one.produce("t", b"1", qos=1)
+    second.produce(Message(topic="t", body=b"1", qos=1))
+    one.round()
     assert [payload for payload, _, _ in sent_to(client)] == [b"1"]
     one.pass_time(1)
-    queue = one.broker.queues["~filter:t"]
-    queue.base -= 5
-    queue.frames.clear()
+    second.lose_log()
     again = lost(one).connect("c", clean_start=False)
     assert sent_to(again) == []
 

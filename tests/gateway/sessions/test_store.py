@@ -14,7 +14,7 @@ from rig import Gateway
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
 from gateway.sessions.store import PART_BYTES_MAX, SAVES_BYTES_MAX
-from penstock.errors import PenstockError, TooLarge, Unavailable
+from penstock.errors import NotLeader, PenstockError, TooLarge, Unavailable
 from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.sessions import (
     CONNECTED,
@@ -123,6 +123,34 @@ def test_without_its_home_no_session_is_given(level: int, code: int) -> None:
     assert client.is_closed
     del gateway.broker.refuses[OpenSession]
     gateway.connect("c", level=level)
+
+
+def test_where_another_node_may_lead_the_home_a_client_waits_for_its_session_as_long_as_it_may() -> None:
+    gateway = Gateway(connect_wait_s=5.0)
+    gateway.connect("first", level=5)
+    home = gateway.home.broker
+    assert home is not None
+    home.has_copies = True
+    gateway.broker.refuses[OpenSession] = NotLeader("node b leads")
+    early, gone, later = gateway.open(5), gateway.open(5), gateway.open(5)
+    early.send(Connect("c", **LASTING))
+    gone.send(Connect("gone", level=5))
+    gateway.pass_time(2)
+    assert (early.got(), gone.got()) == ([], [])
+    gone.cut()
+    later.send(Connect("c", **LASTING))
+    gateway.pass_time(1)
+    assert early.got_one(Connack).reason_code >= 0x80
+    asked = len(gateway.broker.made(OpenSession))
+    del gateway.broker.refuses[OpenSession]
+    gateway.pass_time(1)
+    assert later.got_one(Connack).reason_code == 0
+    assert {one.client for one in gateway.broker.made(OpenSession)[asked:]} == {"c"}
+    gateway.broker.refuses[OpenSession] = NotLeader("nobody leads")
+    late = gateway.open(5)
+    late.send(Connect("d", level=5))
+    gateway.pass_time(10)
+    assert late.got_one(Connack).reason_code == 0x88
 
 
 def test_a_client_whose_session_is_not_to_be_had_in_time_is_told_so() -> None:

@@ -37,7 +37,7 @@ def drive() -> None:
         elif os.environ.get("SMALL_JAVA") == "lossy":
             print("error 3 of 700 did not come", flush=True)
         else:
-            print(f"checked {rest[1]}", flush=True)
+            print(f"checked {rest[1]} 100000000", flush=True)
 
 
 if "RocketDriver" in sys.argv:

@@ -26,6 +26,7 @@ class Absent(Penstock):
 
 @pytest.mark.endtoend
 @pytest.mark.slow
+@pytest.mark.long
 def test_every_load_of_ours_runs_in_turns_and_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "SERVERS", (Penstock, Absent))
     told: list[str] = []

@@ -53,6 +53,13 @@ def test_rows_beside_rocketmq_have_a_ratio_and_its_goal() -> None:
     assert "peer-singles rate at least 2.00x rocketmq 3.00x - - 2.50x yes" in text
 
 
+def test_what_rocketmqs_client_consumed_has_a_column_and_its_goal() -> None:
+    own, theirs = outcome(300, consumed_per_s=5000), outcome(100, consumed_per_s=4000)
+    text = shown(front_singles={"compiled front": [own], "rocketmq": [theirs]})
+    assert "3.00x 5,000" in text
+    assert "front-singles messages consumed per second at least 1.00x rocketmq - - - 1.25x yes" in text
+
+
 def test_a_server_that_is_missing_says_why_in_its_row() -> None:
     text = shown(peer_singles={"compiled cache": [outcome(250)]})
     assert "rocketmq missing" in text

@@ -12,7 +12,21 @@ import pytest
 from loadtest import proc
 from loadtest.cores import Cores
 from loadtest.native import rocketmq
-from loadtest.native.rocketmq import PARTS, SOURCE, VERSIONS, Driver, RocketMQ, free_ports, has_jars, prepare
+from loadtest.native.rocketmq import (
+    PARTS,
+    SOURCE,
+    VERSIONS,
+    CompiledSyncFront,
+    Driver,
+    Front,
+    RocketMQ,
+    SyncFront,
+    SyncRocketMQ,
+    free_ports,
+    has_jars,
+    prepare,
+)
+from loadtest.native.scenarios import CONSUMED
 from loadtest.servers import Missing
 from loadtest.wires import Failed
 from tests.loadtest.native.test_orders import order
@@ -107,6 +121,20 @@ def test_a_run_is_what_happened_between_begin_and_end(server: RocketMQ) -> None:
     outcome = server.perform(order())
     assert (outcome.error, outcome.messages, outcome.checked) == ("", 500, 700)
     assert (outcome.seconds, outcome.rate) == (pytest.approx(0.25), pytest.approx(2000))
+    assert outcome.figures == {CONSUMED: pytest.approx(7000)}
+
+
+@pytest.mark.usefixtures("server")
+def test_each_server_promises_what_its_peer_does(tmp_path: Path) -> None:
+    promised = {}
+    for kind in (RocketMQ, SyncRocketMQ, Front, SyncFront, CompiledSyncFront):
+        one = kind(tmp_path, Cores())
+        one.folder.mkdir()
+        (Front if isinstance(one, Front) else RocketMQ).command(one)
+        [config] = [*one.folder.glob("broker.conf"), *one.folder.glob("penstock.toml")]
+        promised[one.name] = config.read_text()
+    wanted = ("flushDiskType=ASYNC_FLUSH", "flushDiskType=SYNC_FLUSH", '"cache"', '"disk"', '"disk"')
+    assert [one in text for one, text in zip(wanted, promised.values(), strict=True)] == [True] * 5
 
 
 def test_both_servers_and_the_program_end(server: RocketMQ) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from loadtest.goals import CACHE, DISK, LOGIN
 from loadtest.native.bench import SERVERS
-from loadtest.native.scenarios import FRONTS, PROPERTIES, ROCKETMQ, SCENARIOS
+from loadtest.native.scenarios import FRONTS, PROPERTIES, ROCKETMQ, SCENARIOS, SYNC_FRONTS, SYNC_ROCKETMQ
 from penstock.protocol.message import encode_properties
 from penstock.protocol.selectors.compiling import Selector
 
 SENDS = [("client_us", 3, 1.5, True), ("broker_us", 2, 1, True)]
 SINGLES = [("client_us", 20, 10, True), ("broker_us", 5, 3, True)]
+CONSUMES = [("consumed_per_s", 1, 0.0, False)]
 READS = [("client_us", 2, 1, True), ("broker_us", 0.8, 0.4, True)]
 
 
@@ -34,8 +35,9 @@ def test_every_row_of_the_issue_has_its_goal() -> None:
         "login-many": [("rate", 0.95, 0.0, False)],
         "login-single": [("rate", 0.95, 0.0, False)],
         "login-consume": [("rate", 0.95, 0.0, False)],
-        "front-singles": [("rate", 1, 0.0, False)],
-        "front-batches-32": [("rate", 0.7, 0.0, False)],
+        "front-singles": [("rate", 1, 0.0, False), *CONSUMES],
+        "front-batches-32": [("rate", 0.7, 0.0, False), *CONSUMES],
+        "front-sync": [("rate", 2, 0.0, False)],
     }
 
 
@@ -47,13 +49,13 @@ def test_what_is_read_through_a_filter_passes_it() -> None:
 
 def test_rows_beside_rocketmq_judge_the_level_that_promises_as_much_and_have_all_cores() -> None:
     peers = [one for one in SCENARIOS if any(goal.is_ratio for goal in one.goals) and one.judged != LOGIN]
-    assert {one.name for one in peers} == {one.name for one in SCENARIOS if ROCKETMQ in one.servers}
-    assert all(one.judged in (CACHE, FRONTS) and one.is_free for one in peers)
+    assert {one.name for one in peers} == {one.name for one in SCENARIOS if {ROCKETMQ, SYNC_ROCKETMQ} & {*one.servers}}
+    assert all(one.judged in (CACHE, FRONTS, SYNC_FRONTS) and one.is_free for one in peers)
     assert all(one.judged in (DISK, LOGIN) and not one.is_free for one in SCENARIOS if one not in peers)
 
 
 def test_servers_that_are_judged_are_there() -> None:
-    names = {kind.name for kind in SERVERS} | {ROCKETMQ}
+    names = {kind.name for kind in SERVERS}
     assert all(set(one.judged) <= set(one.servers) <= names for one in SCENARIOS)
 
 

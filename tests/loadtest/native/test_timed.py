@@ -9,9 +9,7 @@ from loadtest.native.bench import create_topic
 from loadtest.native.scenarios import TIMERS
 from loadtest.native.worker import perform
 from loadtest.servers import Penstock
-from tests.loadtest.native.test_worker import server, to
-
-__all__ = ["server"]
+from tests.loadtest.native.test_worker import to
 
 pytestmark = [pytest.mark.endtoend, pytest.mark.slow]
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import anyio
 import pytest
 
-from loadtest.cores import Cores
 from loadtest.native.bench import create_topic
 from loadtest.native.orders import Order, Outcome
 from loadtest.native.scenarios import CONSUME, PIPE, TRACED, TRANSACT
@@ -19,14 +17,6 @@ from penstock.errors import TimedOut
 from tests.loadtest.native.test_orders import order
 
 pytestmark = [pytest.mark.endtoend, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
-    one = Penstock(tmp_path_factory.mktemp("server"), Cores())
-    one.start()
-    yield one
-    one.stop()
 
 
 def to(server: Penstock, topic: str, **changed: object) -> Order:

@@ -102,6 +102,11 @@ def test_the_line_that_a_refusal_names_allows_what_was_refused(action: str, name
     assert Policy(parse_acl(refusal.hint.rpartition(": ")[2])).may(identity, action, name)
 
 
+def test_a_refusal_names_each_right_of_which_one_will_do() -> None:
+    refusal = Policy().refusal(Identity("ada", SCRAM), (CONSUME, PRODUCE, VIEW), "orders")
+    assert refusal.hint.endswith(": allow user ada consume orders (or produce or view in place of consume)")
+
+
 def test_who_has_not_logged_in_is_told_to() -> None:
     assert "log in" in Policy().refusal(NOBODY, (VIEW,)).hint
 

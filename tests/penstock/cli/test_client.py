@@ -12,7 +12,7 @@ Rows = Callable[..., list[dict[str, Any]]]
 
 
 def test_without_a_device_there_is_no_home_to_ask(penstock: Penstock) -> None:
-    for command in (("list",), ("disconnect", "d7", "--yes")):
+    for command in (("list",), ("disconnect", "d7", "--yes"), ("watch", "d7")):
         refused = penstock("client", *command)
         assert (refused.exit_code, "no device has connected yet" in refused.stderr) == (3, True)
     refused = penstock("client", "disconnect", "d7", stdin=b"n\n")

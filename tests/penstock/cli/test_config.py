@@ -51,3 +51,20 @@ def test_a_key_of_an_ordered_topic_waits_for_its_broker(rows: Rows, real_cluster
     with Producer(servers=real_cluster.servers) as producer:
         for key in KEYS:
             producer.send("orders", b"x", key=key)
+
+
+def test_gateways_get_entries_that_are_settings_of_theirs_and_no_others(penstock: Penstock, rows: Rows) -> None:
+    assert penstock("config", "gateways", "trace_sample", "0.5").stdout == "trace_sample of all gateways is 0.5\n"
+    assert [row["value"] for row in rows("config", "list", "GATEWAY_SETTINGS")] == ["0.5"]
+    for setting, value in (("status_host", "0.0.0.0"), ("trace_sample", "nan"), ("log_level", "loud")):
+        assert penstock("config", "gateways", setting, value).exit_code == 2
+    said = penstock("config", "gateways", "trace_sample").stdout
+    assert said == "trace_sample of each gateway is its own again\n"
+
+
+def test_settings_of_running_name_servers_change_and_no_other_one_does(penstock: Penstock) -> None:
+    said = penstock("config", "live", "connection_log", "off").stdout
+    assert said == "connection_log of the name servers is off until their next start\n"
+    for setting, value in (("config_file", "/tmp/x"), ("log_level", "loud")):
+        refused = penstock("config", "live", setting, value)
+        assert (refused.exit_code, setting in refused.stderr) == (2, True)

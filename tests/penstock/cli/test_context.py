@@ -60,7 +60,7 @@ async def test_a_login_is_kept_where_the_server_accepts_it_and_never_shown(file:
     async with servers(tmp_path, access_files(tmp_path)) as at:
 
         def by_hand() -> None:
-            wrong = run("--server", at.namesrv, "login", "ada", stdin="wrong\n", status=1)
+            wrong = run("--server", at.namesrv, "login", "ada", stdin="wrong\n", status=4)
             assert "did not accept this login" in wrong.stderr
             assert not file.exists()
             told = run("--server", at.namesrv, "login", "ada", stdin="lovelace\n")
@@ -68,7 +68,7 @@ async def test_a_login_is_kept_where_the_server_accepts_it_and_never_shown(file:
             run("topic", "create", "orders-1")
             run("context", "add", "billing", "--server", at.namesrv)
             run("--context", "billing", "login", "billing", stdin="pencil\n")
-            refused = run("--context", "billing", "topic", "delete", "orders-1", "--yes", status=1)
+            refused = run("--context", "billing", "topic", "delete", "orders-1", "--yes", status=4)
             assert "'billing' may not" in refused.stderr
             (tmp_path / "secret").write_text("ledger\n")
             run("--user", "auditor", "--password-file", str(tmp_path / "secret"), "topic", "list")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from penstock.client.credentials import Credentials, Steps, credentials_of, service_credentials
 from penstock.errors import InvalidConfig, InvalidRequest, NotAuthorized
@@ -64,6 +65,16 @@ def test_a_file_that_holds_no_authority_is_an_error_that_names_it(tmp_path: Path
     for path in (tmp_path / "ca.pem", tmp_path / "none.pem"):
         with pytest.raises(InvalidConfig, match=str(path)):
             credentials_of(tls=str(path), environ={})
+
+
+def test_a_service_names_the_certificate_that_it_cannot_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
+    ca, missing = str(tmp_path / "ca.pem"), str(tmp_path / "own.pem")
+    with pytest.raises(InvalidConfig, match=r"tls_certificate: .*own.pem"):
+        service_credentials(b"k", "broker", ca, (missing, ""))
+    monkeypatch.setenv("PENSTOCK_CLIENT_CERTIFICATE", missing)
+    with pytest.raises(InvalidConfig, match=r"PENSTOCK_CLIENT_CERTIFICATE: .*own.pem"):
+        service_credentials(b"k", "gateway", ca)
 
 
 def test_a_token_is_not_sent_where_others_can_listen() -> None:

@@ -182,6 +182,7 @@ def test_a_field_of_a_wrong_type_is_named_and_nothing_is_made_of_it(given: dict[
     assert caught.value.message == said
 
 
+@pytest.mark.interpreted
 def test_what_is_neither_a_message_nor_a_topic_is_refused() -> None:
     for other in (b"orders", 5, None):
         with pytest.raises(InvalidMessage, match="topic must be str, not "):
@@ -253,3 +254,22 @@ def test_each_rule_of_properties_has_its_words(properties: Any, said: str) -> No
     with pytest.raises(TooLarge, match="properties have at most 262144 bytes"):
         prepare(Message("t", b"x", properties={"a": "x" * 262_144}))
     assert message_of(prepare(Message("t", b""))).body == b"", "an empty body is legal"
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"))
+
+
+@given(
+    st.dictionaries(TEXTS.filter(bool), TEXTS, min_size=1, max_size=4),
+    st.sampled_from(["", "key"]),
+    st.sampled_from(["", "tag"]),
+    st.booleans(),
+)
+def test_a_kind_that_comes_for_the_first_time_is_as_one_that_is_known(
+    properties: dict[str, str], key: str, tag: str, retain: bool
+) -> None:
+    message = Message("t", b"x", key, tag, properties, retain=retain)
+    preparation = Preparation(1, TopicMap())
+    found = [message_of(runs_at_broker(preparation, [message], 77)[0]) for _ in range(3)]
+    said = [(one.topic, one.mqtt_topic, one.key, one.tag, dict(one.properties), one.retain, one.qos) for one in found]
+    assert said == [("t", "", key, tag, properties, retain, 1)] * 3

@@ -248,6 +248,7 @@ async def test_a_cancel_tells_fired_from_unknown_and_knows_what_it_has_done_itse
         assert 4 < trio.current_time() - began <= 7
 
 
+@pytest.mark.interpreted
 def test_a_queue_is_given_or_chosen_and_its_broker_is_not_left(run: Run) -> None:
     cluster = SmallCluster(brokers=2, topics=["orders"])
 

@@ -13,6 +13,8 @@ from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.pops import AckPopped, Range
 from penstock.world import RealClock, new_rng
 
+pytestmark = pytest.mark.interpreted
+
 QUEUE = MessageQueue("b", "t", 0)
 TERMS = PopTerms("g", "t", "earliest", "a", "x > 1", 60.0, 16, None, 500)
 

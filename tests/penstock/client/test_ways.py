@@ -157,6 +157,7 @@ def test_a_broker_is_found_by_its_name() -> None:
         ways.address_of("z", BROKERS)
 
 
+@pytest.mark.interpreted
 @given(st.lists(st.sampled_from(["good", "other", "large", "bad topic", "bad key", "none"]), max_size=12))
 def test_illegal_messages_have_errors_of_their_own_and_the_others_are_as_they_were(kinds: list[str]) -> None:
     made: dict[str, Any] = {

@@ -40,3 +40,22 @@ def test_settings_that_do_not_fit_each_other_are_refused(given: dict[str, Any], 
     with pytest.raises(InvalidConfig) as refused:
         AccessSettings(**given).check_access("127.0.0.1", NATIVE)
     assert word in str(refused.value) + refused.value.hint
+
+
+GUARDED = {"password_file": "u", "tls_certificate": "c"}
+
+
+@pytest.mark.parametrize("given", [GUARDED, {"insecure": True}])
+def test_status_pages_may_be_reached_by_others_where_they_ask_for_a_login(given: dict[str, Any]) -> None:
+    AccessSettings(**given).check_pages("status_host", "0.0.0.0")
+    assert AccessSettings(**given).guards_pages("0.0.0.0") == (given is GUARDED)
+    assert not AccessSettings(**given).guards_pages("127.0.0.1"), "probes of this machine need no secret"
+
+
+@pytest.mark.parametrize("given", [{}, {"password_file": "u"}, {"tls_certificate": "c"}])
+def test_status_pages_without_users_or_without_tls_are_for_this_machine(given: dict[str, Any]) -> None:
+    AccessSettings(**given).check_pages("status_host", "::1")
+    with pytest.raises(InvalidConfig, match=r"status_host is '0\.0\.0\.0'") as refused:
+        AccessSettings(**given).check_pages("status_host", "0.0.0.0")
+    for line in ("password_file", "tls_certificate", "insecure = true"):
+        assert line in refused.value.hint

@@ -45,7 +45,10 @@ def test_what_peers_do_a_thousand_times_has_few_lines_and_one_entry(caplog: pyte
     audit.note(NOBODY, "a", "Pull", "x", allowed=False)
     assert "more were not told" in caplog.messages[-1]
     assert audit.refused == 1001
-    assert [(one.at_ms, len(one.name), one.times) for one in audit.trail.take()] == [(0, 255, 1000), (60_000, 1, 1)]
+    assert [(one.at_ms, one.name, one.times) for one in audit.trail.take()] == [
+        (0, "x" * 254 + "…", 1000),
+        (60_000, "x", 1),
+    ]
     assert audit.trail.take() == ()
 
 
@@ -70,3 +73,12 @@ def test_an_entry_that_is_put_back_keeps_the_time_of_its_first_act() -> None:
     trail.add(act._replace(at_ms=9))
     trail.put_back(taken)
     assert trail.take() == (act._replace(times=2),)
+
+
+def test_an_entry_is_short_whatever_a_peer_sends_and_says_where_it_was_cut() -> None:
+    audit = Audit(lambda: 7, lambda: 0.0)
+    audit.note(Identity("u" * 300, SCRAM), "a", "Pull", "n" * 300, allowed=False, why="w" * 300, client="c" * 255)
+    [entry] = audit.trail.take()
+    cut = [entry.user, entry.name, entry.why]
+    assert cut == [letter * 254 + "…" for letter in "unw"]
+    assert entry.client == "c" * 255

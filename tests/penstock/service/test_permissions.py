@@ -11,6 +11,7 @@ from penstock.access.policy import NOBODY, SCRAM, Identity
 from penstock.errors import NotAuthorized
 from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.servers import Ping
+from penstock.protocol.requests.sessions import AskSubscriptions
 from penstock.protocol.requests.topics import DeleteTopic
 from penstock.service.audit import Audit, Trail
 from penstock.service.permissions import Permissions
@@ -47,6 +48,31 @@ def test_each_act_of_administration_is_noted() -> None:
     for _ in range(2):
         permissions.check_request(DeleteTopic("orders"))
     assert [(one.act, one.allowed, one.times) for one in trail.take()] == [("DeleteTopic", True, 2)]
+
+
+def test_what_is_done_to_a_client_names_it_and_a_watch_is_one_act() -> None:
+    permissions, _, trail = made("allow user ada admin *")
+    for after in (0, 3, 9):
+        permissions.check_request(AskSubscriptions(("d7",), False, 1.0, watch_after=after))
+    permissions.check_request(
+        AskSubscriptions(("d8",), False, 1.0, watch_after=5)
+    )  # it does not begin at the beginning
+    permissions.check_request(AskSubscriptions(("d7", "d9"), False, 1.0, disconnects=True))
+    permissions.check_request(AskSubscriptions(("d9",), False, 1.0, disconnects=True))
+    permissions.check_request(AskSubscriptions(("d7",), False, 1.0, watch_after=0))
+    assert [(one.act, one.name, one.times) for one in trail.take()] == [
+        ("WatchClient", "d7", 2),
+        ("WatchClient", "d8", 1),
+        ("DisconnectClient", "d7", 1),
+        ("DisconnectClient", "d9", 2),
+    ]
+
+
+def test_a_refused_watch_names_the_client_too() -> None:
+    permissions, _, trail = made("allow user ada view *")
+    with pytest.raises(NotAuthorized):
+        permissions.check_request(AskSubscriptions(("d7",), False, 1.0, watch_after=4))
+    assert [(one.act, one.name, one.allowed) for one in trail.take()] == [("WatchClient", "d7", False)]
 
 
 def test_who_becomes_nobody_may_only_what_is_open() -> None:

@@ -5,19 +5,35 @@ from __future__ import annotations
 import itertools
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
+import httpx
 import pytest
 import trio
 import trio.testing
+import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import AddressInUse, InvalidConfig, Unavailable
-from penstock.service.status import REQUEST_BYTES_MAX, Figures, Reasons, host_of, is_own, open_socket, serve_status
+from penstock.service.access_settings import AccessSettings
+from penstock.service.status import (
+    REQUEST_BYTES_MAX,
+    Figures,
+    Reasons,
+    host_of,
+    is_own,
+    open_socket,
+    pages_access,
+    serve_status,
+)
+from penstock.world import real_world
 from tests.patience import PATIENCE_S
+from tests.penstock.native_access import access_files
 
 pytestmark = pytest.mark.endtoend  # sockets need real time
 
@@ -273,3 +289,33 @@ async def test_the_port_is_free_again_after_the_end() -> None:
         pass
     with pytest.raises(OSError, match="connect"):
         await fetch(address, "/livez")
+
+
+async def test_pages_with_users_tell_figures_to_those_who_may_view_and_over_tls_alone(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    pem = tmp_path / "server.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(pem)
+    context = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
+    settings = AccessSettings(**access_files(tmp_path), tls_certificate=str(pem))
+    assert pages_access(settings, "127.0.0.1", real_world()) is None
+    access = pages_access(settings, "0.0.0.0", real_world())
+    async with trio.open_nursery() as nursery:
+        given = ("127.0.0.1", 0, figures, starting, (), access)
+        address: str = await nursery.start(partial(serve_status, *given))
+        with pytest.raises(httpx.TransportError):
+            async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
+                await client.get(f"http://{address}/livez")
+        async with httpx.AsyncClient(base_url=f"https://{address}", verify=context, timeout=PATIENCE_S) as client:
+            told = {path: await client.get(path) for path in ("/livez", "/readyz", "/healthz", "/metrics", "/other")}
+            assert {path: one.status_code for path, one in told.items()} == {
+                **{"/livez": 200, "/readyz": 503, "/healthz": 401, "/metrics": 401, "/other": 401}
+            }
+            assert told["/readyz"].text == "not ready\n", "why is for those who may view"
+            assert told["/metrics"].headers["www-authenticate"].startswith("Basic")
+            for login, status in (
+                (("auditor", "ledger"), 200),
+                (("auditor", "wrong"), 401),
+                (("billing", "pencil"), 403),
+            ):
+                assert (await client.get("/metrics", auth=login)).status_code == status
+        nursery.cancel_scope.cancel()

@@ -67,6 +67,7 @@ class StoredQueues:
         self.committed: dict[tuple[str, str], int] = {}
         self.away: tuple[str, ...] = ()  # other brokers that the name server misses
         self.leader = ""  # address of the node that leads; empty: this one, which is the only copy
+        self.readers: tuple[str, ...] = ()  # addresses of copies, where this node leads
         self.on_asked: Callable[[Request], None] = lambda request: None
         self.topics: dict[str, list[StoredQueue]] = {}
         self.gone: dict[str, list[StoredQueue]] = {}  # topics that were deleted
@@ -132,7 +133,7 @@ class StoredQueues:
                 have = len(self.topics.get(topic, ())) if topic else 1
                 if have and not self.is_registered:
                     return NoRoute(f"topic {topic!r} is at broker {BROKER}, which is away") if topic else Route(())
-                route = BrokerRoute(BROKER, self.address, have)
+                route = BrokerRoute(BROKER, self.address, have, readers=self.readers)
                 if self.leader:
                     route = route._replace(address=self.leader, epoch=3, readers=(self.address,))
                 return Route((route,) if have else (), self.away)

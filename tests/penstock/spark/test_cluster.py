@@ -36,6 +36,15 @@ def test_the_queues_of_a_topic_come_with_their_bounds_and_broker(queues: Any) ->
     asked.close()
 
 
+def test_copies_are_read_only_if_the_query_prefers_them(queues: Any) -> None:
+    queues.put("t", 0, 5)
+    queues.readers = ("c:1", queues.address)
+    for given, copies in (({}, ()), ({"readFrom": "leader"}, ()), ({"readFrom": "copies"}, ("c:1",))):
+        asked = cluster(queues, **given)
+        assert asked.extents()[key(0)].copies == copies
+        asked.close()
+
+
 def test_a_batch_of_a_topic_that_nobody_has_fails_and_a_stream_waits_for_it(
     queues: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

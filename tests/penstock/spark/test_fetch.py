@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 import pytest
-from stored_queues import rows_of
+from stored_queues import StoredQueues, rows_of
 
 from penstock.errors import Busy, Damaged, InvalidRequest, LogReplaced, OffsetOutOfRange, Unavailable
 from penstock.protocol.message import Message
@@ -161,3 +161,30 @@ def test_where_a_node_is_gone_the_next_copy_of_its_log_is_read(queues: Any, unus
     what = wanted(queues, 0, 0, 5)._replace(address=unused_address)
     found = read_ranges([what], options(servers=queues.address, **{"fetchOffset.numRetries": "1"}))
     assert offsets(found) == [(0, at) for at in range(5)]
+
+
+@pytest.fixture
+def copy(queues: Any, serve: Any) -> Any:
+    """A copy of the queue ``t:0``, which has ten messages, that lacks the last four and has damaged one."""
+    queues.put("t", 0, 10)
+    lagging = StoredQueues()
+    lagging.put("t", 0, 6)
+    lagging.topics["t"][0].damaged.add(4)
+    lagging.address = serve(lagging.open_session).address
+    return lagging
+
+
+def test_a_range_is_read_at_a_copy_and_what_that_lacks_at_its_leader(queues: Any, copy: Any) -> None:
+    what = wanted(queues, 0, 0, 10)._replace(address=copy.address, leader=queues.address)
+    assert offsets(read_ranges([what], options(batchRows="2"))) == [(0, at) for at in range(10)]
+    assert copy.pulls(3) == [0, 2, 4]
+    assert queues.pulls(3) == [4, 6, 8]
+
+
+def test_what_the_leader_lacks_too_is_lost(queues: Any, copy: Any) -> None:
+    for one in (queues, copy):
+        one.remove_before("t", 0, 3)
+    what = wanted(queues, 0, 0, 10)._replace(address=copy.address, leader=queues.address)
+    with pytest.raises(OffsetOutOfRange):
+        rows_of(read_ranges([what], options()))
+    assert offsets(read_ranges([what], options(failOnDataLoss="false"))) == [(0, at) for at in range(3, 10)]

@@ -18,6 +18,7 @@ from penstock.spark.offsets import (
     logs_in,
     logs_of,
     named,
+    seen_before,
     settle,
     to_offsets,
     to_places,
@@ -156,3 +157,12 @@ def test_an_empty_range_before_the_first_offset_lost_nothing() -> None:
 
 def test_a_queue_that_is_not_subscribed_any_more_lost_nothing_where_nothing_was_to_be_read() -> None:
     check_not_lost(A0, 9, 9, None)
+
+
+def test_a_copy_that_lags_behind_what_was_seen_takes_nothing_of_it_back() -> None:
+    lagging = Extent("h:2", 0, 4, "log", is_copy=True)
+    assert seen_before({A0: lagging}, {A0: 9}, {"a": "log"}) == {A0: lagging._replace(end=9)}
+    assert seen_before({A0: lagging}, {A0: 3}, {"a": "log"}) == {A0: lagging}
+    assert seen_before({A0: lagging}, {A0: 9}, {"a": "another"}) == {A0: lagging}, "that log was replaced"
+    leader = lagging._replace(is_copy=False)
+    assert seen_before({A0: leader}, {A0: 9, B0: 1}, {"a": "log"}) == {A0: leader}, "it has lost something"

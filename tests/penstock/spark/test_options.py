@@ -167,3 +167,9 @@ def test_what_is_for_streams_is_refused_for_a_batch(name: str) -> None:
 def test_the_least_rows_of_a_batch_are_not_above_the_most() -> None:
     with pytest.raises(InvalidConfig, match="is above maxOffsetsPerTrigger"):
         parse(TOPIC | {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, stream=True)
+
+
+def test_a_prefix_of_groups_is_refused_with_the_option_that_stays_the_same() -> None:
+    with pytest.raises(InvalidConfig, match="groupIdPrefix is Kafka's") as raised:
+        parse(TOPIC | {"groupIdPrefix": "nightly"}, stream=True)
+    assert raised.value.hint.startswith("group names")

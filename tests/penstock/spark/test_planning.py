@@ -6,7 +6,16 @@ from hypothesis import strategies as st
 
 from penstock.errors import LogReplaced, OffsetOutOfRange
 from penstock.spark.offsets import Extent, QueueKey
-from penstock.spark.planning import Range, Shape, in_these_logs, not_beyond, of_subscription, pack, ranges_between
+from penstock.spark.planning import (
+    Range,
+    Shape,
+    in_these_logs,
+    not_beyond,
+    of_subscription,
+    pack,
+    ranges_between,
+    spread,
+)
 
 A0, A1, B0 = QueueKey("t", "a", 0), QueueKey("t", "a", 1), QueueKey("t", "b", 0)
 SHAPE = Shape(target_rows=100, partitions_min=1, partitions_max=6)
@@ -99,7 +108,7 @@ def test_a_batch_that_begins_in_the_old_log_and_ends_in_the_new_one_has_all_of_t
     with pytest.raises(LogReplaced):
         ranges_between({A0: 50}, {A0: 9}, now, fail_on_data_loss=True, **logs)
     (found,) = ranges_between({A0: 50}, {A0: 9}, now, fail_on_data_loss=False, **logs)
-    assert found[4:] == (1, 9, "new")
+    assert found[4:7] == (1, 9, "new")
 
 
 def test_a_checkpoint_of_another_topic_is_an_error_or_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -155,3 +164,14 @@ def test_a_queue_that_was_deleted_and_made_again_is_data_loss_unless_all_of_it_w
         ranges_between({A0: 3}, {A0: 9}, {A0: again}, fail_on_data_loss=True)
     assert ranges_between({A0: 5}, {A0: 9}, {A0: again}, fail_on_data_loss=True)[0][4:6] == (5, 9)
     assert ranges_between({}, {A0: 9}, {A0: again}, fail_on_data_loss=True)[0][4:6] == (5, 9), "a new one to us"
+
+
+def test_partitions_are_read_at_the_copies_of_a_log_in_turn_and_elsewhere_at_the_leader() -> None:
+    led, alone = of_rows(250)[0]._replace(copies=("c:1", "c:2")), of_rows(0, 50)[1]
+    told = spread(pack([led, alone], SHAPE))
+    assert [[(one.address, one.leader) for one in part] for part in told] == [
+        [("c:1", "127.0.0.1:1")],
+        [("c:2", "127.0.0.1:1")],
+        [("c:1", "127.0.0.1:1"), ("127.0.0.1:1", "")],
+    ]
+    assert spread([(led._replace(start=11),)])[0][0].address == "c:2", "another batch of one partition"

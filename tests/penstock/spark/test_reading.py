@@ -21,6 +21,7 @@ def test_what_a_query_reads_is_told_in_lines() -> None:
         "AND tags NOT IN ('a') AND topic IS NOT NULL",
         "filter": "level > 5",
         "columns": "value",
+        "readFrom": "copies",
     }
     assert describe(parse(given, stream=False)) == [
         "penstock batch of topics site at h:1",
@@ -29,6 +30,7 @@ def test_what_a_query_reads_is_told_in_lines() -> None:
         "  offsets, when it is planned: from 5",
         "  store times in ms, when it is planned: from 0 and below 1767225600000",
         "  messages, at the broker: (level > 5) AND TAGS NOT IN ('a')",
+        "  read at the copies of a broker's log, where it has any",
         "  columns: value",
     ]
     assert describe(parse({"subscribePattern": "a.*"}, stream=True))[0].startswith("penstock stream of pattern a.* at ")

@@ -14,11 +14,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from stored_queues import rows_of
 
 from penstock import Message
-from penstock.blocking import Producer
+from penstock.blocking import Admin, Producer
 from penstock.blocking.routes import Routes
 from penstock.errors import InvalidConfig
 from penstock.protocol.requests.groups import DescribeGroup, GroupDetail
 from penstock.spark.source import PenstockSource
+from tests.patience import poll
 
 Row = dict[str, Any]
 COLUMNS = "key,value,topic,queue,offset,timestamp,mqtt_topic,tags,properties"
@@ -136,6 +137,18 @@ def lag(cluster: Any, group: str) -> int:
         (broker,) = routes.holders("site").brokers
         detail = routes.link(broker.address).ask(DescribeGroup(group), GroupDetail)
     return sum(one.end - one.offset for one in detail.lags)
+
+
+def test_the_trace_of_a_message_has_the_query_that_read_it_and_that_its_group_is_beyond_it(real_cluster: Any) -> None:
+    with Admin(real_cluster.servers) as admin:
+        admin.create_topic("site", queues=1, trace_every=1)
+        with Producer(servers=real_cluster.servers) as producer:
+            id = producer.send("site", b"7").id
+        with streaming(real_cluster, startingOffsets="earliest", group="nightly") as read:
+            assert [len(read()), len(read())] == [1, 0]
+        batch(real_cluster)
+        wanted = {("delivered", "Spark, group nightly"), ("acknowledged", "nightly"), ("delivered", "Spark")}
+        poll(f"{wanted}", lambda: {(row.event, row.who) for row in admin.trace(id)}, wanted.issubset)
 
 
 def test_a_broker_shows_how_far_the_group_of_a_query_is_behind(real_cluster: Any) -> None:

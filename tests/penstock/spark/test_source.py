@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from stored_queues import STORED_MS, rows_of
+from stored_queues import STORED_MS, StoredQueues, rows_of
 
 from penstock.errors import BrokerAway, InvalidConfig, LogReplaced, NoRoute, OffsetOutOfRange
 from penstock.spark.source import BatchReader, PenstockSource, StreamReader
@@ -53,6 +53,17 @@ def read(queues: Any, reader: Any, partitions: list) -> list[tuple[int, int]]:
         for partition in partitions
         for row in rows_of(type(reader)(reader._options).read(pickle.loads(pickle.dumps(partition))))
     ]
+
+
+def test_a_query_that_prefers_copies_reads_there(queues: Any, serve: Any) -> None:
+    queues.put("t", 0, 3)
+    copy = StoredQueues()
+    copy.put("t", 0, 3)
+    copy.address = serve(copy.open_session).address
+    queues.readers = (copy.address,)
+    reader = batch(queues, readFrom="copies")
+    assert read(queues, reader, reader.partitions()) == [(0, 0), (0, 1), (0, 2)]
+    assert (copy.pulls(1), queues.pulls(0)) == ([0], [])
 
 
 def of(*places: int, topic: str = "t", log_id: str = "log-1") -> dict:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import InternalError, InvalidConfig, OffsetOutOfRange
+from penstock.errors import InvalidConfig
 from penstock.telemetry import job
 
 
@@ -53,26 +53,6 @@ def test_a_window_of_refused_payloads_only_is_counted_and_not_shown() -> None:
     told = job.batch_of([row(10, "a", 2, refused=1), row(10, None, 0, refused=4)], 0)
     assert [one["device"] for one in told["rows"]] == ["a"]
     assert told["refused"] == 5
-
-
-SAID = """[STREAM_FAILED] Query failed: Traceback (most recent call last):
-  File "source.py", line 1, in partitions
-penstock.errors.OffsetOutOfRange: queue 0 begins at 6 now; offset 2 is wanted (longer retention avoids it)
-SQLSTATE: XXKST"""
-
-
-def test_our_error_is_found_in_what_spark_says_of_a_failed_query() -> None:
-    error = job.cause(SAID)
-    assert isinstance(error, OffsetOutOfRange)
-    assert error.message.startswith("queue 0 begins at 6 now")
-    assert "longer retention" in error.message
-
-
-def test_another_failure_is_told_by_its_first_line() -> None:
-    error = job.cause("\n[NO_SUCH_THING] Boom.\nat org.apache.spark")
-    assert isinstance(error, InternalError)
-    assert error.message.endswith("[NO_SUCH_THING] Boom.")
-    assert "does not say why" in job.cause("").message
 
 
 def test_a_signal_asks_the_job_to_stop_and_the_old_handlers_come_back() -> None:

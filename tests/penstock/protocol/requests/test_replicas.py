@@ -58,6 +58,8 @@ def test_nodes_greet_each_other() -> None:
 def test_a_node_asks_for_some_of_the_log() -> None:
     assert asked(134, 900, 1000) == FetchLog(900, 1000)
     assert answered(FetchLog, 900, 6, 0, 2000, body=b"frames") == LogStretch(900, 6, 0, 2000, b"frames")
+    assert asked(134, 900, 1000, True) == FetchLog(900, 1000, is_raw=True)
+    assert answered(FetchLog, 900, 0, 0, 2000, True, body=b"raw") == LogStretch(900, 0, 0, 2000, b"raw", is_raw=True)
 
 
 def test_operators_ask_who_is_there_and_change_it() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.telemetry.jobs.gaps import COLUMNS, LEARNED_FROM, MEMORY, gaps, next_gaps
 
-SEEDS = range(5)
+SEEDS = range(2)
 
 TIMES = 4.0
 Row = dict[str, Any]
