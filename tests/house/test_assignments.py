@@ -12,7 +12,10 @@ from collections.abc import Iterable, Iterator
 import pytest
 from sources import ROOT, modules, nodes
 
-CEILINGS = {"gateway": 244, "broker": 131, "penstock": 117, "node": 15, "namesrv": 5, "topicmap": 0}
+CEILINGS = {
+    **{"gateway": 244, "broker": 130, "penstock": 117, "events": 15, "node": 15, "remoting": 9},
+    **{"namesrv": 1, "console": 0, "topicmap": 0},
+}
 """So many there are in each package: lower a figure when there are fewer, never raise one."""
 OWN = ("self", "cls")
 
