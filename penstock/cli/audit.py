@@ -35,7 +35,7 @@ def audit(server: str, age_s: float, count: int, user: str, refused: bool, as_js
     with Admin(server) as admin:
         rows = [_row(one, as_json) for one in admin.audit(since_ms, count=count, user=user, refused=refused)]
     columns = ("time", "outcome", "act", "name", "user", "by", "address", "server", "why", "times")
-    print_rows(rows, columns, as_json=as_json, empty="nothing was noted: ports that ask for no login note nothing")
+    print_rows(rows, columns, as_json=as_json, empty="no entries; ports that ask for no login write none")
 
 
 def _row(one: Audited, as_json: bool) -> dict[str, object]:

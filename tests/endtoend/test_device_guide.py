@@ -16,7 +16,7 @@ from paho.mqtt.publish import multiple
 
 from penstock.access.acl import parse_acl
 from tests.endtoend.conftest import System
-from tests.guide_blocks import Terminal, blocks
+from tests.guide_blocks import Terminal, typed
 from tests.patience import PATIENCE_S
 
 PAGE = "docs/guide/device.md"
@@ -108,13 +108,13 @@ def test_every_other_block_runs_as_printed(running: System, tmp_path: Path) -> N
 
     words = {"mosquitto_sub ": f"mosquitto_sub -p {port} "}
     terminal = Terminal(tmp_path, {"PENSTOCK_MQTT": f"127.0.0.1:{port}"}, words, stir)
-    for task, language, text in blocks(PAGE):
+    for task, language, text in typed(PAGE):
         if language == "python":
             command = [sys.executable, "-c", text.replace("1883", port)]
             said = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
             assert said.stdout == text.rpartition("# ")[2], said.stderr
         elif language == "sh" and task != POSITION:
-            terminal.type(text.removeprefix("penstock up\n"))
+            terminal.type(text)
         elif language == "rules":
             assert len(parse_acl(text).rules) == 2
         else:

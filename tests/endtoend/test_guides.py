@@ -1,7 +1,5 @@
-"""The tasks of the guides to the console and to deployment, typed as printed, at one running system. Of the guide for
-operators (operator.md) what needs a stopped broker.
-
-A block that is not typed here stands in ``ELSEWHERE``, with what runs it, or why nothing does.
+"""The tasks of the guides for operators (operator.md), to the console and to deployment, typed as printed at one
+running system. ``NOT_TYPED`` of tests/guide_blocks.py names the blocks that are not typed.
 """
 
 from __future__ import annotations
@@ -21,19 +19,14 @@ from node import settings
 from penstock.blocking import Consumer, Producer, find
 from penstock.service import config
 from tests.endtoend.conftest import System
-from tests.guide_blocks import Terminal, blocks
+from tests.guide_blocks import Terminal, typed, up_options
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
-PAGES: Final = ("console", "deploy")
-ELSEWHERE: Final = {
-    "packaging/wheels.sh": "it builds two environments: a minute and more; by hand, with its date on the page",
-    "useradd --system": "it takes root and systemd; tests/house/test_packaging.py reads the unit",
-    "podman build": "it takes a container engine; tests/house/test_packaging.py reads both files",
-    "penstock --server names-1:9876,names-2:9876 console": "tests/node/test_console_command.py",
-}
-"""Blocks by what they begin with."""
+PAGES: Final = ("operator", "console", "deploy")
+STOPPED: Final = "penstock store repair-index"
+"""What the block begins with that takes a stopped broker."""
 
 
 class Place:
@@ -50,7 +43,14 @@ class Place:
         served.private_key_pem.write_to_path(str(etc / "server.key"))
         (etc / "tokens.pem").write_bytes(served.private_key_pem.bytes())
         (folder / "penstock.toml").write_text("")
-        self.system = System(self.data, "--config", str(folder / "penstock.toml"))
+        self.words = {
+            "/var/lib/penstock": str(self.data),
+            "/etc/penstock.toml": str(folder / "penstock.toml"),
+            "/etc/penstock": str(etc),
+            "/backup/penstock": str(folder / "backup"),
+        }
+        start = Terminal(folder, {}, self.words, self.stir).own(typed("docs/guide/operator.md")[0].text)
+        self.system = System(self.data, *up_options(start)[2:])
         self.device = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="d7", clean_session=False)
         self.device.on_connect = lambda client, *_: client.subscribe("sensors/d7/#", qos=1)
 
@@ -67,11 +67,7 @@ class Place:
                 next(iter(consumer))
                 consumer.commit()
         at = next(find("orders", "customer-7", servers=servers))
-        words = {
-            "/var/lib/penstock": str(self.data),
-            "/etc/penstock.toml": str(self.folder / "penstock.toml"),
-            "/etc/penstock": str(self.folder / "etc"),
-            "/backup/penstock": str(self.folder / "backup"),
+        words = self.words | {
             "127.0.0.1:8080": self.system.http,
             "127.0.0.1:1883": f"127.0.0.1:{self.system.mqtt_port}",
             "broker-a:40213": f"broker-a:{at.position}",
@@ -100,10 +96,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         made.end()
 
 
-def is_elsewhere(text: str) -> bool:
-    return any(text.startswith(begin) for begin in ELSEWHERE)
-
-
 def take_settings(text: str, place: Place) -> None:
     """A service would start with a file of these settings."""
     file = place.folder / "shown.toml"
@@ -121,27 +113,20 @@ def take_settings(text: str, place: Place) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_task_of_the_page_runs_as_printed(page: str, place: Place) -> None:
-    for task, language, text in blocks(f"docs/guide/{page}.md"):
-        if is_elsewhere(text):
-            continue
+    for task, language, text in typed(f"docs/guide/{page}.md"):
         if language == "toml":
             take_settings(text, place)
         elif language == "yaml":
             assert yaml.safe_load(text)
-        else:
+        elif not text.startswith(STOPPED):
             assert language == "sh", f"a block of {language} under {task!r} is not run"
             place.terminal.type(text)
 
 
-def test_a_stopped_brokers_folder_is_checked_backed_up_and_restored(place: Place) -> None:
-    """After all others: the broker has to be down for one of the commands."""
+def test_a_stopped_brokers_index_is_made_again(place: Place) -> None:
+    """After all others: the broker has to be down."""
     place.device.loop_stop()
     assert place.system.stop() == 0
-    for _, _, text in blocks("docs/guide/operator.md"):
-        if text.startswith(("penstock store verify --data", "penstock backup --data")):
-            assert "sound" in place.terminal.type(text)
-
-
-def test_no_exception_is_left_over() -> None:
-    shown = [text for page in PAGES for _, _, text in blocks(f"docs/guide/{page}.md")]
-    assert [begin for begin in ELSEWHERE if not any(text.startswith(begin) for text in shown)] == []
+    blocks = [text for _, _, text in typed("docs/guide/operator.md")]
+    place.terminal.type(next(text for text in blocks if text.startswith(STOPPED)))
+    assert "sound" in place.terminal.type(next(text for text in blocks if text.startswith("penstock store verify")))

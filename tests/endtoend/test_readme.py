@@ -2,47 +2,51 @@
 
 from __future__ import annotations
 
-import os
-import re
 import signal
-import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from paho.mqtt.publish import single
 
+from tests.endtoend.conftest import System
+from tests.guide_blocks import Terminal, typed, up_options
 from tests.patience import PATIENCE_S
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "README.md").read_text()
+BLOCKS = {(block.task, block.language): block.text for block in typed("README.md")}
 
 pytestmark = pytest.mark.endtoend
 
 
-def section(title: str) -> str:
-    """Everything under a heading of the README."""
-    found = re.search(rf"^## {title}\n(.*?)(?=^## )", PAGE, re.MULTILINE | re.DOTALL)
-    assert found, f"the README has no section {title!r}"
-    return found[1]
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    system = System(tmp_path_factory.mktemp("readme"))
+    try:
+        yield system.start()
+    finally:
+        system.end()
 
 
-def block(title: str, language: str) -> str:
-    """The first code block of a section."""
-    found = re.search(rf"```{language}\n(.*?)```", section(title), re.DOTALL)
-    assert found, f"section {title!r} has no {language} block"
-    return found[1]
+def test_each_block_has_its_test() -> None:
+    assert BLOCKS.keys() == {("A device", "sh"), ("A backend service", "python"), ("An operator", "sh")}
+    assert len(BLOCKS) == len(typed("README.md"))
 
 
-def penstock(system: Any, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "node", "--server", system.namesrv, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+def test_the_devices_block_runs_as_printed(running: System, tmp_path: Path) -> None:
+    def stir() -> None:
+        single("sensors/d7/temperature", "21.5", 1, hostname="127.0.0.1", port=running.mqtt_port)
+
+    terminal = Terminal(tmp_path, {"PENSTOCK_MQTT": f"127.0.0.1:{running.mqtt_port}"}, {}, stir)
+    said = terminal.type(BLOCKS["A device", "sh"])
+    assert "acknowledged: on level disk" in said
+    assert "sensors/d7/temperature 21.5" in said
 
 
-def backend_program(system: Any) -> str:
+def backend_program(system: System) -> str:
     """The backend developer's program, for the servers of this test."""
-    code = block("A backend service", "python")
+    code = BLOCKS["A backend service", "python"]
     assert "Producer()" in code
     assert 'start="earliest")' in code
     code = code.replace("Producer()", f"Producer(servers={system.namesrv!r})")
@@ -55,8 +59,8 @@ def _hear_ctrl_c() -> None:
 
 
 @pytest.mark.parametrize("run", ["trio.run(main)", "asyncio.run(main())"])
-def test_the_backend_developers_program_runs_and_ctrl_c_ends_it_without_a_word(system: Any, run: str) -> None:
-    code = backend_program(system().start())
+def test_the_backend_developers_program_runs_and_ctrl_c_ends_it_without_a_word(running: System, run: str) -> None:
+    code = backend_program(running)
     assert "trio.run(main)  # or asyncio.run(main())" in code
     code = "import asyncio\n" + code.replace("trio.run(main)  # or asyncio.run(main())", run)
     process = subprocess.Popen(
@@ -68,7 +72,7 @@ def test_the_backend_developers_program_runs_and_ctrl_c_ends_it_without_a_word(s
     )
     try:
         assert process.stdout is not None
-        assert process.stdout.readline() == "sensors/d7/setpoint b'22.0'\n"
+        assert "sensors/d7/setpoint b'22.0'\n" in iter(process.stdout.readline, "")
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=PATIENCE_S)
         assert (said, process.returncode) == ("", 0)
@@ -77,42 +81,22 @@ def test_the_backend_developers_program_runs_and_ctrl_c_ends_it_without_a_word(s
         process.communicate()
 
 
-def test_the_operators_block_runs_as_printed_in_an_empty_folder(tmp_path: Path) -> None:
-    """With a free port for each usual one, so that several tests may run at once, and nothing else changed."""
-    ports = dict.fromkeys(("1883", "10911", "9876", "8080"), 0)
-    for port in ports:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            ports[port] = free.getsockname()[1]
-    (tmp_path / "penstock").write_text(f'#!/bin/sh\nexec {sys.executable} -m node "$@"\n')
-    (tmp_path / "penstock").chmod(0o700)
-    environ = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    environ |= {"PENSTOCK_MQTT_PORT": str(ports["1883"]), "PENSTOCK_BROKER_PORT": str(ports["10911"])}
-    environ |= {"PENSTOCK_NAMESRV_PORT": str(ports["9876"]), "PENSTOCK_HTTP_PORT": str(ports["8080"])}
-    environ["PENSTOCK_SERVER"] = f"127.0.0.1:{ports['9876']}"
-    said = ""
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    up: subprocess.Popen[str] | None = None
+def test_the_operators_block_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder with no data and on free ports, so that several tests may run at once."""
+    monkeypatch.chdir(tmp_path)
+    before, start, after = BLOCKS["An operator", "sh"].partition("penstock up")
+    options = up_options((start + after).splitlines()[0])[2:]
+    Terminal(tmp_path, {}, {}, lambda: None).type(before)
+    system = System(Path("plant"), *options)
     try:
-        for line in block("An operator", "sh").splitlines():
-            if line.startswith("penstock up"):
-                up = subprocess.Popen(
-                    ["sh", "-c", f"exec {line}"], cwd=folder, env=environ, stdout=subprocess.PIPE, text=True
-                )
-                assert up.stdout is not None
-                assert up.stdout.readline().startswith("ready mqtt=")
-                continue
-            line = line.replace("127.0.0.1:8080", f"127.0.0.1:{ports['8080']}")
-            done = subprocess.run(
-                ["sh", "-c", line], cwd=folder, env=environ, capture_output=True, text=True, timeout=PATIENCE_S
-            )
-            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-            said += done.stdout
+        system.start()
+        words = {"127.0.0.1:8080": system.http}
+        said = Terminal(tmp_path, {"PENSTOCK_SERVER": system.namesrv}, words, lambda: None).type(
+            after.partition("\n")[2]
+        )
+        assert system.stop() == 0
     finally:
-        if up is not None:
-            up.terminate()
-            up.communicate(timeout=PATIENCE_S)
+        system.end()
     for shown in ("orders", "hello", "sound", "rocketmq_messages_in_total"):
         assert shown in said, said
 

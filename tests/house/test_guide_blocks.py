@@ -7,6 +7,8 @@ import re
 import pytest
 from sources import ROOT
 
+from tests.guide_blocks import NOT_TYPED, blocks
+
 PAGES = ["README.md", *[str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs" / "guide").glob("*.md"))]]
 BLOCK = re.compile(r"^```(\w+)$", re.MULTILINE)
 RUN = {
@@ -28,16 +30,21 @@ RUN = {
     ("docs/guide/device.md", "sh"): "tests/endtoend/test_device_guide.py",
     ("docs/guide/failover.md", "sh"): "tests/endtoend/test_failover_guide.py",
     ("docs/guide/failover.md", "toml"): "tests/endtoend/test_failover_tls.py",
+    ("docs/guide/operator.md", "sh"): "tests/endtoend/test_guides.py",
+    ("docs/guide/operator.md", "toml"): "tests/endtoend/test_guides.py",
+    ("docs/guide/operator.md", "yaml"): "tests/endtoend/test_guides.py",
     ("docs/guide/rocketmq.md", "rules"): "tests/remoting/test_logins.py",
 }
-"""What runs the blocks of one language of a page. These tests fail at a block that they do not know."""
+"""What runs the blocks of one language of a page: all that ``typed`` of tests/guide_blocks.py gives it."""
+OWN = {"tests/endtoend/test_failover_guide.py", "tests/endtoend/test_failover_tls.py"} | {
+    "tests/remoting/test_logins.py",
+    "tests/spark/test_analyst_guide.py",
+}
+"""Tests that find the blocks of their page in another way."""
 SHOWN = {
     ("docs/guide/benchmark.md", "sh"): "minutes of benchmarks",
     ("docs/guide/events.md", "json"): "the shape of a value, not a command",
     ("docs/guide/events.md", "sh"): "not yet: what they do is tested in tests/endtoend/test_events.py",
-    ("docs/guide/operator.md", "sh"): "not yet, but for the data folder: tests/endtoend/test_guides.py",
-    ("docs/guide/operator.md", "toml"): "not yet: tests/node/test_settings.py has the one of *Change a setting*",
-    ("docs/guide/operator.md", "yaml"): "a scrape configuration of Prometheus",
     ("docs/guide/rocketmq.md", "java"): "not yet: tests/endtoend/test_rocketmq_clients.py has programs of its own",
     ("docs/guide/rocketmq.md", "sh"): "not yet: tests/endtoend/test_rocketmq_clients.py starts a front of its own",
     ("docs/guide/rocketmq.md", "toml"): "not yet: tests/endtoend/test_rocketmq_clients.py has settings of its own",
@@ -61,10 +68,17 @@ def test_neither_table_has_rows_for_blocks_that_are_gone() -> None:
 
 
 @pytest.mark.parametrize(("page", "test"), sorted({(page, test) for (page, _), test in RUN.items()}))
-def test_the_test_of_a_page_reads_it(page: str, test: str) -> None:
+def test_the_test_of_a_page_reads_all_of_its_blocks(page: str, test: str) -> None:
     name = page.rpartition("/")[2]
     text = (ROOT / test).read_text()
     assert name in text or f'"{name.removesuffix(".md")}"' in text
+    assert "typed(" in text or test in OWN
+
+
+@pytest.mark.parametrize("page", NOT_TYPED)
+def test_each_block_that_is_not_typed_is_on_its_page(page: str) -> None:
+    shown = [block.text for block in blocks(page)]
+    assert [begin for begin in NOT_TYPED[page] if not any(text.startswith(begin) for text in shown)] == []
 
 
 TASKS = ("operator", "console", "deploy", "device")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,28 +10,26 @@ import jwt
 import pytest
 import trio
 import trustme
-from click.testing import CliRunner
 
 from node.settings import load
-from penstock.cli.root import root
+from penstock.blocking import Producer
+from penstock.errors import NotAuthorized
+from tests.guide_blocks import PASSWORD, Block, Terminal, typed
 from tests.penstock.native_access import servers
 
-PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "access.md").read_text()
+BLOCKS = typed("docs/guide/access.md")
 SECRET = "a secret of more than thirty-two bytes"
+PASSWORDS = "Require passwords"
+TASKS = [PASSWORDS, "Put TLS in front", "Give a service a token", "Read the audit log"]
+RUNNING = ("penstock context", "penstock audit")
+"""What commands begin with that take running servers."""
 
 
-def blocks(task: str) -> list[tuple[str, str]]:
-    """The blocks of a task, each with its language."""
-    text = PAGE.partition(f"## {task}\n")[2].partition("\n## ")[0]
-    return re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL)
-
-
-def run_commands(text: str) -> None:
-    for line in text.splitlines():
-        words = shlex.split(line, comments=True)
-        assert words[0] == "penstock"
-        result = CliRunner().invoke(root, words[1:], input="pencil\n")
-        assert result.exit_code == 0, (line, result.output, result.exception)
+def blocks(task: str) -> list[Block]:
+    """The blocks of a task, behind those of the first one that it takes for done."""
+    own = [block for block in BLOCKS if block.task == task]
+    users = [block for block in BLOCKS if block.task == PASSWORDS]
+    return own if task == PASSWORDS else [*(users if task == TASKS[-1] else users[:1]), *own]
 
 
 def settings_of(text: str, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -46,8 +42,12 @@ def settings_of(text: str, folder: Path) -> tuple[dict[str, Any], dict[str, Any]
     return given, own
 
 
+def test_each_block_is_of_a_task() -> None:
+    assert {block.task for block in BLOCKS} == set(TASKS)
+
+
 @pytest.mark.endtoend
-@pytest.mark.parametrize("task", ["Require passwords", "Put TLS in front", "Give a service a token"])
+@pytest.mark.parametrize("task", TASKS)
 async def test_the_task_works_as_it_is_printed(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     authority = trustme.CA()
@@ -57,27 +57,33 @@ async def test_the_task_works_as_it_is_printed(task: str, tmp_path: Path, monkey
     (tmp_path / "token").write_text(jwt.encode({"sub": "billing", "aud": "penstock", "exp": 1 << 33}, SECRET, "HS256"))
     access: dict[str, Any] = {}
     own: dict[str, Any] = {}
-    programs = []
-    contexts = ""
-    told = blocks(task)
-    if task != "Require passwords":  # its first step
-        told = [blocks("Require passwords")[0], *told]
-    for language, text in told:
-        if language == "sh" and text.startswith("penstock context"):
-            contexts = text
+    programs, later = [], []
+    for _, language, text in blocks(task):
+        if language == "sh" and text.startswith(RUNNING):
+            later.append(text)
         elif language == "sh":
-            run_commands(text)
+            Terminal(tmp_path, {}, {}, lambda: None).type(text)
         elif language == "rules":
             (tmp_path / "rules").write_text(text)
         elif language == "toml":
             access, own = settings_of(text, tmp_path)
         else:
+            assert language == "python"
             programs.append(text)
     assert programs
     async with servers(tmp_path, access, **own) as at:
-        monkeypatch.setenv("PENSTOCK_CONTEXTS_FILE", str(tmp_path / "contexts.toml"))
-        here = contexts.replace("names-1:9876,names-2:9876 --tls /etc/penstock/ca.pem", at.namesrv)
-        await trio.to_thread.run_sync(run_commands, here)
+        environ = {"PENSTOCK_CONTEXTS_FILE": str(tmp_path / "contexts.toml")}
+        words = {"names-1:9876,names-2:9876 --tls /etc/penstock/ca.pem": at.namesrv}
+
+        login: dict[str, Any] = {"servers": at.namesrv, "user": "billing", "password": PASSWORD}
+
+        def refused() -> None:
+            with pytest.raises(NotAuthorized), Producer(**login) as producer:
+                producer.send("payments", b"none")
+
+        terminal = Terminal(tmp_path, environ, words, refused)
+        said = "".join([await trio.to_thread.run_sync(terminal.type, text) for text in later])
+        assert "%AUDIT%:0" in said or task != "Read the audit log"
         monkeypatch.setenv("PENSTOCK_SERVER", at.namesrv)
         for program in programs:
             await trio.to_thread.run_sync(exec, compile(program, "docs/guide/access.md", "exec"), {})

@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.patience import PATIENCE_S
+from tests.guide_blocks import Terminal, typed
 
-ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs" / "guide" / "backend.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+PAGE = "docs/guide/backend.md"
 DEFAULT = "127.0.0.1:9876"
-
-
-def run(command: list[str], servers: str) -> str:
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        cwd=ROOT,
-        env=os.environ | {"PENSTOCK_SERVER": servers, "PYTHONWARNINGS": "error"},
-    )
-    assert done.returncode == 0, f"{command}\n{done.stderr}"
-    return done.stdout
 
 
 @pytest.mark.endtoend
 @pytest.mark.slow
-def test_every_block_of_the_guide_runs(real_cluster: Any) -> None:
+def test_every_block_of_the_guide_runs(real_cluster: Any, tmp_path: Path) -> None:
+    environ = {"PENSTOCK_SERVER": real_cluster.servers, "PYTHONWARNINGS": "error"}
+    terminal = Terminal(tmp_path, environ, {DEFAULT: real_cluster.servers}, lambda: None)
     shown: list[str] = []
-    for language, block in BLOCKS:
+    for task, language, text in typed(PAGE):
         if language == "python":
-            assert f'SERVERS = "{DEFAULT}"' in block
-            shown.append(
-                run([sys.executable, "-c", block.replace(DEFAULT, real_cluster.servers)], real_cluster.servers)
-            )
-        for line in block.splitlines() if language == "sh" else []:
-            if line != "penstock up":
-                command = "from penstock.cli.root import root; root(prog_name='penstock')"
-                shown.append(run([sys.executable, "-c", command, *shlex.split(line)[1:]], real_cluster.servers))
+            assert f'SERVERS = "{DEFAULT}"' in text
+            (tmp_path / "program.py").write_text(terminal.own(text))
+            shown.append(terminal.type(f"{sys.executable} program.py"))
+        else:
+            assert language == "sh", f"a block of {language} under {task!r} is not run"
+            shown.append(terminal.type(text))
     said = "\n".join(shown)
     assert "1000 stored" in said
     assert "1001 messages until now" in said
@@ -66,8 +48,3 @@ def test_every_block_of_the_guide_runs(real_cluster: Any) -> None:
     assert "the sum is 5" in said
     assert "billing" in said
     assert "traced: b'new'" in said
-
-
-def test_the_guide_has_blocks_of_both_kinds() -> None:
-    assert {language for language, _block in BLOCKS} == {"python", "sh"}
-    assert len(BLOCKS) >= 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -13,11 +14,13 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 
+import penstock.spark
 from penstock.errors import OffsetOutOfRange
 from penstock.protocol.message import Message
 from penstock.spark import plain_errors
 from penstock.spark.columns import COLUMNS
 from penstock.spark.java import java_version
+from tests.guide_blocks import blocks
 from tests.patience import PATIENCE_S
 from tests.remoting.remoting_rig import RemotingClient, running_front
 
@@ -103,6 +106,16 @@ def test_a_view_in_sql_reads_the_same_queues(spark: Any, cluster: Any, send: Any
     options = f"subscribe 'viewed', servers '{cluster.servers}'"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW viewed USING penstock OPTIONS ({options})")
     assert spark.sql("SELECT count(DISTINCT value) AS n FROM viewed").first().n == 10
+
+
+def test_the_program_of_the_readme_counts_the_messages_of_each_device(
+    spark: Any, cluster: Any, send: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    send("sensors", [b"21.5", b"22.0"], mqtt_topic="sensors/d7/temperature", key="d7")
+    monkeypatch.setattr(penstock.spark, "session", lambda: spark)
+    (program,) = [text for _, _, text in blocks("README.md") if "penstock.spark" in text]
+    exec(program.replace(".load()", f".option('servers', '{cluster.servers}').load()"), {})
+    assert re.search(r"^\|\s*d7\|\s*2\|$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_rows_are_a_pandas_frame_if_asked(spark: Any, cluster: Any, send: Any) -> None:
