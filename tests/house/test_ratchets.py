@@ -108,3 +108,12 @@ def test_every_public_name_has_a_docstring() -> None:
 def test_docstrings_of_classes_begin_with_the_thing() -> None:
     riddling = [name for name, text in public((ast.ClassDef,)) if text and text.split()[0].strip(",.:") in NO_NOUNS]
     assert len(riddling) <= NO_NOUN_FIRST_MAX, riddling
+
+
+DECISION_BYTES_MAX = 4_100
+"""About a page: decision, reasons, what was considered, costs. Details are for docs/protocols and docs/formats."""
+
+
+def test_a_decision_is_one_page() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert [page.name for page in pages if page.stat().st_size > DECISION_BYTES_MAX] == []
