@@ -47,6 +47,9 @@ class Users(Protocol):
     def of_certificate(self, name: str, ends_s: float) -> Identity:
         """Whom a certificate names; nobody where certificates do not count."""
 
+    def claimed(self, user: str) -> Identity:
+        """Whom the audit log names for a wrong password: nobody if there is no such user."""
+
     def named(self, user: str) -> Identity:
         """Whom a name stands for; nobody where it cannot log in."""
 
@@ -89,6 +92,9 @@ class UserFiles(Users):
 
     def of_certificate(self, name: str, ends_s: float) -> Identity:
         return self._authority.of_certificate(name, ends_s)
+
+    def claimed(self, user: str) -> Identity:
+        return self._authority.claimed(user, PASSWORD)
 
     def named(self, user: str) -> Identity:
         known = Identity(user, PASSWORD)

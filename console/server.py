@@ -71,7 +71,7 @@ async def run(
         AddressInUse: the port is taken.
         InvalidConfig: the host is no address of this machine, or a file of the settings cannot be read.
     """
-    files = AccessFiles(settings.access, world, None, HTTP)
+    files = AccessFiles(settings.access, world, None, HTTP, "the console")
     users = UserFiles(files) if settings.asks else None
     try:
         listening = open_socket(settings.host, settings.port, "the console")

@@ -79,7 +79,7 @@ async def run(
     task_status: trio.TaskStatus[RunningEvents] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serves until cancelled; reports itself once it accepts. Raises ``AddressInUse`` and ``InvalidConfig``."""
-    access = AccessFiles(settings, world, None, HTTP)
+    access = AccessFiles(settings, world, None, HTTP, "the event bridge")
     listening = open_socket(settings.host, settings.port, "the event bridge")
     servers = ",".join(settings.namesrv)
     producer = Producer(servers=servers, links=links, pending_max=PENDING_MAX, rng=world.rng)

@@ -169,7 +169,7 @@ async def run(
             )
         if not settings.asks:
             _log.warning("insecure: any client that reaches %s:%d %s", settings.host, settings.port, ROUTES)
-    access = AccessFiles(settings, world, secret)
+    access = AccessFiles(settings, world, secret, whose="the name server")
     config = read_config(settings.config_file)
     registry = Registry(settings.lease_s_max, settings.brokers_max, settings.topics_max, settings.away_s_max, config)
     listeners = await open_listeners(settings.host, settings.port, "the name server")

@@ -95,6 +95,6 @@ class SignedLogins:
     def _refusal(self, user: str, cause: str) -> NotAuthorized:
         """Counts and notes a failed login; only operators see the cause."""
         self._guard.failed(self._peer)
-        why = f"{cause} {user!r:.80}" if user else cause
-        self._guard.audit.note(NOBODY, self._peer.address, "Login", BY_SIGNATURE, allowed=False, why=why)
+        who = self._guard.authority.claimed(user, BY_SIGNATURE)
+        self._guard.audit.note(who, self._peer.address, "Login", BY_SIGNATURE, allowed=False, why=cause)
         return NotAuthorized(_WORDS, hint=_HINT)

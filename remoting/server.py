@@ -304,7 +304,7 @@ async def run(
     Raises:
         AddressInUse: another process has the port.
     """
-    access = AccessFiles(settings, world, None)
+    access = AccessFiles(settings, world, None, whose="the RocketMQ port")
     broker = links.link(settings.broker)
     about = await _about(broker)
     async with trio.open_nursery() as nursery:

@@ -71,7 +71,7 @@ async def run(
         secret = read_secret(Path(settings.cluster_secret_file))
     if not (is_loopback(settings.host) or settings.asks):
         _log.warning("insecure: any client that reaches %s:%d %s", settings.host, settings.port, NATIVE)
-    access = AccessFiles(settings, world, secret)
+    access = AccessFiles(settings, world, secret, whose="the broker")
     listeners = await open_listeners(settings.host, settings.port, "the broker")
     if settings.has_copies:
         await group.run(settings, world, disk or RealDisk(settings.data), tell, secret, access, listeners, task_status)

@@ -45,7 +45,8 @@ def log_in(console: Console) -> Endpoint:
             who = await console.users.of_password(form.get("user", ""), form.get("password", ""))
         if who is None or not who.user:
             why = "wrong_token" if shown else "wrong_password"
-            console.note(NOBODY, request, "Login", "", allowed=False, why=why)
+            claimed = NOBODY if shown else console.users.claimed(form.get("user", ""))
+            console.note(claimed, request, "Login", "", allowed=False, why=why)
             return _form(console, to, WRONG_TOKEN if shown else WRONG, 403)
         console.attempts.proves_right(address)
         console.logins.close(request.cookies.get(COOKIE, ""))

@@ -103,7 +103,9 @@ class Listener:
         self._unnamed: dict[PendingConnection, None] = {}  # those of load balancers, counted as theirs so far
         self._peer = Peer("", None, listening.name)
         protocol = "http/1.1" if listening.is_web else "mqtt"
-        self.certificates = None if listening.files is None else Certificates(listening.files, protocol, listening.name)
+        self.certificates = (
+            None if listening.files is None else Certificates(listening.files, protocol, f"listener {listening.name}")
+        )
         self.socket = open_listener(listening, settings)
         self.host, self.port = self.socket.getsockname()[:2]
 

@@ -85,17 +85,18 @@ class Verifier:
         self._world = world
         self._bell = bell
         self._asked = trio.Event()
+        watch = partial(Watched, whose="the gateway")
         self._files: list[Watched] = []
         if password_file:
             self._files.append(
-                Watched("password_file", password_file, parse_passwords, _then(access.set_users, on_users))
+                watch("password_file", password_file, parse_passwords, _then(access.set_users, on_users))
             )
         if acl_file:
-            self._files.append(Watched("acl_file", acl_file, parse_acl, _then(access.set_acl, on_rules)))
+            self._files.append(watch("acl_file", acl_file, parse_acl, _then(access.set_acl, on_rules)))
         if jwt_key_file:
             parse = partial(TokenKeys, rules=rules or TokenRules())
             self._files.append(
-                Watched("jwt_key_file", jwt_key_file, parse, lambda keys: access.set_tokens(keys, world.clock.wall_ms))
+                watch("jwt_key_file", jwt_key_file, parse, lambda keys: access.set_tokens(keys, world.clock.wall_ms))
             )
 
     @property

@@ -52,6 +52,11 @@ Step = Challenge | Known | Denied
 class Exchange(Protocol):
     """A login, from the client's first message on; it ends once, with ``Known`` or ``Denied``."""
 
+    @property
+    def claimed(self) -> str:
+        """The user name that the client has given so far; empty if it has given none."""
+        ...
+
     def receive(self, data: bytes) -> Step:
         """What follows from the client's next message."""
         ...
@@ -115,6 +120,11 @@ class Authority:
             return True
         return self.users is not None and identity.user in self.users.by_name
 
+    def claimed(self, user: str, how: str) -> Identity:
+        """Whom the audit log names for a login that failed: the claimed user if there is one of that name, else nobody,
+        because the name may be a password in the wrong field."""
+        return Identity(user, how) if self.users is not None and user in self.users.by_name else NOBODY
+
     # ------------------------------------------------------------ exchanges
 
     def of_certificate(self, name: str, ends_s: float) -> Identity:
@@ -159,6 +169,10 @@ class _Scram:
     def __init__(self, exchange: ScramExchange) -> None:
         self._exchange = exchange
 
+    @property
+    def claimed(self) -> str:
+        return self._exchange.user
+
     def receive(self, data: bytes) -> Step:
         step = self._exchange.receive(data)
         if isinstance(step, Challenge | Denied):
@@ -167,6 +181,8 @@ class _Scram:
 
 
 class _Token:
+    claimed = ""  # what a token says counts only if it is signed
+
     def __init__(self, authority: Authority) -> None:
         self._authority = authority
 
@@ -178,11 +194,15 @@ class _Token:
 class _NoKey:
     """A cluster without a key: services are taken as whatever else comes."""
 
+    claimed = ""
+
     def receive(self, data: bytes) -> Step:
         return Known(Identity())
 
 
 class _ClusterKey:
+    claimed = ""  # a service is no user
+
     def __init__(self, key: bytes, nonce: bytes) -> None:
         self._key = key
         self._nonce = nonce

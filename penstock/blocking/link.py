@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Final, TypeVar, TypeVarTuple
 
 from penstock.client.arguments import check_wait
-from penstock.client.credentials import Credentials, credentials_of, login_refused, login_step, no_tls
+from penstock.client.credentials import Credentials, credentials_of, login_refused, login_step, lost_unheard, no_tls
 from penstock.client.following import CopiesOf, leader_of, next_copy
 from penstock.client.retry import TIMEOUT_S, patience_s
 from penstock.errors import InvalidConfig, PenstockError, TimedOut, Unavailable
@@ -69,6 +69,7 @@ class BlockingLink:
         self._asked: dict[int, type[Request]] = {}
         self._arrived: dict[int, Result] = {}
         self._next_id = 1
+        self._is_heard = False  # whether the server has answered anything on this connection
         self.losses = 0  # connections that ended; what was submitted on one of them gets no result
 
     def __enter__(self) -> BlockingLink:
@@ -224,10 +225,13 @@ class BlockingLink:
                 raise self._turn(error) from None
         except OSError as error:
             self.close()
-            raise lost(self.address, error.strerror or str(error)) from None
+            raise self._lost(error.strerror or str(error)) from None
         except BaseException:
             self.close()
             raise
+
+    def _lost(self, reason: str) -> PenstockError:
+        return lost(self.address, reason) if self._is_heard else lost_unheard(self.address, reason, self._credentials)
 
     def _left(self, deadline: float) -> float:
         left = deadline - self._clock.monotonic()
@@ -246,7 +250,9 @@ class BlockingLink:
                 raise self._turn(no_tls(self.address, error)) from None
             except OSError as error:
                 raise self._turn(no_server(self.address, error)) from None
+            self._is_heard = False
             self._log_in(self._socket, deadline)
+            self._is_heard = self._credentials.logs_in
         return self._socket
 
     def _turn(self, error: PenstockError) -> PenstockError:
@@ -307,7 +313,8 @@ class BlockingLink:
         except TimeoutError:
             raise TimedOut(f"{self.address} did not answer in time", hint=_UNKNOWN) from None
         if not data:
-            raise lost(self.address, "the server closed it")
+            raise self._lost("the server closed it")
+        self._is_heard = True
         for frame in self._frames.receive(data):
             asked = self._asked.pop(frame.request_id, None)
             if asked is not None:

@@ -33,7 +33,7 @@ from penstock.errors import (
     UnknownRequest,
 )
 from penstock.protocol import wire
-from penstock.protocol.addresses import is_loopback
+from penstock.protocol.addresses import is_loopback, lost
 from penstock.protocol.logins import CLUSTER_KEY, NONCE_BYTES, SCRAM, TOKEN, server_proof, service_proof
 from penstock.protocol.requests.servers import Login, LoginStep
 from penstock.world import new_secret
@@ -150,6 +150,13 @@ def no_tls(address: str, error: ssl.SSLError, hint: str = "") -> PenstockError:
     hint = hint or "does it speak TLS? Leave tls out where it does not"
     reason = getattr(error, "reason", None) or error  # only OpenSSL's own have one
     return Unavailable(f"no TLS with {address}: {reason}", hint=hint)
+
+
+def lost_unheard(address: str, reason: str, credentials: Credentials) -> Unavailable:
+    """The error for a connection that ended before the server answered anything. Over TLS 1.3 a client learns no more
+    than that where its certificate is not taken."""
+    hint = "a server that does not take the client's certificate, or misses one, only closes: its log says why"
+    return lost(address, reason, hint if credentials.tls is not None else "")
 
 
 def service_credentials(

@@ -17,7 +17,15 @@ from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
-from penstock.client.credentials import NO_CREDENTIALS, Credentials, credentials_of, login_refused, login_step, no_tls
+from penstock.client.credentials import (
+    NO_CREDENTIALS,
+    Credentials,
+    credentials_of,
+    login_refused,
+    login_step,
+    lost_unheard,
+    no_tls,
+)
 from penstock.client.retry import BackOff, patience_s
 from penstock.direct import DirectSocket
 from penstock.errors import Busy, NotAuthorized, PenstockError, ProtocolError, TimedOut, Unavailable
@@ -81,7 +89,7 @@ class WireLink:
         self._work = anyio.Event()
         self._down: PenstockError | None = None  # why requests fail at once, just now
         self._attempt: anyio.CancelScope | None = None
-        self._was_connected = False
+        self._was_connected = self._is_heard = False
         self._direct: DirectSocket | None = None
         self._is_writing = False  # the stream is
 
@@ -154,7 +162,7 @@ class WireLink:
 
     async def _connect_and_serve(self) -> PenstockError:
         """One connection from beginning to end; why it ended."""
-        self._was_connected = False
+        self._was_connected = self._is_heard = False
         with anyio.CancelScope() as self._attempt:
             try:
                 with anyio.fail_after(CONNECT_S):
@@ -175,6 +183,7 @@ class WireLink:
                 refusal = await self._log_in(stream, reader)
                 if refusal is not None:
                     return refusal
+                self._is_heard = self._credentials.logs_in
                 direct = self._direct = DirectSocket.of(raw) if self._credentials.tls is None else None
                 try:
                     return await self._serve(stream, reader)
@@ -209,7 +218,8 @@ class WireLink:
         except TimeoutError:
             return Unavailable(f"{self.address} did not answer a login within {LOGIN_S:g} s")
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            return Unavailable(f"{self.address} closed the connection instead of answering a login")
+            reason = "it was closed instead of answering a login"
+            return lost_unheard(self.address, reason, self._credentials).with_fate(False)
         except PenstockError as error:
             return login_refused(self.address, error, self._credentials)
 
@@ -222,7 +232,11 @@ class WireLink:
                     await work(stream)
                 except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
                     broken = "the server closed it" if isinstance(error, anyio.EndOfStream) else "it broke"
-                    ended.append(lost(self.address, broken))
+                    ended.append(
+                        lost(self.address, broken)
+                        if self._is_heard
+                        else lost_unheard(self.address, broken, self._credentials)
+                    )
                 except PenstockError as error:
                     ended.append(lost(self.address, error.message))
                     ended[-1].__cause__ = error
@@ -247,6 +261,7 @@ class WireLink:
         while True:
             for frame in reader.receive(await stream.receive(READ_BYTES_MAX)):
                 waiting = self._pending.pop(frame.request_id, None)
+                self._is_heard = True
                 if waiting is not None:
                     asked, on_result = waiting
                     on_result(_result(frame, asked))

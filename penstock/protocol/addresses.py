@@ -89,9 +89,9 @@ def nobody_answers(failures: Sequence[PenstockError]) -> PenstockError:
     return Unavailable(f"no name server answers: {reasons}", hint=hint)
 
 
-def lost(address: str, reason: str) -> Unavailable:
+def lost(address: str, reason: str, hint: str = "") -> Unavailable:
     """The error for a connection that ended with requests on their way: what became of writes is unknown."""
-    return Unavailable(f"the connection to {address} was lost: {reason}").with_fate(True)
+    return Unavailable(f"the connection to {address} was lost: {reason}", hint=hint).with_fate(True)
 
 
 CHOOSE_PORT: Final[Mapping[str, str]] = {

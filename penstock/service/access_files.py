@@ -38,8 +38,11 @@ class AccessFiles:
         offload: what takes long goes there.
     """
 
-    def __init__(self, settings: AccessSettings, world: World, key: bytes | None, protocol: str = ALPN) -> None:
-        """``key``: the cluster's; None where there is none. ``protocol``: what ALPN agrees on."""
+    def __init__(
+        self, settings: AccessSettings, world: World, key: bytes | None, protocol: str = ALPN, whose: str = ""
+    ) -> None:
+        """``key``: the cluster's; None where there is none. ``protocol``: what ALPN agrees on. ``whose``: the service's
+        name for the log."""
         clock = world.clock
         self._world = world
         self.offload = world.offload
@@ -47,16 +50,17 @@ class AccessFiles:
         audit = Audit(clock.wall_ms, clock.monotonic)
         self.guard = Guard(self.authority, audit, clock.monotonic, lambda: clock.wall_ms() / 1000)
         files = settings.tls_files()
-        self.certificates = Certificates(files, protocol) if files is not None else None
+        self.certificates = Certificates(files, protocol, whose) if files is not None else None
         self._files: list[Watched] = []
         authority = self.authority
+        watch = partial(Watched, whose=whose)
         if settings.password_file:
-            self._files.append(Watched("password_file", settings.password_file, parse_passwords, authority.set_users))
+            self._files.append(watch("password_file", settings.password_file, parse_passwords, authority.set_users))
         if settings.acl_file:
-            self._files.append(Watched("acl_file", settings.acl_file, parse_acl, authority.set_acl))
+            self._files.append(watch("acl_file", settings.acl_file, parse_acl, authority.set_acl))
         if settings.jwt_key_file:
             parse = partial(TokenKeys, rules=settings.token_rules())
-            self._files.append(Watched("jwt_key_file", settings.jwt_key_file, parse, authority.set_tokens))
+            self._files.append(watch("jwt_key_file", settings.jwt_key_file, parse, authority.set_tokens))
 
     async def keep_audit(
         self, server: str, links: Links, brokers: Live | Sequence[str], own: Link | None = None

@@ -46,12 +46,12 @@ class Files(NamedTuple):
 
 class Certificates:
     """``context`` is the one for new connections; ``ends_at``, ``list_ends_at``: when its certificate and its list of
-    revoked ones end, in seconds since 1970. ``protocol``: what ALPN agrees on with a client that asks; ``listener``:
-    whose they are, for the log."""
+    revoked ones end, in seconds since 1970. ``protocol``: what ALPN agrees on with a client that asks; ``whose``: the
+    service or listener that they are of, for the log."""
 
-    def __init__(self, files: Files, protocol: str, listener: str = "") -> None:
+    def __init__(self, files: Files, protocol: str, whose: str = "") -> None:
         """Raises ``InvalidConfig``."""
-        self._whose = f"listener {listener}: " if listener else ""
+        self._at = f" at {whose}" if whose else ""
         self._files = files
         self._protocol = protocol
         self._times = self._looked()
@@ -76,13 +76,13 @@ class Certificates:
             self.context = self._read()
         except InvalidConfig as error:
             if anyway or not self._unread or self._unread != unread:
-                _log.warning("%s%s; the certificate that was read before stays", self._whose, error)
+                _log.warning("%s; the certificate that was read before stays%s", error, self._at)
             return False
         if has_ended:
             held_against = self._files.client_crl or self._files.client_ca
-            _log.warning("%s%s has ended: no client can log in by it", self._whose, held_against)
+            _log.warning("%s has ended: no client can log in by it%s", held_against, self._at)
         if is_due:
-            _log.warning("%s%s: read again and in force", self._whose, self._files.certificate)
+            _log.warning("%s: read again and in force%s", self._files.certificate, self._at)
         return True
 
     def _looked(self) -> list[tuple[int, ...] | None]:

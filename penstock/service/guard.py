@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from penstock.access.acl import PRODUCE
 from penstock.access.authority import EAVESDROPPED, GONE, NO_MECHANISM, Authority, Exchange, Known
 from penstock.access.needs import OPEN, Need, needs_of, of_topic
-from penstock.access.policy import ANONYMOUS, AT_OPEN_PORT, LOCAL, NOBODY, SERVICE, Identity
+from penstock.access.policy import ANONYMOUS, AT_OPEN_PORT, LOCAL, NOBODY, SCRAM, SERVICE, Identity
 from penstock.access.scram_exchange import Denied
 from penstock.errors import InvalidRequest, NotAuthorized, PenstockError
 from penstock.protocol.link import OnResult
@@ -248,10 +248,11 @@ class GuardedSession:
     def _denied(self, cause: str, mechanism: str = "") -> PenstockError:
         """Ends a failed login, and gives its answer. Only operators see the cause, except of mechanisms that the server
         does not take."""
+        who = NOBODY if self._exchange is None else self._authority.claimed(self._exchange.claimed, SCRAM)
         self._exchange, self._is_over = None, True
         self._permissions.become(NOBODY)
         self._guard.failed(self._peer)
-        self._guard.audit.note(NOBODY, self._peer.address, "Login", self._mechanism, allowed=False, why=cause)
+        self._guard.audit.note(who, self._peer.address, "Login", self._mechanism, allowed=False, why=cause)
         self._limit(GOODBYE_S)
         hint, words = _HINT, _WORDS
         if cause == NO_MECHANISM:

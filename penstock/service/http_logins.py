@@ -89,28 +89,26 @@ class HttpLogins:
                 raise self._refuse(
                     429, "too-many-logins", "too many logins from this address have failed: wait a minute"
                 )
-            found: Identity | None = None
+            found, who = None, NOBODY
             if kind.lower() == "bearer":
                 read = self._authority.read_token(value.strip().encode("latin-1"))
                 found = None if isinstance(read, Unfit) else read
             elif kind.lower() == "basic" and self._authority.users is not None:
-                found = await self._of_password(self._authority.users, value)
+                name, password = _read_basic(value)
+                who = self._authority.claimed(name, PASSWORD)
+                found = await self._of_password(self._authority.users, name, password)
             mechanism = kind[:20] if kind.isalnum() else "unknown"
             if found is None:
                 self._guard.failed(peer)
-                self._guard.audit.note(NOBODY, peer.address, "Login", mechanism, allowed=False, why="wrong")
+                self._guard.audit.note(who, peer.address, "Login", mechanism, allowed=False, why="wrong")
                 raise self._refuse(
                     401, "wrong-login", "user and password, or token, are not right", challenge=_CHALLENGE
                 )
             self._guard.audit.note(found, peer.address, "Login", mechanism, allowed=True)
             return found
 
-    async def _of_password(self, users: Users, value: str) -> Identity | None:
-        try:
-            name, colon, password = b64decode(value.strip(), validate=True).decode().partition(":")
-        except ValueError:
-            return None
-        if not colon or len(name) > 255 or len(password) > PASSWORD_CHARACTERS_MAX:
+    async def _of_password(self, users: Users, name: str, password: str) -> Identity | None:
+        if not name or len(name) > 255 or len(password) > PASSWORD_CHARACTERS_MAX:
             return None
         is_right = await self._offload(partial(users.have, name, password.encode()))
         return Identity(name, PASSWORD) if is_right else None
@@ -130,6 +128,15 @@ class HttpLogins:
         if not identity.user:
             raise self._refuse(401, "no-login", error.message, hint=error.hint, challenge=_CHALLENGE)
         raise self._refuse(403, "not-allowed", error.message, hint=error.hint)
+
+
+def _read_basic(value: str) -> tuple[str, str]:
+    """Name and password of a Basic login; empty where it is not well-formed."""
+    try:
+        name, _, password = b64decode(value.strip(), validate=True).decode().partition(":")
+    except ValueError:
+        return "", ""
+    return name, password
 
 
 def peer_of(scope: Mapping[str, Any]) -> Peer:

@@ -239,7 +239,7 @@ def pages_access(settings: object, host: str, world: World) -> AccessFiles | Non
     """The users and certificates of the status pages of a service with these settings; None where the pages ask for no
     login. Raises ``InvalidConfig``."""
     if isinstance(settings, AccessSettings) and settings.guards_pages(host):
-        return AccessFiles(settings, world, None, HTTP)
+        return AccessFiles(settings, world, None, HTTP, "the status pages")
     return None
 
 

@@ -22,15 +22,19 @@ _log = logging.getLogger(__name__)
 
 
 class Watched:
-    """A file that is taken again whenever it changes; ``setting`` names it. Raises ``InvalidConfig`` where it cannot be
+    """A file that is taken again whenever it changes; ``setting`` names it, and ``whose``, for the log, the service.
+    Raises ``InvalidConfig`` where it cannot be
     taken at first.
 
     Attributes:
         failures: how often there was something new that could not be taken.
     """
 
-    def __init__(self, setting: str, path: str, parse: Callable[[str], T], take: Callable[[T], None]) -> None:
+    def __init__(
+        self, setting: str, path: str, parse: Callable[[str], T], take: Callable[[T], None], whose: str = ""
+    ) -> None:
         self._path = Path(path)
+        self._at = f" at {whose}" if whose else ""
         self._parsed: Callable[[str], Callable[[], None]] = lambda text: partial(take, parse(text))
         self._seen: object = None  # as which it was read, ``None`` if it could not be
         self._told = ""  # why it cannot be read, as the log has it
@@ -64,10 +68,10 @@ class Watched:
             told, self._told = self._told, _reason(error) if isinstance(error, OSError) else ""
             if anyway or not self._told or self._told != told:
                 self.failures += 1
-                _log.error("%s: %s; what was read before stays in force", self._path, _reason(error))
+                _log.error("%s: %s; what was read before stays in force%s", self._path, _reason(error), self._at)
         else:
             if taken is not None:
-                _log.warning("%s: read again and in force", self._path)
+                _log.warning("%s: read again and in force%s", self._path, self._at)
                 self._told = ""
                 taken()
 

@@ -36,6 +36,9 @@ class TwoUsers(Users):
     def of_certificate(self, name: str, ends_s: float) -> Identity:
         return NOBODY
 
+    def claimed(self, user: str) -> Identity:
+        return Identity(user, PASSWORD) if user in self.names() else NOBODY
+
     def named(self, user: str) -> Identity:
         return Identity(user, PASSWORD)
 
@@ -130,6 +133,7 @@ async def test_topics_of_the_system_and_dead_letters_take_the_rights_that_they_t
 async def test_what_users_do_is_in_the_audit_log(site: Site) -> None:
     async with site.open(TwoUsers()) as browser:
         await browser.post("/login", 403, user="ada", password="wrong")
+        await browser.post("/login", 403, user="a password", password="in the wrong field")
         await browser.post("/login", user="ada", password="ada")
         await browser.post("/topics/delete", 404, name="absent")
         await browser.post("/logout")
@@ -137,6 +141,7 @@ async def test_what_users_do_is_in_the_audit_log(site: Site) -> None:
         await browser.post("/topics/delete", 403, name="absent")
         told = [(one.user, one.act, one.name, one.allowed, one.why) for one in browser.console.audit.trail.take()]
     assert told == [
+        ("ada", "Login", "", False, "wrong_password"),
         ("", "Login", "", False, "wrong_password"),
         ("ada", "Login", "", True, ""),
         ("ada", "/topics/delete", "absent", True, ""),

@@ -84,7 +84,7 @@ async def test_both_servers_keep_who_did_what_in_the_audit_log(tmp_path: Path) -
                     await producer.send("orders-1", b"one")
                 wanted = {
                     ("broker-a", "ada", "CreateTopic", "orders-1", True, ""),
-                    ("name server", "", "Login", "SCRAM-SHA-256", False, "wrong_proof"),
+                    ("name server", "ada", "Login", "SCRAM-SHA-256", False, "wrong_proof"),
                     ("name server", "billing", "QueryRoute", "payments", False, "consume"),
                 }
                 told: set[tuple[object, ...]] = set()
@@ -235,6 +235,21 @@ async def test_over_tls_clients_are_who_their_certificate_names_or_log_in(tmp_pa
                 await admin.delete_topic("orders-1")
         async with Producer(servers=at.namesrv, links=as_user(nursery, "billing", tls=ca)) as producer:
             assert (await producer.send("orders-1", b"x" * 100_000)).offset == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_client_whose_certificate_is_not_taken_is_told_where_to_look(
+    tmp_path: Path, tls: dict[str, str]
+) -> None:
+    ca, own = str(tmp_path / "ca.pem"), tmp_path / "own.pem"
+    trustme.CA().issue_cert("x", common_name="auditor").private_key_and_cert_chain_pem.write_to_path(own)
+    stranger = credentials_of(environ={"PENSTOCK_TLS": ca, "PENSTOCK_CLIENT_CERTIFICATE": str(own)})
+    async with servers(tmp_path, access_files(tmp_path, **tls), peers_tls_ca=ca) as at, trio.open_nursery() as nursery:
+        with pytest.raises(Unavailable, match="its log says why"):
+            await call(WireLinks(nursery, credentials=stranger).link(at.broker), Ping(), PATIENCE_S)
+        blocking = BlockingLink(at.broker, credentials=stranger, timeout_s=PATIENCE_S)
+        with pytest.raises(Unavailable, match="its log says why"):
+            await trio.to_thread.run_sync(blocking.call, Ping())
         nursery.cancel_scope.cancel()
 
 

@@ -375,4 +375,5 @@ def test_an_address_that_fails_often_is_not_heard_and_only_operators_see_why() -
     for _ in range(4):
         with pytest.raises(NotAuthorized):
             logins.permissions(wrong)
-    assert [(one.why, one.times) for one in trail.take()] == [("wrong_signature 'ada'", 3), ("too_many", 1)]
+    told = [(one.user, one.why, one.times) for one in trail.take()]
+    assert told == [("ada", "wrong_signature", 3), ("", "too_many", 1)]

@@ -197,8 +197,9 @@ class AuditEntry(NamedTuple):
 
     Attributes:
         at_ms: wall-clock milliseconds since 1970.
-        user: the name that was proved; empty for none.
-        how: by what it was proved.
+        user: the name that was proved; of a refused login the one that was claimed, if there is such a user. Empty for
+            none.
+        how: by what it was proved or claimed.
         address: the peer's address.
         act: the request's name, or ``Login``.
         name: the topic, group, client id or login mechanism that it is about; empty for the cluster.

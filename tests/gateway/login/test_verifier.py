@@ -154,7 +154,7 @@ async def test_why_a_file_cannot_be_taken_any_more_is_said_in_words(
     await verifier.look()
     file.unlink()
     await verifier.look()
-    stays = "what was read before stays in force"
+    stays = "what was read before stays in force at the gateway"
     assert caplog.messages == [
         f"{file}: it is no text in UTF-8: invalid start byte at byte 0; {stays}",
         f"{file}: No such file or directory; {stays}",
@@ -249,10 +249,10 @@ async def test_a_file_that_was_read_again_has_a_line_in_the_log(
     caplog.clear()
     file.write_text("allow all subscribe #\n")
     await verifier.look()
-    assert caplog.messages == [f"{file}: read again and in force"]
+    assert caplog.messages == [f"{file}: read again and in force at the gateway"]
     file.write_text("allow all publish a/#\n")
     await verifier.look()
     await verifier.look()
-    assert caplog.messages == [f"{file}: read again and in force"] * 2
+    assert caplog.messages == [f"{file}: read again and in force at the gateway"] * 2
     await verifier.look(anyway=True)
-    assert caplog.messages == [f"{file}: read again and in force"] * 3
+    assert caplog.messages == [f"{file}: read again and in force at the gateway"] * 3

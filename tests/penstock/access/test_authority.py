@@ -69,7 +69,15 @@ def test_a_password_proves_a_user_and_a_wrong_one_nobody() -> None:
     step, _ = scram(hands.begin(logins.SCRAM))
     assert step.identity == Identity("billing", SCRAM)
     for user, password in (("billing", "wrong"), ("nobody", "pencil")):
-        assert isinstance(scram(hands.begin(logins.SCRAM), user, password)[0], Denied)
+        exchange = hands.begin(logins.SCRAM)
+        assert isinstance(scram(exchange, user, password)[0], Denied)
+        assert exchange.claimed == user
+
+
+def test_for_a_failed_login_the_audit_log_names_a_user_who_is_there_and_nobody_else() -> None:
+    authority = Hands().authority
+    assert authority.claimed("billing", SCRAM) == Identity("billing", SCRAM)
+    assert authority.claimed("a password in the wrong field", SCRAM) is NOBODY
 
 
 def test_a_login_that_was_overheard_cannot_be_replayed() -> None:

@@ -83,7 +83,8 @@ def test_a_lease_that_is_over_has_the_message_come_again_with_one_attempt_more(r
             [first] = await consumer.poll(PATIENCE_S)
             with anyio.fail_after(PATIENCE_S):
                 again = await anext(other)
-            assert (first.attempts, again[0].attempts, again[0].body) == (0, 1, b"slow")
+            assert (first.attempts, again[0].body) == (0, b"slow")
+            assert again[0].attempts >= 1, "on a starved machine a lease of the message read ahead may be over too"
             with pytest.raises(Fenced):
                 await consumer.nack(first)
             await consumer.ack(first)  # whoever has it now

@@ -187,15 +187,15 @@ def test_files_that_could_not_be_read_are_tried_again_although_they_are_unchange
 
 def test_files_that_were_read_again_have_a_line_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     authority = Authority(tmp_path)
-    certificates = Certificates(authority.files(), "mqtt", "doors")
+    certificates = Certificates(authority.files(), "mqtt", "listener doors")
     whole = authority.server.read_bytes()
     authority.server.write_bytes(whole[:200])
     assert not certificates.refresh()
-    assert caplog.messages[0].startswith(f"listener doors: cannot read the certificate {authority.server}")
+    assert caplog.messages[0].startswith(f"cannot read the certificate {authority.server}")
     caplog.clear()
     authority.server.write_bytes(whole)
     assert certificates.refresh()
-    told = f"listener doors: {authority.server}: read again and in force"
+    told = f"{authority.server}: read again and in force at listener doors"
     assert caplog.messages == [told]
     authority.renew()
     assert certificates.refresh()
