@@ -16,15 +16,19 @@ import yaml
 from broker.settings import BrokerSettings
 from namesrv.settings import NamesrvSettings
 from node import settings
+from penstock.access.acl import parse_acl
 from penstock.blocking import Consumer, Producer, find
 from penstock.service import config
+from remoting.settings import RemotingSettings
 from tests.endtoend.conftest import System
 from tests.guide_blocks import Terminal, typed, up_options
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
-PAGES: Final = ("operator", "console", "deploy")
+PAGES: Final = ("operator", "console", "deploy", "rocketmq")
+ALONE: Final = {"# names": NamesrvSettings, "# broker": BrokerSettings, "# remoting": RemotingSettings}
+"""Settings of a service that runs alone, by what its file begins with."""
 STOPPED: Final = "penstock store repair-index"
 """What the block begins with that takes a stopped broker."""
 
@@ -100,9 +104,7 @@ def take_settings(text: str, place: Place) -> None:
     """A service would start with a file of these settings."""
     file = place.folder / "shown.toml"
     file.write_text(place.terminal.own(text))
-    service: type[Any] | None = {"# names.toml": NamesrvSettings, "# broker.toml": BrokerSettings}.get(
-        text[: text.find(",")]
-    )
+    service: type[Any] | None = ALONE.get(text.partition(".toml")[0])
     if service is not None:
         config.load(service, file, {}, "")
         return
@@ -118,6 +120,8 @@ def test_every_task_of_the_page_runs_as_printed(page: str, place: Place) -> None
             take_settings(text, place)
         elif language == "yaml":
             assert yaml.safe_load(text)
+        elif language == "rules":
+            assert parse_acl(text).rules
         elif not text.startswith(STOPPED):
             assert language == "sh", f"a block of {language} under {task!r} is not run"
             place.terminal.type(text)

@@ -28,26 +28,25 @@ RUN = {
     ("docs/guide/device.md", "python"): "tests/endtoend/test_device_guide.py",
     ("docs/guide/device.md", "rules"): "tests/endtoend/test_device_guide.py",
     ("docs/guide/device.md", "sh"): "tests/endtoend/test_device_guide.py",
+    ("docs/guide/events.md", "json"): "tests/endtoend/test_events_guide.py",
+    ("docs/guide/events.md", "sh"): "tests/endtoend/test_events_guide.py",
     ("docs/guide/failover.md", "sh"): "tests/endtoend/test_failover_guide.py",
     ("docs/guide/failover.md", "toml"): "tests/endtoend/test_failover_tls.py",
     ("docs/guide/operator.md", "sh"): "tests/endtoend/test_guides.py",
     ("docs/guide/operator.md", "toml"): "tests/endtoend/test_guides.py",
     ("docs/guide/operator.md", "yaml"): "tests/endtoend/test_guides.py",
-    ("docs/guide/rocketmq.md", "rules"): "tests/remoting/test_logins.py",
+    ("docs/guide/rocketmq.md", "java"): "tests/endtoend/test_guides.py",
+    ("docs/guide/rocketmq.md", "rules"): "tests/endtoend/test_guides.py",
+    ("docs/guide/rocketmq.md", "sh"): "tests/endtoend/test_guides.py",
+    ("docs/guide/rocketmq.md", "toml"): "tests/endtoend/test_guides.py",
 }
 """What runs the blocks of one language of a page: all that ``typed`` of tests/guide_blocks.py gives it."""
 OWN = {"tests/endtoend/test_failover_guide.py", "tests/endtoend/test_failover_tls.py"} | {
-    "tests/remoting/test_logins.py",
     "tests/spark/test_analyst_guide.py",
 }
 """Tests that find the blocks of their page in another way."""
 SHOWN = {
     ("docs/guide/benchmark.md", "sh"): "minutes of benchmarks",
-    ("docs/guide/events.md", "json"): "the shape of a value, not a command",
-    ("docs/guide/events.md", "sh"): "not yet: what they do is tested in tests/endtoend/test_events.py",
-    ("docs/guide/rocketmq.md", "java"): "not yet: tests/endtoend/test_rocketmq_clients.py has programs of its own",
-    ("docs/guide/rocketmq.md", "sh"): "not yet: tests/endtoend/test_rocketmq_clients.py starts a front of its own",
-    ("docs/guide/rocketmq.md", "toml"): "not yet: tests/endtoend/test_rocketmq_clients.py has settings of its own",
     ("docs/guide/spark-cluster.md", "python"): "it takes a cluster",
     ("docs/guide/spark-cluster.md", "sh"): "it takes a cluster; tests/spark/test_package.py makes an archive",
 }
@@ -81,9 +80,9 @@ def test_each_block_that_is_not_typed_is_on_its_page(page: str) -> None:
     assert [begin for begin in NOT_TYPED[page] if not any(text.startswith(begin) for text in shown)] == []
 
 
-TASKS = ("access", "backend", "console", "deploy", "device", "metrics", "operator", "settings")
+TASKS = ("access", "backend", "console", "deploy", "device", "events", "metrics", "operator", "rocketmq", "settings")
 VERBS = (
-    "Allow Ask Back Build Change Check Choose Compress Connect Decide Export Find Get Give Go Handle Keep "
+    "Allow Ask Back Build Change Check Choose Compress Connect Decide Deliver Export Find Get Give Go Handle Keep "
     "Let Limit Log Make Move Open Process Publish Put Read Receive Remove Require Roll Run Save See Send "
     "Set Share Start Stay Stop Subscribe Take Trace Tune Upgrade Use Watch"
 )
