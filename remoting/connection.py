@@ -72,7 +72,7 @@ class Connection:
         self.scope.deadline = trio.current_time() + seconds
 
     def is_silent(self, now: float) -> bool:
-        """Whether nothing has come for so long that the other end counts as gone. ``now``: of the loop's clock."""
+        """Whether the other end has been silent long enough to count as gone. ``now``: of the loop's clock."""
         return self._heard_at + IDLE_S < now
 
     def begin(self) -> None:

@@ -35,7 +35,7 @@ class Command:
     """A request, an answer or a notice.
 
     Attributes:
-        code: what is asked for, or what the answer says (``codes``).
+        code: the number of the request or of the answer's result (``codes``).
         opaque: the asker's number, which the answer repeats.
         fields: named values, all as text.
         flag: ``RESPONSE`` and ``ONE_WAY``.

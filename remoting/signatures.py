@@ -2,8 +2,8 @@
 its body. Pure.
 
 A signature covers neither the command's code, nor the names of its fields, nor where one value ends, and it has no
-time. So it proves who has the key, and that nothing was changed by somebody who does not know the rest; only TLS keeps
-what was signed from being sent once more by whoever overhears it.
+time. So it proves the sender's key, and that the covered values are unchanged. Only TLS keeps an eavesdropper from
+sending a signed command again.
 """
 
 from __future__ import annotations

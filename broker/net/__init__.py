@@ -1,1 +1,1 @@
-"""What serves the broker's requests: connections, dispatch, the flusher, registration at name servers."""
+"""The service side of the broker: connections, dispatch, the flusher, registration at name servers."""

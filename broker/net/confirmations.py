@@ -1,6 +1,7 @@
-"""Those who wait until it is sure that this node leads: one round of signs of life answers all that came before it.
+"""Requests that wait for proof that this node still leads.
 
-While a round is under way those who come wait for the next one, so that many share it. Pure.
+One round of signs of life answers all requests that came before it began. Requests that come during a round share the
+next one. Pure.
 """
 
 from __future__ import annotations

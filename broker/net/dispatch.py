@@ -1,8 +1,14 @@
-"""Turns outcomes into replies, in the order that they carry. The one place that may answer a request.
+"""Turns outcomes into replies, in the order that they carry. No other module answers a request.
 
-``Now`` is answered at once, ``AfterSync`` when this disk has the log up to its point, ``AfterQuorum`` when the log is
-committed up to it, ``AfterRound`` when it is sure besides that this node has led since, ``Parked`` when one of its
-wakers stirs or its deadline passes. ``reached`` is called by the flusher alone. Pure: it calls back, it never waits.
+| outcome | answered when |
+|---|---|
+| ``Now`` | at once |
+| ``AfterSync`` | this disk has the log up to its point |
+| ``AfterQuorum`` | the log is committed up to its point |
+| ``AfterRound`` | a round has proved besides that this node has led since |
+| ``Parked`` | one of its wakers stirs, or its deadline passes |
+
+The flusher alone calls ``reached``. Pure: it calls back, it never waits.
 """
 
 from __future__ import annotations
@@ -32,7 +38,7 @@ Confirm = Callable[[Callable[[], None]], None]
 
 class Dispatch:
     """Requests of all sessions of a broker. ``on_unsynced`` is called when there may be something for the flusher
-    to do, with whether a request waits for it and whether nobody else is about to append."""
+    to do, with whether a request waits for it and whether no other session is about to append."""
 
     def __init__(
         self,
@@ -145,8 +151,8 @@ class Dispatch:
             self._closed = error
 
     def end_batch(self, is_whole: bool = False) -> None:
-        """A session has handed over what it had: the flusher may begin, and who waited for these messages is told.
-        ``is_whole``: all that there is to hand over just now. All requests of a batch had one time."""
+        """A session has handed over its batch: the flusher may begin, and readers that wait for these messages wake.
+        ``is_whole``: no further batch is about to come. All requests of a batch had one time."""
         self._on_unsynced(self.waits_for_disk, is_whole)
         self._ask_round()
         self._wake()
@@ -200,8 +206,8 @@ class Dispatch:
             self._is_timed = False  # also what a callback has submitted was of the batch that ends here
 
     def tick(self) -> None:
-        """Time has passed. Raises the error that a request has ended in: the broker is to end with it, whoever else
-        caught it."""
+        """Handles the passing of time. Raises the error of a request that has failed: the broker ends with it, even if
+        other code has caught it."""
         now = self._clock.monotonic()
         if self._broken is not None:
             raise self._broken

@@ -1,12 +1,11 @@
-"""Group commit: one sync answers everything that was appended before it began. The only caller of ``mark_durable``, and
-of ``mark_committed``, which follows by the commit rule.
+"""Group commit: one sync answers all requests that were appended before it began.
 
-The point that a sync covers is taken before it starts; what arrives while it runs waits for the next one. A failed
-sync is never tried again: the error ends the broker, because after it nobody knows what is on the disk.
+The flusher alone calls ``mark_durable``, and ``mark_committed``, which follows by the commit rule. It notes the point
+that a sync covers before the sync starts; later appends wait for the next sync. A failed sync is never repeated: the
+error ends the broker, because the contents of the disk are unknown.
 
-What nobody waits for (topics of level ``cache``) is synced a little later. Where a sync lately took less, on average,
-than handing one to a thread and back is worth, the loop makes them itself: at the end of a whole round for services in
-this process, else when all sessions that had something have had their turn. The reasons: decision 21.
+Appends without a waiting request (topics of level ``cache``) are synced a little later. When recent syncs took less
+time than a hand-over to a thread and back, the event loop makes them itself. The reasons: decision 21.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from penstock.errors import StorageFailed
 from penstock.world import Clock, Offload
 
 _LATELY: Final = 16
-"""So many syncs, roughly, make up what a sync takes lately."""
+"""About how many syncs the average duration covers."""
 _LONG: Final = 8
-"""A sync counts as at most so many times what is quick: a single long one among quick ones says nothing of the next."""
+"""A sync counts as at most this many quick ones in the average, because a single long one says nothing of the next."""
 
 
 class Medium(Protocol):
@@ -69,8 +68,8 @@ class Flusher:
         quick_s: float = 0.0,
         rule: CommitRule = ONE_COPY,
     ) -> None:
-        """``later_s``: so long what nobody waits for may stay unsynced, ``later_bytes``: at most so much of it.
-        ``quick_s``: a disk whose syncs take less on average is synced in the loop; 0: none is.
+        """``later_s``, ``later_bytes``: how long, and how many bytes of, appends without a waiting request may stay
+        unsynced. ``quick_s``: a disk whose syncs take less on average is synced in the loop; 0: none is.
         ``rule``: what is committed with it."""
         self._rule = rule
         self._store = store
@@ -78,7 +77,7 @@ class Flusher:
         self._later_s = later_s
         self._later_bytes = later_bytes
         self._quick_s = quick_s
-        self._takes_s = quick_s  # what a sync takes lately, on average; nobody knows yet
+        self._takes_s = quick_s  # average duration of recent syncs; none was measured yet
         self._is_needed = False
         self._needed = trio.Event()  # set as often as ``_is_needed`` becomes true, which is not with every message
         self._urgent = trio.Event()
@@ -91,8 +90,8 @@ class Flusher:
         return self._takes_s < self._quick_s
 
     def need(self, is_waited_for: bool, is_whole: bool) -> None:
-        """There may be something to sync; ``is_waited_for``: some request is answered after it. ``is_whole``: nobody
-        else is about to append. Never waits for long."""
+        """There may be something to sync. ``is_waited_for``: a request is answered after it. ``is_whole``: no other
+        session is about to append. Never waits for long."""
         behind = self._store.written - self._store.durable
         if behind <= 0:
             return

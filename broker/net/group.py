@@ -1,6 +1,6 @@
-"""Runs a broker as a node of a group of copies: its port for other nodes, its replica, and its broker where it leads.
+"""A broker as a node of a group of copies: its port for other nodes, its replica, and its broker where it leads.
 
-The pieces are put together here, and taken apart in order. The reasons: decisions 86 and 87.
+This module builds the parts and closes them in order. The reasons: decisions 86 and 87.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class _Group:
         heirs = node.heirs()
         if heirs:
             node.move_lead(heirs[0], self._world.clock.monotonic())
-            while node.leads():  # noqa: ASYNC110 - an election takes so long
+            while node.leads():  # noqa: ASYNC110 - it takes an election
                 await trio.sleep(TICK_S)
         if self._registration is not None:
             await self._registration.leave()
@@ -267,7 +267,7 @@ class _Group:
     async def _keep_registered(
         self, node: Node, links: Links, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """All name servers that a node of the group knows are told of this one."""
+        """Registers this name server at all that a node of the group knows."""
         settings, clients, rank = self._settings, node.introduction.clients, lambda: node.rank
         while True:
             names = node.namesrv(settings.namesrv)

@@ -1,9 +1,9 @@
-"""The face of a broker, whether it leads its log or not: sessions, tasks and figures talk to it as long as the process
+"""The face of a broker, whether it leads its log or not: sessions, tasks and figures use it as long as the process
 lives.
 
-Service and dispatch are of one leadership. ``step_down`` answers all that waits and drops them; ``lead`` makes others,
-in a new epoch, with what the log says as their state. What only memory had (members, leases) is gone, as after a
-restart. Pure: it calls back, it never waits.
+Service and dispatch belong to one leadership. ``step_down`` answers all waiting requests and drops both; ``lead`` makes
+new ones in a new epoch, with the state that the log gives. Members and leases, which are in memory only, are gone, as
+after a restart. Pure: it calls back, it never waits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from penstock.protocol.requests.request import Request
 
 OnUnsynced = Callable[[bool, bool], None]
 ALONE_AFTER: Final = 8
-"""After so many batches of one session alone nobody else is expected to add to the next."""
+"""After this many batches of one session alone, the next is expected to be its alone too."""
 
 
 class Lead:
@@ -197,7 +197,7 @@ class Lead:
 
     def is_alone(self, session: int) -> bool:
         """Whether this session, which has changed something, is the only one that did for a while: a sync that waits
-        for the others' turn would wait for nobody."""
+        for the turn of others would be in vain."""
         if session != self._writer:
             self._writer, self._alone = session, 0
         self._alone += 1

@@ -1,7 +1,7 @@
-"""Says when a leader should hand the lead over: its disk is full, or for a while far slower than that of another voter.
+"""Decides when a leader hands the lead over: its disk is full, or has been far slower than another voter's for a while.
 
-A leader keeps the lead for ``KEEP_S`` at least, and gives it only to a voter whose disk has room and was quick all the
-while: where all disks are full, or all are slow, the lead stays. Pure: ``now`` is an argument.
+A leader keeps the lead for at least ``KEEP_S``. It gives the lead only to a voter whose disk has room and was quick all
+that time. If all disks are full, or all are slow, the lead stays. Pure: ``now`` is an argument.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SLOW_S: Final = 0.5
 SLOW_FOR_S: Final = 10.0
 """A leader whose syncs were slow for this long hands the lead over."""
 FAR: Final = 5.0
-"""So many times longer than another voter's its syncs are then at least."""
+"""A slow disk's syncs take at least this many times as long as another voter's."""
 
 
 class DiskState(NamedTuple):

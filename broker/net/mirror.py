@@ -1,15 +1,18 @@
-"""Keeps what sessions hold at this broker as their home has it: opens what is missing, closes what is left over.
+"""Keeps the filters that sessions hold at this broker equal to what their home says: opens missing ones, closes
+left-over ones.
 
-A session's filters are open at every broker, in its name and without a lease, because a message may be stored at any of
-them; its home (``HOME_TOPIC``) is the truth about it. Gateways open and close them as clients subscribe and sessions
-end. What they miss is made good here: a broker that joins, or was away, opens all that its home holds open for sessions
-before it takes its first message (``has_joined``), whether their clients are connected or not; what is left of sessions
-that are over, because a gateway died or nobody was there to say so, is closed.
+A session's filters are open at every broker, in its name and without a lease, because any broker may store a matching
+message. The session's home (``HOME_TOPIC``) has the truth. Gateways open and close filters as clients subscribe and
+sessions end; this module repairs what they miss:
 
-Homes are told apart by their brokers' names, which the owner names of the filters bear: only the home that gave a
-session says that it is over, and one that is away says nothing. All of it is bounded: so many sessions per turn, one
-request under way of each kind. What a late word of a dead gateway opens again goes with a later turn. Pure: it calls
-links and is called back; ``broker/net/server.py`` drives it.
+| case | repair |
+|---|---|
+| a broker joins, or was away | it opens all filters of sessions before its first message (``has_joined``) |
+| a session ended while its gateway was dead | its filters are closed here |
+
+The owner name of a filter contains its home's broker name. Only the home that gave a session can end it; a home that is
+away ends none. The work per turn is bounded, with one request under way of each kind. Pure: ``broker/net/server.py``
+drives it.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ RETRY_S: Final = 0.5
 PATIENCE_S: Final = 1.0
 PER_TURN: Final = 1000
 LATE_S: Final = 60.0
-"""What fences a session's late messages off is kept for at least so long after it was found over."""
+"""The record that fences off a session's late messages is kept at least this long after the session's end."""
 
 
 class _Home:
@@ -107,7 +110,7 @@ class SessionMirror:
 
     def _ask_routes(self, now: float) -> None:
         """Asks every name server. Before the first answer that is tried for ``PATIENCE_S``: then none can be waited
-        for. A home that was told of once is believed to be there until it is told of elsewhere."""
+        for. A known home counts as present until another one is known."""
         if not self._knows_route:
             self._asked_at = min(self._asked_at, now)
             self._knows_route = now >= self._asked_at + PATIENCE_S

@@ -1,8 +1,9 @@
-"""One node of a group at work: what other nodes and its broker bring goes into its replica, what comes out is sent.
+"""One node of a group at work: feeds its replica with events of other nodes and of its broker, and sends what comes
+out.
 
-Everything that happens to the replica goes through ``_do``, one thing after the other: an answer that it brings about
-may append again at once. When the disk has failed, or a defect has shown itself, it does nothing more, and the next
-``tick`` ends the node. Pure: it is called back, it never waits; ``group.py`` drives it.
+All events go through ``_do``, one after the other, because an answer that the replica causes may append again at once.
+After a disk failure or a defect it does nothing more, and the next ``tick`` ends the node. Pure: ``group.py`` drives
+it.
 """
 
 from __future__ import annotations
@@ -465,7 +466,7 @@ class Node:
 
     @property
     def rank(self) -> Rank:
-        """This node's place in its group, as name servers are told."""
+        """This node's place in its group, as its registration says."""
         copy = self._copy
         if copy is None:
             return Rank()

@@ -1,8 +1,8 @@
-"""The tasks of a node of a group: they repair its log, tick its core, sync the log and look for damage.
+"""The tasks of a node of a group: they repair its log, tick its core, sync the log and scrub it for damage.
 
-A life of the node begins with the log on its disk: damaged parts come from other nodes first, then the core begins. The
-life ends with the process, or when the log is too far behind all others: then a whole copy comes, and another begins.
-The reasons: decisions 86 and 87.
+A run of the node begins with the log on its disk: other nodes send damaged parts first, then the core begins. The run
+ends with the process, or when the log is behind the beginning of all others: then the node fetches a whole copy and
+begins again. The reasons: decisions 86 and 87.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class GroupNode:
 
     def _founders(self) -> list[MembersAt]:
         """The members of a group that begins: this node, unless it is to join others. Files of the log have the size
-        that its first node's settings say, whoever leads."""
+        that its first node's settings say, independent of the leader."""
         own = self._node.introduction
         if self._settings.join:
             return []

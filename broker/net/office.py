@@ -1,7 +1,7 @@
-"""The broker of one node of a group: it opens the node's log, leads it or follows, and holds it still while it must.
+"""The broker of one node of a group: opens the node's log, leads it or follows, and pauses it for cuts.
 
-A sync runs in a thread, beside all else; while a log is cut or let go none may. ``LogMedium`` is the log as the flusher
-sees it: what a sync has covered does not count where the log was cut or opened again meanwhile.
+A sync runs in a thread, except while the log is cut or closed. ``LogMedium`` is the log as the flusher sees it: a sync
+does not count if the log was cut or opened again meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from penstock.protocol.requests.replicas import Members
 from penstock.world import Clock, Rng
 
 FULL_FOR_S: Final = 60.0
-"""A disk that was full counts as full for so long: what a cut or retention frees is soon used up."""
+"""A disk that was full counts as full this long, because space that a cut or retention frees is soon used."""
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class OpenLog:
         """Closes the log as it is, and opens it again with the same position committed. Raises as the constructor.
 
         The loop stands still meanwhile: state and log must not be seen half way. It reads the newest checkpoint and at
-        most ``chunk_bytes`` of the log behind it; this node leads nobody then, and counts the time as a gap
+        most ``chunk_bytes`` of the log behind it; this node does not lead then, and counts the time as a gap
         (``AwakeClock``). Requests of its clients wait until the log is open."""
         with self.still:
             self.cuts += 1

@@ -1,9 +1,9 @@
-"""Requests that wait: for messages in a queue, or for a change of a group. Plain records, no task and no event per
-request.
+"""Requests that wait for messages in a queue or for a change of a group: plain records without a task or event of their
+own.
 
-A request is found by any of its wakers or by its deadline. One of a session that is *held*, because its peer has much
-to read first, waits on, whatever stirs, and is asked again when that is over: so many requests that one message
-answers do not all have it at once. Pure: ``now`` is an argument.
+A waker or the deadline finds a request. A request of a *held* session, whose peer has much to read first, waits on and
+is asked again when the hold ends. So one message does not answer very many requests at once. Pure: ``now`` is an
+argument.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.protocol.requests.request import Result
 class Waiting(Deadline):
     """One parked request; ``answered`` ones are skipped wherever they still stand. An idle device has one of these for
     as long as it is connected, so it holds what it needs and no more, and the garbage collector does not look at it
-    (compiled): whoever holds one lets go of it by himself."""
+    (compiled): its holder drops the reference itself."""
 
     __slots__ = ("_wakers", "answered", "on_result", "retry", "session")
 
@@ -97,7 +97,7 @@ class ParkedRequests:
             self._try(waiting, last=last)
 
     def drop_session(self, session: int) -> None:
-        """The connection of these requests is gone: nobody waits for their answers."""
+        """The connection of these requests is gone: their answers have no receiver."""
         self._held.pop(session, None)
         for waiting in list(self._by_session.get(session, ())):
             self._forget(waiting)

@@ -1,7 +1,7 @@
-"""Connections from the other nodes of a group: only a node that has proved to have the key of the cluster is heard.
+"""Connections from the other nodes of a group. Only a node that has proved the key of the cluster is served.
 
-A session answers in no certain order: a node's core says ``Vote`` or ``Taken`` when its disk is that far, and the
-oldest request of that kind gets the answer, for each answer stands for itself. Pure: it never waits.
+Answers come in no fixed order: a node's core says ``Vote`` or ``Taken`` when its disk is that far. The oldest request
+of that kind gets the answer, because each answer stands for itself. Pure: it never waits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Connections of a node to the other nodes of its group: made, introduced, and made again when they are lost.
+"""Connections of a node to the other nodes of its group: opened, authenticated, and opened again when they are lost.
 
-On each connection the two sides prove to each other that they have the key of the cluster (docs/formats/replica.md);
-then one asks and the other answers. A request never waits here for a connection: without one it is refused.
+On each connection both sides prove that they have the key of the cluster (docs/formats/replica.md); then one side asks
+and the other answers. A request without a connection is refused at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ASK_S: Final = 2.0
 MEND_S: Final = 0.05
 """Pause before other nodes are asked again for a part of the log."""
 DEAD_MS: Final = 5_000
-"""What was sent and is not taken by the other machine for so long ends the connection."""
+"""A connection ends if the other machine takes no sent bytes for this long."""
 READ_BYTES: Final = 256 * 1024
 UNSENT_BYTES_MAX: Final = 64 << 20
 TRIES: Final = 30

@@ -1,4 +1,4 @@
-"""The identity of a node and its promises: read at its start, before its log is opened; written when it is new."""
+"""The identity of a node and its promises: read at its start before its log is opened, and written for a new node."""
 
 from __future__ import annotations
 

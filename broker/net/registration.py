@@ -1,10 +1,9 @@
-"""Tells every name server that this broker lives and what it holds. Each name server is told by a task of its own.
+"""Registers this broker and its topics at every name server. Each name server has a task of its own.
 
-The whole list of topics goes out, in parts, to a name server that does not know us; else a heartbeat renews the
-lease, with the topics that are new, have changed or are gone: one among ten thousand costs no more than one. With the
-list go the names of the other brokers that were ever seen, so that a name server that was started anew knows for whom
-to wait before it calls a topic unknown. A node of a group of copies says whether it leads, in which epoch; when that
-changes, it registers anew.
+A name server that does not know the broker gets the whole list of topics in parts, and the names of the other brokers
+that were ever seen: a name server that starts anew waits for these before it calls a topic unknown. After that a
+heartbeat renews the lease and carries only topics that are new, changed or gone. A node of a group of copies says
+whether it leads and in which epoch, and registers anew when that changes.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from penstock.service.cluster_secret import broker_proof
 
 CALL_S: Final = 5.0
 PART: Final = 10_000
-"""So many topics with the longest names fit into a request."""
+"""Number of topics with the longest names that fit into a request."""
 RETRY_S: Final = 1.0
 START_S: Final = 1.0
 LEAVE_S: Final = 1.0
@@ -68,7 +67,7 @@ class Registration:
 
     Args:
         settings: the broker's.
-        address: where clients are told to come.
+        address: the broker's address for clients.
         state: what the broker holds.
         links: the ways to the name servers.
         secret: the cluster's, to prove that this is the broker; None where it has none.
@@ -99,13 +98,13 @@ class Registration:
         self.away: set[str] = set()
 
     def topics_changed(self) -> None:
-        """The topics, or this node's place in its group, have changed: name servers are told at once."""
+        """The topics, or this node's place in its group, have changed: all name servers get the change at once."""
         for event in self._changed.values():
             event.set()
 
     def lost(self, address: str) -> None:
-        """The connection to a server has ended. A name server that begins anew knows nobody: it is told as soon as it
-        is there again."""
+        """The connection to a server has ended. A name server that starts anew knows no broker: it gets the list as
+        soon as it answers."""
         self._proved.discard(address)
         event = self._changed.get(address)
         if event is not None:
@@ -113,7 +112,7 @@ class Registration:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keeps the leases with all name servers until cancelled. Started when each was tried once; one that does not
-        answer holds nobody up for longer than ``START_S``."""
+        answer delays the start by at most ``START_S``."""
         untried = dict.fromkeys(self._settings.namesrv)
         all_tried = trio.Event()
 

@@ -1,4 +1,4 @@
-"""A running broker, as the process that it is in sees it, and the tasks that every broker has."""
+"""A running broker as its process sees it, and the tasks that every broker has."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from penstock.service.native_room import NativeRoom
 from penstock.world import Clock, Offload
 
 EVERYWHERE: Final = ("0.0.0.0", "::")
-"""Addresses to listen at that nobody elsewhere can connect to."""
+"""Addresses to listen at that other machines cannot connect to."""
 TICK_S: Final = 0.05
 STALL_S: Final = 1.0
 """A broker whose next tick comes this much later stood still: the disk or the whole machine did."""
@@ -118,7 +118,7 @@ def _ignore(result: Result) -> None:
 
 
 def advertised(settings: BrokerSettings, host: str, port: int) -> str:
-    """Where clients are told to come to."""
+    """The address for clients."""
     address = settings.advertise or join_address(host, port)
     if settings.host in EVERYWHERE and not settings.advertise:
         _log.warning(

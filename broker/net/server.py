@@ -1,7 +1,7 @@
-"""Runs a broker: opens its store, listens, flushes, ticks, registers; closes it all in order.
+"""Runs a broker: opens its store, listens, flushes, ticks, registers, and closes all of it in order.
 
-Everything that decides is in ``service`` and ``dispatch``; here are the tasks. A failed sync ends the broker at
-once, without a clean stop: what is on the disk decides at the next start.
+``service`` and ``dispatch`` decide; this module has the tasks. A failed sync ends the broker at once, without a clean
+stop: the next start decides by what is on the disk.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def run(
     secret: bytes | None = None,
     task_status: trio.TaskStatus[RunningBroker] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Runs a broker until cancelled. ``tell`` is told what its start is doing, in words, from whatever thread does it.
+    """Runs a broker until cancelled. ``tell`` gets a text for each step of the start, from the thread that does it.
     ``secret``: the cluster's, in place of the one in ``cluster_secret_file``.
 
     Raises ``AddressInUse``, ``DataFolderLocked``, ``DataFolderUnusable``, and ``StorageFailed`` when the disk fails.
@@ -107,7 +107,7 @@ async def run(
             write_times(open_disk, timer_clock.times())
             store.close(clock.wall_ms())
     finally:
-        for listener in listeners:  # also where nobody has come to serve them
+        for listener in listeners:  # also where no task serves them yet
             await trio.aclose_forcefully(listener)
 
 
@@ -178,8 +178,8 @@ async def _serve(
 def _open(
     settings: BrokerSettings, world: World, disk: Disk, state: BrokerState, on_progress: Progress
 ) -> MessageStore:
-    """Recovers the store, and names its log if that has no identity yet: at the log's own time, for nobody knows yet
-    how right the clock is."""
+    """Recovers the store, and names its log if that has no identity yet: at the log's own time, because the clock is
+    not checked yet."""
     store = open_store(disk, settings.store(), state, world.clock.wall_ms(), on_progress)
     try:
         name_log(state.identity, store, world.rng, store.last_ms)

@@ -1,7 +1,7 @@
-"""Traces of what a broker stores: a message that is part of a recorded W3C trace has a span here, from its coming to
-the answer, as a child of the span that the message names.
+"""Traces of stored messages: a message of a recorded W3C trace has a span from its arrival to the answer, as a child of
+the span that it names.
 
-Only the sender decides what is recorded. Without a collector nothing is looked at.
+The sender alone decides what is recorded. Without a collector this module looks at nothing.
 """
 
 from __future__ import annotations

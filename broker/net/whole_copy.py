@@ -1,4 +1,4 @@
-"""A whole copy of the log comes from other nodes, stretch by stretch (``broker/replica/resync.py``)."""
+"""Fetches a whole copy of the log from other nodes, stretch by stretch (``broker/replica/resync.py``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.world import World
 
 COPY_BYTES: Final = 4 << 20
 AHEAD: Final = 4
-"""So many stretches are on their way at once."""
+"""Number of stretches that are requested at once."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class _Copy:
         return resync if resync is not None and resync.is_whole(self._committed) else None
 
     async def go_on(self, peers: Peers) -> None:
-        """Takes one stretch from whoever has it, then many from the same node, up to the first that fails. Raises
+        """Takes one stretch from any node that has it, then many from the same node, up to the first failure. Raises
         ``StorageFull``, ``StorageFailed``."""
         resync, now = self._resync, self._world.clock.monotonic()
         if resync is not None and resync.wanted(self._committed, now) is None:
@@ -107,7 +107,7 @@ class _Copy:
             self._is_syncing = False
 
     async def _stream(self, link: PeerLink, resync: Resync, syncs: trio.Nursery) -> None:
-        """Asks one node for what comes next before it has sent what was asked for, until all has come. Raises
+        """Asks one node for further stretches before the earlier ones have arrived, until all have. Raises
         ``PenstockError``."""
         asked: deque[Asked] = deque()
         at, clock = resync.end, self._world.clock

@@ -1,8 +1,8 @@
-"""The time that a node has lived through: what it slept, or waited for its turn on a busy machine, hardly counts.
+"""The time that a node has lived through: sleep, and waiting for a turn on a busy machine, hardly count.
 
-A node judges others by how long it has not heard them. Where its own ticks come late, so do the messages that it has
-not read yet, and its answers. So a gap between two ticks counts as ``gap_s`` at most: a node that stood still gives
-no other node up when it wakes, and a node that is always starved waits longer, in proportion.
+A node judges others by how long it has not heard them. If its own ticks come late, so do its reading and its answers.
+So a gap between two ticks counts as ``gap_s`` at most: a node that stood still gives up no other node when it wakes,
+and a node that is always starved waits longer in proportion.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Up to where a group has its log: on the disks of a majority of its voters, and on as many disks as it asks for."""
+"""The commit rule of a group: the position that a majority of its voters, and ``copies`` nodes in all, have on their
+disks.
+"""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Core:
         return ready
 
     def _say(self, node: str, message: Message) -> None:
-        """What is said after a change of the state waits until that is saved."""
+        """A message that follows from a change of the state waits until the state is saved."""
         (self._after_save if self._must_save else self._send).append(ToPeer(node, message))
 
     # ------------------------------------------------------------ what a broker asks

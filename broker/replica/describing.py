@@ -1,4 +1,4 @@
-"""A group as one of its nodes knows it: for operators, and as figures of that node. Pure."""
+"""A group as one of its nodes knows it, for operators and as figures of that node. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A history of a log's end: it tells for how long a node has been behind."""
+"""A history of a log's end, which tells how long a node has been behind."""
 
 from __future__ import annotations
 

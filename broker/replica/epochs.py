@@ -1,7 +1,7 @@
-"""Which epoch a position of a log belongs to, and where two logs part.
+"""The epochs of a log's positions, and the position where two logs part.
 
-Where two logs have the same epoch at a position they are equal up to it; so lists of epochs, a few numbers for a log of
-any size, tell where they differ.
+Two logs that have the same epoch at a position are equal up to it. So short lists of epochs show where two logs differ,
+whatever their size.
 """
 
 from __future__ import annotations

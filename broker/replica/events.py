@@ -1,4 +1,4 @@
-"""What goes into the core of a group and what comes out of it."""
+"""Events that go into the core of a group, and messages that come out of it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Ended(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What was asked for to be sent to a peer: whole frames from ``position`` to ``end``. The core does not look at
+    """A requested stretch for a peer: whole frames from ``position`` to ``end``. The core does not look at
     ``body``."""
 
     peer: str

@@ -1,11 +1,11 @@
-"""The log of one node of a group: what its leader sends goes in, what its peers lack goes out, byte for byte.
+"""The log of one node of a group: takes in what its leader sends, and reads what its peers lack, byte for byte.
 
-A stretch of the log (``broker/store/raw.py``) is checked before anything of it is written: every frame by its checksum
-and its place, epochs by their order, and that it fits what stands before. Where this log has other bytes than the
-leader's, what is not committed is cut; what is committed is never: then this copy has rotted there, and is repaired.
+A stretch of the log (``broker/store/raw.py``) is checked before it is written: every frame by its checksum and place,
+epochs by their order, and that it continues the log. Where this log differs from the leader's, uncommitted frames are
+cut. Committed frames are never cut: if they differ, this copy is damaged and is repaired.
 
-An epoch begins with its record, the first frame that its leader writes. So ``epochs`` says of each position in which
-epoch the frame that ends there was written, and two logs that have the same epoch there are equal up to it.
+An epoch begins with its record, the first frame of its leader. So ``epochs`` gives the epoch of the frame that ends at
+each position, and two logs with the same epoch there are equal up to it.
 """
 
 from __future__ import annotations

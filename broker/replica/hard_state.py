@@ -1,8 +1,8 @@
-"""What a node must not forget, on its disk: ``replica/state``, two slots that are written in turn.
+"""The promises of a node on its disk: ``replica/state``, two slots that are written in turn.
 
-docs/formats/replica.md is the page. A promise (an epoch, a vote) is on the medium before ``save`` returns. The mark
-alone, up to where a node has told a leader that its disk has the log, is also written without a sync (``note``): such
-writes go to one slot only, until it is synced, so that the newest synced slot is whole whatever a power loss tears.
+docs/formats/replica.md is the page. A promise (an epoch, a vote) is on the medium before ``save`` returns. The mark, up
+to which a node has told a leader that its disk has the log, is also written without a sync (``note``). Such writes go
+to one slot only until it is synced, so the newest synced slot survives a power loss.
 """
 
 from __future__ import annotations

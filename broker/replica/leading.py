@@ -1,7 +1,7 @@
-"""One leadership: what its peers have, what is committed by that, whether a majority is still there.
+"""One leadership: what its peers have, what is committed by that, and whether a majority still answers.
 
-Only frames of the leader's own epoch are committed by counting; earlier ones are with them (Figure 8 of Raft's paper).
-So the leader begins with a frame of its own. There is no lease: to learn whether this node leads *now*, a
+Only frames of the leader's own epoch are committed by counting; earlier ones are committed with them (Figure 8 of
+Raft's paper). So the leader begins with a frame of its own. There is no lease: to prove that this node leads *now*, a
 caller begins a round and waits until a majority has answered it.
 """
 
@@ -80,7 +80,7 @@ class Leading:
         self._beat_at = now
         return self.round
 
-    # ------------------------------------------------------------ who is there
+    # ------------------------------------------------------------ presence of peers
 
     def look(self, now: float) -> None:
         """Brings the peers into line with the members."""
@@ -133,7 +133,7 @@ class Leading:
         return f"node {node} lacks {lacks} of what is committed: a voter has all of it"
 
     def _is_level(self, node: str) -> bool:
-        """Whether it has all that was committed an election time ago. What is stored just now is on its way to it."""
+        """Whether it has everything that was committed an election time ago. Newer entries are on their way to it."""
         peer = self._peers.get(node)
         if peer is None or self._log.committed - peer.durable > UNDER_WAY_MAX:
             return False
@@ -180,7 +180,7 @@ class Leading:
         return [Ask(node, peer.next) for node, peer in self._peers.items() if peer.is_due(end, window)]
 
     def read(self, event: Read) -> ToPeer | None:
-        """What was asked for; it is sent unless the peer is elsewhere by now."""
+        """Handles a stretch that was read for a peer; it is sent unless the peer is at another position by now."""
         peer = self._peers.get(event.peer)
         if peer is None or peer.is_probing or peer.next != event.position or event.end <= event.position:
             return None

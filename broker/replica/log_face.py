@@ -1,8 +1,8 @@
-"""What the replication of a group needs of one node's disk: its copy of the log, and what the node has promised.
+"""What replication needs of one node's disk: its copy of the log, and the node's promises.
 
-Raft's index is a position of the log, its term the epoch in the head of each frame. A frame that ends at a position
-was written in the epoch that the log has there, and two logs with the same epoch at a position are equal up to it:
-the leader of an epoch writes each position once, and an epoch begins with its first frame.
+Raft's index is a position of the log, its term the epoch in the head of each frame. The leader of an epoch writes each
+position once, and an epoch begins with its first frame. So two logs with the same epoch at a position are equal up to
+it.
 """
 
 from __future__ import annotations

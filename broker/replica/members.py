@@ -1,7 +1,7 @@
-"""Fold of a group's members, and which change of them is allowed: one node at a time.
+"""Fold of a group's members, and the rule for changes of them: one node at a time.
 
-A change counts from its append on, as in Raft's paper: so two majorities, of before and after, always have a voter in
-common, and a node knows who may outvote it before anything else that the new members decide.
+A change counts from its append on, as in Raft's paper. So the majorities before and after a change have a voter in
+common, and a node knows its new peers before any decision that they make.
 """
 
 from __future__ import annotations

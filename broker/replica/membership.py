@@ -1,8 +1,8 @@
-"""What operators may make of a group: the members that follow from a wish, or the words that say why not.
+"""Requests of operators to change a group's members: the members that follow, or the reason for a refusal.
 
-Whether the group can carry the change out now is its leader's to say (``Core.change_refusal``). Here is what would hurt
-at any time: a group of two voters, where either one's death ends all writing; a leader that takes itself out; a data
-folder that has forgotten its promises under a name that still counts on them.
+The leader decides whether the group can carry a change out now (``Core.change_refusal``). This module refuses what is
+wrong at any time: a group of two voters, where either one's death ends all writing; a leader that removes itself; a
+data folder that has lost its promises under a name that still counts on them.
 """
 
 from __future__ import annotations

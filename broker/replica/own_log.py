@@ -1,4 +1,4 @@
-"""What the core of a group knows of its node's log: how far it goes, never what is in it."""
+"""What the core of a group knows of its node's log: its end and its epochs, never its bytes."""
 
 from __future__ import annotations
 

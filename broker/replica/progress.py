@@ -1,7 +1,7 @@
-"""A leader's view of one peer: what the peer has, what is on its way to it, when it was heard last.
+"""A leader's view of one peer: what the peer has, what is on its way to it, and when it was last heard.
 
-*Probing*: the leader looks for the position where the logs part, by one empty message at a time. *Streaming*: it sends
-new entries at once, as far as the window has room, without waiting for the answers to earlier ones.
+*Probing*: the leader looks for the position where the logs part, with one empty message at a time. *Streaming*: it
+sends new entries at once, as far as the window has room, without waiting for earlier answers.
 """
 
 from __future__ import annotations

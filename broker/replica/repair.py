@@ -1,9 +1,9 @@
-"""Repair of the places of this copy of the log that have rotted, from another copy.
+"""Repair of damaged places in this copy of the log, from another copy.
 
-Bad places are found by a start, by reads, and by going over the log a little at a time (``scrub``). A copy asks others
-for the stretch from the first bad place on. It takes only what is committed, for only that is the same everywhere;
-checks it frame by frame; writes it where it belongs, syncs, and looks whether its own log goes on well behind it.
-Nothing is ever passed over: what waits for the stretch waits until it is here.
+A start, a read or a slow scan of the log (``scrub``) finds damage. The copy asks others for the stretch that begins at
+the first damaged place. It takes only committed frames, because only these are the same everywhere; checks each frame,
+writes and syncs them, and checks that its own log continues behind them. It never skips damage: requests that need the
+stretch wait for it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One node of a group: carries out what its core wants on its log and its disk, and says what is to be sent.
+"""One node of a group: carries out on its log and disk what its core decides, and returns what is to be sent.
 
-It blocks for the disk where a promise is saved and where a log is cut, never for the log's own sync: ``synced`` tells
-of those. When its leadership ends, the state of its broker may know what is taken back: the store is opened again. A
-copy that meets damage goes on behind what it can take in, and does not lead before it is ``repaired``.
+It blocks on the disk when it saves a promise or cuts the log, never for the log's own sync, which ``synced`` reports.
+When its leadership ends it opens the store again, because the broker's state may know what is cut. A copy that meets
+damage continues behind what it can take in, and does not lead before it is ``repaired``.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Replica:
     def _lead(self, epoch: int) -> list[Event]:
         try:
             self.log.take_over()
-        except BadPlace:  # rot that nobody has noticed before: another node leads, and this copy is repaired
+        except BadPlace:  # damage found just now: another node leads, and this copy is repaired
             return self._miss()
         self._leads = epoch
         self._office.lead(epoch)

@@ -1,4 +1,4 @@
-"""Requests of operators about a group of copies: its members and how far each is, and changes of it.
+"""Requests of operators about a group of copies: its members, how far each is, and changes of it.
 
 Any node describes the group as it knows it; only the leader changes it. A broker without other copies is a group of
 one, and has nothing to change.

@@ -1,9 +1,9 @@
-"""A whole copy of the log for a node that is new, or farther behind than its leader's log begins.
+"""A whole copy of the log for a node that is new, or that ends before its leader's log begins.
 
-Segments come in stretches from the leader's first position on into ``replica/incoming``, while the node's own log stays
-as it is. When they reach what is committed and can be read from their beginning alone, a manifest says so; from then on
-they are the log, and what a crash interrupts there the next start finishes (``finish_resync``). A crash before costs
-little: what has come is gone over, and the copy goes on behind its last good frame.
+Segments arrive in stretches in ``replica/incoming``, from the leader's first position on, while the node's own log
+stays as it is. When they reach the committed position and can be read from their beginning alone, a manifest makes them
+the log; a crash after that is finished by the next start (``finish_resync``). After an earlier crash the next start
+checks what has arrived and continues behind the last good frame.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Resync:
         self._rest = b""
 
     def count(self, size: int, now: float) -> None:
-        """So many bytes come: the next ones are asked for when the rate allows it."""
+        """Bytes have arrived: the next ones are requested when the rate allows it."""
         if self._bytes_s:
             self._free_at = max(now, self._free_at) + size / self._bytes_s
 
