@@ -113,8 +113,9 @@ OTHER_VARIABLES: Final = frozenset(
 REPLICA_PORT: Final = 10912
 """Where a node that joins a group is reached, unless its settings say another port."""
 _ONLY_DEVICES: Final = (
-    'make a user with `penstock user add NAME --file users` and set password_file = "users"; for devices alone, set'
-    " host under [gateway]; in a network of trusted machines, set insecure = true (--insecure)"
+    'make a user with `penstock user add NAME --file users`, and set password_file = "users"\n'
+    "or, to let devices alone in, set host under [gateway]\n"
+    "or, in a network of trusted machines, set insecure = true (--insecure)"
 )
 
 

@@ -18,7 +18,7 @@ class PenstockError(Exception):
         fault: ``"client"`` (mend the request) or ``"server"`` (mend or wait for the server).
         retryable: whether the same request may succeed later, unchanged.
         remedy: what helps with any error of this class, for a person.
-        hint: one sentence that tells a person what helps with this very one; may be empty.
+        hint: what helps with this very one, for a person: a sentence, or a line for each choice; may be empty.
         unknown: for a write: it may have been stored all the same. False means that it never will be. It travels on
             the wire.
     """
@@ -35,7 +35,7 @@ class PenstockError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message} ({self.hint})" if self.hint else self.message
+        return f"{self.message} ({'; '.join(self.hint.splitlines())})" if self.hint else self.message
 
     @property
     def advice(self) -> str:
@@ -44,8 +44,11 @@ class PenstockError(Exception):
 
     @property
     def told(self) -> str:
-        """What happened and what to do, in one line."""
-        return f"{self.message} ({self.advice})" if self.advice else self.message
+        """What happened and what to do, in one line; where there are several choices, in a line for each."""
+        choices = self.advice.splitlines()
+        if len(choices) > 1:
+            return "\n       ".join([self.message, *choices])
+        return f"{self.message} ({self.advice})" if choices else self.message
 
     def with_fate(self, unknown: bool) -> Self:
         """Itself, ``unknown`` or not."""

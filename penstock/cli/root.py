@@ -82,8 +82,8 @@ def report(error: PenstockError, *, as_json: bool) -> None:
         click.echo(json.dumps(line), err=True)
         return
     click.echo(f"error: {error.message}", err=True)
-    if error.advice:
-        click.echo(f"       {error.advice}", err=True)
+    for choice in error.advice.splitlines():
+        click.echo(f"       {choice}", err=True)
 
 
 def _failed_to_write(error: OSError) -> PenstockError:

@@ -104,10 +104,12 @@ class AccessSettings:
 
 
 MENDED: Final = (
-    'make a user with `penstock user add NAME --file users` and set password_file = "users"; or listen on this machine'
-    ' alone ({host} = "127.0.0.1"); or, in a network of trusted machines, set insecure = true'
+    'make a user with `penstock user add NAME --file users`, and set password_file = "users"\n'
+    'or listen on this machine alone: {host} = "127.0.0.1"\n'
+    "or, in a network of trusted machines, set insecure = true"
 )
 PAGES_MENDED: Final = (
-    "set password_file (or jwt_key_file) and tls_certificate, and the pages ask for a login with the right `view *`; or"
-    ' listen on this machine alone ({host} = "127.0.0.1"); or, in a network of trusted machines, set insecure = true'
+    "set password_file (or jwt_key_file) and tls_certificate, and the pages ask for a login with the right `view *`\n"
+    'or listen on this machine alone: {host} = "127.0.0.1"\n'
+    "or, in a network of trusted machines, set insecure = true"
 )

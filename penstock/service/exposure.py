@@ -35,6 +35,6 @@ def refuse_exposed(setting: str, host: str, insecure: bool, peer_can: str, *, hi
     raise InvalidConfig(
         f"{setting} is {host!r}: other machines reach it, and this port asks for no login: a peer {peer_can}",
         hint=hint
-        or f'listen on this machine alone ({setting} = "127.0.0.1"), or, in a network of trusted machines, set'
-        " insecure = true",
+        or f'listen on this machine alone: {setting} = "127.0.0.1"\n'
+        "or, in a network of trusted machines, set insecure = true",
     )

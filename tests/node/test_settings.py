@@ -201,7 +201,9 @@ def test_no_variable_that_the_tree_itself_reads_keeps_a_node_from_starting() -> 
 
 
 def test_a_host_for_everything_beyond_loopback_is_refused_with_the_line_for_devices_alone(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match=r"host is '0\.0\.0\.0': .*for devices alone, set host under \[gateway\]"):
+    with pytest.raises(
+        InvalidConfig, match=r"host is '0\.0\.0\.0': .*to let devices alone in, set host under \[gateway\]"
+    ):
         written(tmp_path, 'host = "0.0.0.0"\n')
     assert written(tmp_path, 'host = "0.0.0.0"\n[gateway]\nhost = "127.0.0.1"\n', insecure=True).node.insecure
 
