@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # what is loaded now stays to the end; ``main`` begins to collect
+
 import sys
 from functools import partial
 from pathlib import Path

@@ -31,7 +31,6 @@ from gateway.transports.codec import Codec, Stack
 from gateway.transports.listening import DEFAULT_NAME, Listening, is_among, parse_listeners
 from gateway.transports.proxy import ProxyCodec
 from gateway.transports.tls import TlsCodec
-from gateway.transports.websocket import WebSocketCodec
 from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import cannot_listen, join_address
 from penstock.service import descriptors
@@ -103,6 +102,8 @@ class Listener:
         self._unnamed: dict[PendingConnection, None] = {}  # those of load balancers, counted as theirs so far
         self._peer = Peer("", None, listening.name)
         protocol = "http/1.1" if listening.is_web else "mqtt"
+        if listening.is_web:
+            import gateway.transports.websocket  # noqa: F401 -- loaded by who wants it, before anybody is connected
         self.certificates = (
             None if listening.files is None else Certificates(listening.files, protocol, f"listener {listening.name}")
         )
@@ -184,6 +185,8 @@ class Listener:
         if self.certificates is not None:
             codecs.append(TlsCodec(self.certificates.context, self._services.rounds.now_ms / 1000))
         if listening.is_web:
+            from gateway.transports.websocket import WebSocketCodec
+
             codecs.append(WebSocketCodec(listening.path, listening.origins))
         return codecs[0] if len(codecs) == 1 else Stack(codecs)
 

@@ -229,7 +229,7 @@ class Several(InFlight):
         return self._stretch.arrival((packet_id - self._first_id) % PACKET_ID_MAX)
 
 
-_ENCODED_IDS: Final = np.array([*range(1, PACKET_ID_MAX + 1)] * 2, ">u2").view("V2")
+_ENCODED_IDS: Final = np.tile(np.arange(1, PACKET_ID_MAX + 1, dtype=">u2"), 2).view("V2")
 """Every packet id as it is sent; behind the largest comes 1."""
 _TOGETHER_BYTES: Final = 4096
 """Messages that weigh so much in all stand together as one ``Several``."""

@@ -13,12 +13,12 @@ unaltered (MQTT-3.3.2-4, -15, -16, -17, -20) goes out byte for byte.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, dataclass_transform
+from typing import Any, Final, NamedTuple
 
 from gateway.mqtt.primitives import FieldReader, encode_binary, encode_text, encode_variable_integer
 from gateway.mqtt.reason_codes import MalformedPacket, ProtocolViolation, ReasonCode
+from penstock.values import value
 
 # What can carry properties: packet types by number, and the will inside a CONNECT.
 WILL: Final = 0
@@ -37,13 +37,7 @@ DISCONNECT: Final = 14
 AUTH: Final = 15
 
 
-@dataclass_transform(frozen_default=True)
-def _values(cls: type[Properties]) -> type[Properties]:
-    """Frozen for the type checker only, as the packets are."""
-    return dataclass(slots=True, unsafe_hash=True, repr=False)(cls)
-
-
-@_values
+@value
 class Properties:
     """All properties by their names in the standard; ``None`` or empty where absent. Flags are 0 or 1, times are
     in seconds."""

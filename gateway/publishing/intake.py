@@ -13,6 +13,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 from mypy_extensions import mypyc_attr
 
 from gateway.limits.counters import ListenerCounters
@@ -25,7 +26,7 @@ from penstock.protocol.runs import Run
 _QOS0: Final = 0x30
 _QOS1: Final = 0x32
 _PUBACK: Final = 0x4002
-_PUBACKS: Final = struct.pack(f">{(1 << 16) - 1}I", *range(_PUBACK << 16 | 1, _PUBACK + 1 << 16))
+_PUBACKS: Final = np.arange(_PUBACK << 16 | 1, _PUBACK + 1 << 16, dtype=">u4").tobytes()
 """The PUBACK of every packet id, in their order."""
 _NO_ID: Final = b"\x00\x00"
 _NONE: Final = b""

@@ -13,7 +13,6 @@ limit. Nothing here waits: ``FrameReader`` is fed bytes and yields frames, the e
 from __future__ import annotations
 
 import struct
-import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, fields
@@ -25,7 +24,7 @@ from penstock import errors
 from penstock.errors import InvalidRequest, PenstockError, ProtocolError, TooLarge, UnknownRequest
 from penstock.protocol.requests.request import Bytes, Reply, Request, Result
 from penstock.protocol.requests.servers import Ping
-from penstock.protocol.requests.table import REPLIES, REQUESTS
+from penstock.protocol.requests.table import REQUESTS
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 HEADER_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -116,9 +115,13 @@ def _shape(cls: type) -> _Shape:
     )
 
 
-_SHAPES: Final[types.MappingProxyType[type, _Shape]] = types.MappingProxyType(
-    {cls: _shape(cls) for cls in (*REQUESTS.values(), *REPLIES)}
-)
+_SHAPES: Final[dict[type, _Shape]] = {}
+"""Of what has travelled: a process makes few of all the kinds there are."""
+
+
+def _shape_of(cls: type) -> _Shape:
+    found = _SHAPES.get(cls)
+    return found if found is not None else _SHAPES.setdefault(cls, _shape(cls))
 
 
 # ---------------------------------------------------------------- frames
@@ -136,7 +139,7 @@ def _frame(header: list[Any], body: Bytes = b"") -> list[Bytes]:
 
 
 def _encode(header: list[Any], value: Request | Reply) -> list[Bytes]:
-    shape = _SHAPES[type(value)]
+    shape = _shape_of(type(value))
     header += [getattr(value, name) for name in shape.names]
     return _frame(header, value.body if shape.has_body else b"")  # type: ignore[union-attr]
 
@@ -309,13 +312,13 @@ def decode_request(frame: RawFrame) -> Request:
     cls = REQUESTS.get(frame.kind)
     if cls is None:
         raise UnknownRequest(f"unknown request type {frame.kind}", hint="the other side may be of a newer version")
-    return cast(Request, _build(_SHAPES[cls], frame.items, frame.body))
+    return cast(Request, _build(_shape_of(cls), frame.items, frame.body))
 
 
 def decode_result(frame: RawFrame, asked: type[Request]) -> Result:
     """The reply or error in a frame that answers a request of type ``asked``. Raises ``ProtocolError``."""
     if frame.kind == _REPLY:
-        return cast(Reply, _build(_SHAPES[asked.reply], frame.items, frame.body))
+        return cast(Reply, _build(_shape_of(asked.reply), frame.items, frame.body))
     if frame.kind != _ERROR or len(frame.items) < 3:
         raise ProtocolError("neither a reply nor an error")
     code, message, hint = frame.items[:3]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -84,6 +85,7 @@ def operator_signals() -> tuple[signal.Signals, ...]:
 
 def main(role: str, settings_class: type[Settings], run: RunService, arguments: list[str] | None = None) -> int:
     """Runs one service until a signal; returns the exit status."""
+    gc.enable()
     parser = argparse.ArgumentParser(prog=f"python -m {role}", description=f"The Penstock {role}.")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings as TOML (docs/guide/settings.md)")
     options = parser.parse_args(arguments)

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeVar, dataclass_transform
-
 from penstock.errors import PenstockError
 from penstock.protocol.requests.base import Reply as Reply
 from penstock.protocol.requests.base import Request as Request
+from penstock.values import value as value
 
 Bytes = bytes | memoryview
-_Kind = TypeVar("_Kind")
-
-
-@dataclass_transform(frozen_default=True)
-def value(cls: type[_Kind]) -> type[_Kind]:
-    """Makes a class a dataclass that nobody changes. The type checker sees to that: at run time it would make each one
-    several times as dear, and who sends and pulls message by message makes several for each."""
-    return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
 @value
