@@ -17,7 +17,7 @@ from penstock.errors import InvalidConfig
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.routes import GATEWAY_SETTINGS, ConfigEntries
 from penstock.service.live_settings import share_of
-from penstock.service.process_log import set_level
+from penstock.service.process_log import level_now, set_level
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class LiveGatewaySettings:
         }
         self._own = {
             "connection_log": settings.connection_log,
-            "log_level": logging.getLevelName(logging.getLogger().level).lower(),
+            "log_level": level_now(),
             "trace_sample": str(settings.trace_sample),
         }
         self._now = dict(self._own)

@@ -180,7 +180,7 @@ async def run(
     room = NativeRoom(settings.held_bytes_max)
 
     told = NativeJournal(DOOR, settings.connection_log)
-    changeable = LiveSettings(told.change)
+    changeable = LiveSettings(told.change, settings.connection_log)
 
     def open_session(peer: Peer) -> NamesrvSession:
         proofs = Proofs(secret, lambda: nonce_of(secret or b"", world.rng.randbytes(32)))

@@ -19,7 +19,7 @@ class LiveRequests:
 
     def __init__(self, connection_log: str) -> None:
         self.journal = NativeJournal("the broker", connection_log)
-        self._settings = LiveSettings(self.journal.change)
+        self._settings = LiveSettings(self.journal.change, connection_log)
 
     @handles(ChangeSetting)
     def change(self, request: ChangeSetting, now: float, now_ms: int) -> Outcome:

@@ -94,10 +94,10 @@ def allow(server: str, name: str, read: bool | None, write: bool | None, yes: bo
 @broker.command("set")
 @click.argument("name")
 @click.argument("setting")
-@click.argument("value")
+@click.argument("value", default="")
 @click.pass_obj
 def set_setting(server: str, name: str, setting: str, value: str) -> None:
-    """Change a setting of a running broker, until its next start.
+    """Change a setting of a running broker until its next start, or without VALUE let it have its own again.
 
     SETTING is log_level (debug, info, warning, error) or connection_log (off, sampled, on). The broker refuses every
     other one: change the configuration file and start the broker again.
@@ -106,10 +106,11 @@ def set_setting(server: str, name: str, setting: str, value: str) -> None:
     Examples:
       penstock broker set broker-a log_level debug
       penstock broker set broker-a connection_log on
+      penstock broker set broker-a connection_log
     """
     with Admin(server) as admin:
         admin.change_setting(name, setting, value)
-    click.echo(f"{setting} of {name} is {value} until its next start")
+    click.echo(f"{setting} of {name} is {f'{value} until its next start' if value else 'its own again'}")
 
 
 def _readers_text(readers: Sequence[BrokerReader]) -> str:

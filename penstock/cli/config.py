@@ -83,10 +83,10 @@ def delete(server: str, namespace: str, key: str, yes: bool, as_json: bool) -> N
 
 @config.command()
 @click.argument("setting")
-@click.argument("value")
+@click.argument("value", default="")
 @click.pass_obj
 def live(server: str, setting: str, value: str) -> None:
-    """Change a setting of all running name servers, until their next start.
+    """Change a setting of all name servers until their next start, or without VALUE let each have its own again.
 
     SETTING is log_level (debug, info, warning, error) or connection_log (off, sampled, on); `penstock broker set`
     changes those of a broker.
@@ -94,10 +94,12 @@ def live(server: str, setting: str, value: str) -> None:
     \b
     Examples:
       penstock config live log_level debug
+      penstock config live log_level
     """
     with Admin(server) as admin:
         admin.change_name_servers(setting, value)
-    click.echo(f"{setting} of the name servers is {value} until their next start")
+    said = f"of the name servers is {value} until their next start" if value else "of each name server is its own again"
+    click.echo(f"{setting} {said}")
 
 
 @config.command()

@@ -210,8 +210,8 @@ def allow_broker(broker: str, *, read: bool | None = None, write: bool | None = 
 
 def change_setting(broker: str, name: str, value: str) -> Task[None]:
     """Changes a setting of a running broker until its next start: ``log_level`` (``debug``, ``info``, ``warning``,
-    ``error``) or ``connection_log`` (``off``, ``sampled``, ``on``). Raises ``NoRoute`` if the broker is not live, and
-    ``InvalidRequest`` for another setting or value."""
+    ``error``) or ``connection_log`` (``off``, ``sampled``, ``on``); empty is its own again. Raises ``NoRoute`` if the
+    broker is not live, and ``InvalidRequest`` for another setting or value."""
     check_text("broker", broker)
     route = yield from broker_named(broker, NoRoute)
     yield Ask(route.address, ChangeSetting(name, value), Done)

@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.errors import InvalidConfig, InvalidRequest
 from penstock.service.paced_lines import check_detail
-from penstock.service.process_log import LogSettings, set_level
+from penstock.service.process_log import LogSettings, level_now, set_level
 
 _SHOWN_CHARACTERS: Final = 60
 Takers = Mapping[str, Callable[[str], object]]
@@ -22,15 +22,22 @@ _log = logging.getLogger(__name__)
 
 
 class LiveSettings:
-    """The changeable settings of a server. ``connection_log``: takes a new detail of that log."""
+    """The changeable settings of a server.
 
-    def __init__(self, connection_log: Callable[[str], object]) -> None:
+    Args:
+        connection_log: takes a new detail of that log.
+        own_detail: the detail that the server began with.
+    """
+
+    def __init__(self, connection_log: Callable[[str], object], own_detail: str) -> None:
         self._takers: Takers = {"connection_log": connection_log, "log_level": set_level}
+        self._own = {"connection_log": own_detail, "log_level": level_now()}
 
     def change(self, name: str, value: str) -> None:
-        """Changes one setting. Raises ``InvalidRequest``."""
-        _take(self._takers, name, value)
-        _log.warning("%s is %s now, until the next start", name, value)
+        """Changes one setting; an empty value is the one that the server began with. Raises ``InvalidRequest``."""
+        changed = value or self._own.get(name, "")
+        _take(self._takers, name, changed)
+        _log.warning("%s is %s now%s", name, changed, ", until the next start" if value else ", its own again")
 
 
 def _take(takers: Takers, name: str, value: str) -> None:

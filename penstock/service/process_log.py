@@ -109,6 +109,11 @@ def set_level(level: str) -> None:
     logging.getLogger().setLevel(LogSettings(level).level.upper())
 
 
+def level_now() -> str:
+    """The level of the log of this process now, as ``LogSettings`` names it."""
+    return logging.getLevelName(logging.getLogger().level).lower()
+
+
 class LevelSteps:
     """The level of the log of this process at run time. ``level``: where it begins."""
 

@@ -67,7 +67,8 @@ class ReadFigures(Request):
 @value
 class ChangeSetting(Request):
     """Changes a setting of a server until it starts again, one of those that change
-    (``penstock/service/live_settings.py``). ``InvalidRequest`` for any other, and for a value that it does not take."""
+    (``penstock/service/live_settings.py``); an empty value is the one that it started with. ``InvalidRequest`` for any
+    other, and for a value that it does not take."""
 
     code: ClassVar[int] = 91
     reply: ClassVar[type[Reply]] = Done

@@ -29,10 +29,16 @@ def test_the_two_logs_change_while_a_broker_runs_also_where_another_leads(
     journal.connected(Peer(1, "192.0.2.1:5"), 0.0)
     assert rig.ask(ChangeSetting("connection_log", "on")) == Done()
     journal.connected(Peer(2, "192.0.2.2:5"), 0.0)
+    for name in ("connection_log", "log_level"):
+        assert rig.ask(ChangeSetting(name, "")) == Done()
+    assert logging.getLogger().level == logging.WARNING
+    journal.connected(Peer(3, "192.0.2.3:5"), 0.0)
     assert [one.getMessage() for one in caplog.records] == [
         "log_level is info now, until the next start",
         "connection_log is on now, until the next start",
         "connected from 192.0.2.2:5 to the broker",
+        "connection_log is off now, its own again",
+        "log_level is warning now, its own again",
     ]
 
 

@@ -54,5 +54,7 @@ def test_what_still_reads_a_broker_is_shown_before_it_is_taken_away(penstock: Pe
 def test_a_setting_of_a_running_broker_changes_if_it_is_one_of_the_list(penstock: Penstock) -> None:
     said = penstock("broker", "set", "broker-a", "connection_log", "off").stdout
     assert said == "connection_log of broker-a is off until its next start\n"
+    said = penstock("broker", "set", "broker-a", "connection_log").stdout
+    assert said == "connection_log of broker-a is its own again\n"
     refused = penstock("broker", "set", "broker-a", "data", "/tmp")
     assert (refused.exit_code != 0, "does not change while a server runs" in refused.stderr) == (True, True)

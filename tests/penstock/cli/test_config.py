@@ -65,6 +65,8 @@ def test_gateways_get_entries_that_are_settings_of_theirs_and_no_others(penstock
 def test_settings_of_running_name_servers_change_and_no_other_one_does(penstock: Penstock) -> None:
     said = penstock("config", "live", "connection_log", "off").stdout
     assert said == "connection_log of the name servers is off until their next start\n"
+    said = penstock("config", "live", "connection_log").stdout
+    assert said == "connection_log of each name server is its own again\n"
     for setting, value in (("config_file", "/tmp/x"), ("log_level", "loud")):
         refused = penstock("config", "live", setting, value)
         assert (refused.exit_code, setting in refused.stderr) == (2, True)

@@ -11,5 +11,5 @@ from penstock.service.native_journal import NativeJournal
 
 def test_a_refusal_is_short_whatever_is_asked_for() -> None:
     with pytest.raises(InvalidRequest) as caught:
-        LiveSettings(NativeJournal("the broker", "off").change).change("x" * 10_000, "y" * 10_000)
+        LiveSettings(NativeJournal("the broker", "off").change, "off").change("x" * 10_000, "y" * 10_000)
     assert len(caught.value.message) < 200
