@@ -65,7 +65,8 @@ class TopicRates:
         self._seen: dict[str, tuple[float, int, float | None]] = {}
 
     def look(self, topic: str, stored: int, now_s: float) -> float | None:
-        """The rate of a topic in which so many messages were ever stored; None at the first look for a while."""
+        """The rate of a topic, by the number of messages that were ever stored in it; None at the first look for a
+        while."""
         at_s, before, rate = self._seen.pop(topic, (-math.inf, 0, None))
         if now_s - at_s >= STEP_S:
             rate = max(0, stored - before) / (now_s - at_s) if now_s - at_s <= FORGOTTEN_S else None

@@ -39,25 +39,26 @@ class Users(Protocol):
         """Whether a token is a login."""
 
     async def of_password(self, user: str, password: str) -> Identity | None:
-        """A user who has this password; None if nobody has."""
+        """The user, if the password is right; else None."""
 
     async def of_token(self, token: str) -> Identity | None:
         """Whose a token is; None if it does not count."""
 
     def of_certificate(self, name: str, ends_s: float) -> Identity:
-        """Whom a certificate names; nobody where certificates do not count."""
+        """The identity of a certificate; ``NOBODY`` where certificates do not count."""
 
     def claimed(self, user: str) -> Identity:
-        """Whom the audit log names for a wrong password: nobody if there is no such user."""
+        """The user in the audit log for a wrong password; ``NOBODY`` if there is no such user."""
 
     def named(self, user: str) -> Identity:
-        """Whom a name stands for; nobody where it cannot log in."""
+        """The identity of a name; ``NOBODY`` if it cannot log in."""
 
     def still(self, identity: Identity) -> bool:
         """Whether a login still counts: its user is there, its token or certificate has not ended."""
 
     def refusal(self, identity: Identity, action: str, name: str = CLUSTER) -> NotAuthorized | None:
-        """Why somebody may not do one of ``acl.NATIVE`` to a topic, a group or the cluster; None if it is allowed."""
+        """The reason why an identity may not do one of ``acl.NATIVE`` to a topic, a group or the cluster; None if it
+        may."""
 
     def names(self) -> Sequence[str]:
         """The names of all users of the password file, sorted."""
@@ -122,7 +123,7 @@ class Login:
     """A browser that is logged in.
 
     Attributes:
-        identity: who has logged in; nobody where there are no users.
+        identity: the logged-in user; ``NOBODY`` without users.
         csrf: what each of its forms sends back.
         ends_s: when it ends, by the monotonic clock.
         said: what the next page shows once, the result of an action.
@@ -140,7 +141,7 @@ class Login:
 
 
 class Logins:
-    """All logins, by token. ``login_s``: after so many seconds one ends."""
+    """All logins, by token. ``login_s``: seconds until a login ends."""
 
     def __init__(self, clock: Clock, login_s: float, new_token: Callable[[], bytes] = new_secret) -> None:
         self._clock = clock

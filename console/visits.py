@@ -85,7 +85,7 @@ class Console:
         return None if self.users is None else self.users.refusal(login.identity, action, name)
 
     def note(self, who: Identity, request: Request, act: str, name: str, *, allowed: bool, why: str = "") -> None:
-        """Keeps an act of a user in the audit log. Without users nobody is known, and nothing is noted."""
+        """Writes an act of a user to the audit log. Without users it writes nothing."""
         if self.users is not None:
             self.audit.note(who, address_of(request), act, name, allowed=allowed, why=why)
 

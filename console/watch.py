@@ -113,8 +113,8 @@ class Watch:
         return sum([told.get(figure, 0.0) for told in self.figures.values()])
 
     def topic_rate(self, topic: str, stored: int) -> float | None:
-        """Messages per second of a topic in which so many were ever stored, since a page showed it last; None if none
-        has within a minute."""
+        """Messages per second of a topic since a page last showed it, by the number ever stored; None if no page has
+        shown it within a minute."""
         return self._topic_rates.look(topic, stored, self._clock.monotonic())
 
     def alerts(self) -> list[Alert]:

@@ -34,7 +34,7 @@ class ContractBook:
 
     def faults(self, bus: str, event: Event, stored_ms: float = math.inf) -> list[str]:
         """Why an event breaks its contract; nothing if it does not. ``stored_ms``: when it was stored; a contract does
-        not count for what was stored before its present version was made."""
+        not count for events that were stored before its present version."""
         found = self._contract(bus, event.attributes["type"])
         if found is None or stored_ms < found[0]:
             return []

@@ -1,1 +1,1 @@
-"""The name server: who has which queue. It keeps leases in memory, and never talks to another name server."""
+"""The name server: maps topics to brokers. It keeps leases in memory, and never talks to another name server."""

@@ -26,7 +26,7 @@ def read_config(file: str) -> ConfigStore:
 
 def keep_config(store: ConfigStore, file: str) -> None:
     """Writes the store to its file, if it has one. Raises ``PenstockError`` where that fails: the change counts until
-    the next start, and whoever asked for it is told."""
+    the next start, and the caller gets an error."""
     if not file:
         return
     draft = Path(f"{file}.draft")

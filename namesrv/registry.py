@@ -3,12 +3,12 @@
 Pure: time is an argument, a call is a whole request. A broker is believed until its lease ends, then it is gone with
 all its topics; nothing outlives the process. But a topic is never called unknown while a broker may have it: one that
 is away keeps its topics' names for ``away_s_max``, and after a start of this process a broker that others name as their
-peer is waited for as long as their leases last. For ``away_s_max`` answers name the brokers that are away, so that
-nobody takes a part for the whole. Else the topic would be made a second time, at another broker, with
-other messages, other retained values and other sessions in it. The last word of a broker counts: a registration
-replaces what it said before, and a heartbeat that names another version than the one on file is told to register again,
-so that both sides agree after whatever was lost or came late. Two brokers can share neither a name nor an address. Of a
-group of copies of one log, which has one name, the node of the highest epoch has it; the others can be read
+peer is waited for as long as their leases last. For ``away_s_max`` answers name the brokers that are away, so that a
+client does not take a part for the whole. Else the topic would be made a second time, at another broker, with other
+messages, other retained values and other sessions in it. The last word of a broker counts: a registration replaces what
+it said before, and a heartbeat that names another version than the one on file is told to register again, so that both
+sides agree after whatever was lost or came late. Two brokers can share neither a name nor an address. Of a group of
+copies of one log, which has one name, the node of the highest epoch has it; the others can be read
 (``namesrv/copies.py``).
 
 Invariants: ``_holders`` has exactly the topics of the brokers in ``_brokers``; no answer names a broker whose lease has
@@ -157,7 +157,7 @@ class Registry:
         if known is None or (known.address, *known.topics.values()) != (request.address, *request.topics):
             self._check(request)
             self._take_out(request.broker)
-            # Only one process can listen at an address: whoever was there under another name is no more.
+            # Only one process can listen at an address: a broker of another name there has ended.
             self._take_out(self._by_address.get(request.address, ""))
             self._put_in(request)
         self._readers.leave(request.broker, request.address)
@@ -267,7 +267,7 @@ class Registry:
         broker = self._brokers.get(request.broker)
         if broker is not None and broker.address == request.address:
             self._leave(request.broker, now)
-        return Done()  # it is not there: that is what was asked for
+        return Done()  # it is not registered, as requested
 
     def _leave(self, name: str, now: float) -> None:
         """A broker is away; it may come back with all that it has."""
@@ -278,7 +278,7 @@ class Registry:
             del self._away[next(iter(self._away))]
 
     def _expect(self, peers: tuple[str, ...], until: float, now: float) -> None:
-        """Brokers that this one has seen, before this process began: they may have what nobody has told of yet."""
+        """Brokers that this one saw before this process began: they may have topics that are not registered yet."""
         for name in peers:
             is_known = name in self._brokers or name in self._away or name in self._readers.brokers
             if not is_known and len(self._unheard) < self._brokers_max:

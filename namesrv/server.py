@@ -42,10 +42,10 @@ from penstock.world import Clock, World
 
 DOOR: Final = "the name server"
 EXPIRE_EVERY_S: Final = 5.0
-"""How often leases are looked at when nobody asks; every request looks at them too."""
+"""How often leases are checked without a request; every request checks them too."""
 
 REFUSALS_TOLD_EVERY_S: Final = 60.0
-"""Peers that may not register are told of in the log once in this time, however many come."""
+"""The log names peers that may not register once in this time, however many there are."""
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class RunningNamesrv:
     """A name server that accepts connections; ``open_session`` reaches it from within the process. ``figures``: gauges
-    by metric name. ``reasons``: why nobody should come here; none if there is no reason."""
+    by metric name. ``reasons``: why the name server is not ready; none if it is."""
 
     host: str
     port: int

@@ -104,7 +104,7 @@ def sparkline(rates: Sequence[float]) -> str:
 
 
 def screen(figures: DemoFigures, height: int = HEIGHT) -> RenderableType:
-    """The whole view for a terminal of so many lines: of Spark's table as many rows as fit."""
+    """The whole view for a terminal with a number of lines; Spark's table gets as many rows as fit."""
     rows = min(AGGREGATE_ROWS_MAX, max(1, height - _LINES_BESIDE_ROWS))
     return Group(_head(figures), _stages(figures), _aggregates(figures, rows), _hints(figures))
 

@@ -1,8 +1,8 @@
 """All services in one process, wired up without a hop: the default of `penstock up`.
 
-Started bottom up (status pages, name server, broker, gateway), stopped top down: devices are told first, then the
-broker closes its log, the name server and the pages go last. What the gateway asks of this process's broker and name
-server is a function call.
+They start bottom up (status pages, name server, broker, gateway) and stop top down: devices are disconnected first,
+then the broker closes its log, then the name server and the pages end. The gateway calls this process's broker and name
+server directly.
 """
 
 from __future__ import annotations

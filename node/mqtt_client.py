@@ -50,7 +50,7 @@ _PASSING: Final = frozenset({ReasonCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_BU
 _FOR_GOOD: Final = frozenset(
     {ReasonCode.SESSION_TAKEN_OVER, ReasonCode.NOT_AUTHORIZED, ReasonCode.ADMINISTRATIVE_ACTION}
 )
-"""Ends of a connection after which another one would fare no better, or end somebody else's."""
+"""Ends of a connection after which another one would fail too, or would end another client's."""
 
 _P = TypeVar("_P", Connack, Puback, Pubrec, Pubcomp, Suback)
 
@@ -97,7 +97,7 @@ class MqttClient:
 
     def __enter__(self) -> MqttClient:
         """Connects. Raises ``Unavailable``, ``TimedOut``, ``InvalidRequest`` where the gateway refuses us,
-        ``Busy`` where it does so for the moment, and ``InvalidConfig`` where somebody else answers."""
+        ``Busy`` if it refuses for the moment, and ``InvalidConfig`` if another kind of server answers."""
         try:
             self._socket = socket.create_connection(split_address(self.address), self._timeout_s)
         except OSError as error:
@@ -126,7 +126,7 @@ class MqttClient:
         """Publishes one message; with QoS 1 or 2 returns when it is acknowledged.
 
         Returns:
-            The level that it has reached, ``cache`` or ``disk``; empty where nobody says so.
+            The level that it has reached, ``cache`` or ``disk``; empty if the server does not say.
 
         Raises:
             InvalidRequest: the gateway refuses it; it is not stored.
@@ -235,7 +235,7 @@ class MqttClient:
 
 
 def _no_gateway(address: str) -> InvalidConfig:
-    """The error for an address where somebody else answers."""
+    """The error for an address where another kind of server answers."""
     hint = "give the address of a gateway, not that of a name server, a broker or a health page"
     return InvalidConfig(f"{address} is no MQTT server (usual port 1883)", hint=hint)
 

@@ -129,8 +129,7 @@ def pub(
 
 
 def _lines(client: MqttClient) -> Iterator[bytes]:
-    """Each line of standard input as soon as it is there; nobody knows when that is, so the client stays connected
-    meanwhile."""
+    """Each line of standard input as soon as it is there. The client stays connected between lines."""
     standard_input = sys.stdin.fileno()
     begun = b""
     while True:

@@ -36,7 +36,7 @@ from penstock.world import World
 RESTARTS_MAX: Final = 5
 RESTART_WINDOW_S: Final = 60.0
 AGAIN_S: Final = 30.0
-"""One of several gateways that keeps dying is started again after so long."""
+"""One of several gateways that keeps dying is started again after this time."""
 START_S: Final = 60.0
 """A child gets this long to say that it starts, or that it is ready where it has no status pages."""
 STOP_S: Final = 3.0

@@ -45,8 +45,8 @@ def rocketmq_server() -> Any:
 
 
 def refuse_taken_ports(configuration: Configuration) -> None:
-    """Raises ``AddressInUse`` where somebody listens already. Gateways that share a port among them would share it with
-    those of another system too, and half the devices would be there, without a word."""
+    """Raises ``AddressInUse`` if another process listens already. Gateways that share a port would share it with those
+    of another system too, and half the devices would connect there unnoticed."""
     gateway: GatewaySettings = service_settings(configuration, "gateway")
     others = [(one.host, one.port) for one in parse_listeners(gateway.listeners)]
     for host, port in [(gateway.host, gateway.port), *others]:

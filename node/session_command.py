@@ -260,7 +260,7 @@ class _Ends:
         return [bounds.end for bounds in reply.bounds]
 
     def of(self, filter: str, broker: str) -> int | None:
-        """Where it ends; ``None`` where nobody says."""
+        """When it ends; ``None`` if that is unknown."""
         return self._known.get((filter, broker))
 
     def beyond(self, filter: str, broker: str, at: int) -> int | None:

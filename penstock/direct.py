@@ -1,7 +1,7 @@
 """Sends and receives beside a stream, at once: what a socket takes or has now, without a turn of the event loop.
 
-A stream of anyio or trio costs two turns of the loop for each write. Who has something to send mostly finds room in the
-socket; only what has none is left to the stream. Nothing here waits.
+A stream of anyio or trio costs two turns of the loop for each write. A socket mostly has room for a write; only the
+rest goes to the stream. Nothing here waits.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class DirectSocket:
         return None
 
     def send(self, data: bytes | memoryview) -> int:
-        """So many bytes has the socket taken. None where it has no room, or is broken: its stream says so."""
+        """Returns the number of bytes that the socket took. 0 if it has no room, or is broken: its stream raises the
+        error."""
         with contextlib.suppress(OSError):
             return self.file.send(data)
         return 0

@@ -163,7 +163,7 @@ class NoQuorum(Unavailable):
     """Too few nodes of the broker's group can be reached; nothing was stored."""
 
     code = 12
-    remedy = "start the other nodes of the group: `penstock replica list` shows who is away"
+    remedy = "start the other nodes of the group: `penstock replica list` shows the nodes that are away"
 
 
 AWAY: Final = frozenset({Unavailable.code, NotLeader.code, NoQuorum.code})
@@ -241,7 +241,7 @@ class LogReplaced(PenstockError):
 
 
 class BrokerAway(PenstockError):
-    """A broker that has some of what is asked for is away: the answer would not be whole."""
+    """A broker that has a part of the answer is away: the answer would not be complete."""
 
     code = 28
     retryable = True
@@ -452,7 +452,7 @@ class AddressInUse(PenstockError):
 
     code = 53
     fault = "client"
-    remedy = "`ss -ltnp` shows who has the port; stop that one, or give another port"
+    remedy = "`ss -ltnp` shows the process that has the port; stop it, or give another port"
 
 
 def _by_code() -> dict[int, type[PenstockError]]:

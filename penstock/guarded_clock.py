@@ -19,7 +19,7 @@ STANDS_S: Final = 600.0
 RIGHT_S: Final = 10.0
 """How long it must be right again until the jump is over, so that the log has two lines at most in that time."""
 LOOK_S: Final = 0.05
-"""The machine's wall clock is looked at this often, as long as somebody asks for the time."""
+"""How often the machine's wall clock is checked, as long as the time is asked for."""
 
 _log = logging.getLogger(__name__)
 

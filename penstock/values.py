@@ -17,8 +17,8 @@ _Read = Callable[[Any], object]
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value(cls: type[_Kind]) -> type[_Kind]:
-    """Makes a class a dataclass that nobody changes. The type checker sees to that: at run time it would make each one
-    several times as dear, and who sends and pulls message by message makes several for each."""
+    """Makes a class an immutable dataclass. The type checker enforces it: a check at run time would make each object
+    several times as dear, and every message sent or pulled makes several."""
     for name, method in _METHODS.items():
         if name not in vars(cls):
             setattr(cls, name, method)

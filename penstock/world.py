@@ -28,7 +28,7 @@ from penstock.guarded_clock import GuardedClock
 T = TypeVar("T")
 
 HAND_BACK_S = 0.0005
-"""So long a thread whose blocking call has returned waits at most for a busy event loop to give it a moment."""
+"""How long a thread whose blocking call has returned waits at most for a busy event loop."""
 
 Rng = random.Random
 """A source of chance, for annotations: only this module may import ``random``."""
@@ -100,12 +100,12 @@ def guarded(world: World) -> tuple[World, GuardedClock]:
 
 
 def new_secret() -> bytes:
-    """32 bytes that nobody can guess: a key."""
+    """32 unpredictable bytes, for a key."""
     return secrets.token_bytes(32)
 
 
 def new_rng() -> random.Random:
-    """A generator that nobody can foresee, for client ids and jitter outside services."""
+    """An unpredictable generator, for client ids and jitter outside services."""
     return random.Random(secrets.randbits(64))
 
 

@@ -9,9 +9,9 @@ filter that comes or goes drops those that it changes.
 Hostile filters can make many shapes. Beyond ``SHAPES_MAX`` of one depth further shapes go to a plain trie, and
 ``has_room`` says no to new *rare* shapes beyond ``RARE_SHAPES_MAX`` there: those of which there are more than
 ``COMMON_MAX`` with as many levels and ``+``. All that people use (``site/+/line/+/#``, whatever has no more than nine
-levels) is common, and so is never refused because of what somebody else has open. The work of a match is bounded: at
-each level a walk through the trie has at most one node per rare shape, and as many again for the common ones: of so
-many levels there are few, or few levels.
+levels) is common, and so is never refused because of other clients' filters. The work of a match is bounded: at each
+level a walk through the trie has at most one node per rare shape, and as many again for the common ones, which are few
+or have few levels.
 
 Invariants: ``match`` gives exactly the filters ``f`` with ``names.matches(f, name)``, each once, sorted: whatever the
 order in which filters came, two indexes of the same filters agree. A filter with wildcards is in a shape's table or in
@@ -77,7 +77,7 @@ class FilterIndex:
         self._by_depth: dict[int, list[tuple[_Shape, dict[str, str]]]] = {}  # hashed shapes that fit a name's depth
         self._trie: dict[str, Any] = {}
         self._trie_shapes: dict[_Shape, int] = {}  # -> filters of it in the trie
-        self._rare = 0  # so many of these are rare
+        self._rare = 0  # number of rare ones among them
         self._remembered: dict[str, list[str]] = {}
         self._remembered_filters = 0
         self._alike: dict[str, list[str]] = {}  # first two levels -> remembered names that begin so
@@ -92,8 +92,8 @@ class FilterIndex:
         return iter(self._filters)
 
     def has_room(self, filter: str) -> bool:
-        """Whether taking this filter in keeps the work of a match bounded. ``add`` takes it all the same: whoever adds
-        filters of strangers asks first."""
+        """Whether taking this filter in keeps the work of a match bounded. ``add`` takes it all the same: callers that
+        add filters of strangers ask first."""
         if not _has_wildcard(filter):
             return True
         shape = _shape_of(filter.split("/"))

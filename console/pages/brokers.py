@@ -67,7 +67,7 @@ async def _copies(visit: Visit, broker: str = "") -> list[Markup]:
     try:
         return copies(await visit.cluster.reads.replicas(broker))
     except PenstockError as error:
-        return [markup.section("Copies", markup.sentence(f"No node says who has copies: {error.message}"))]
+        return [markup.section("Copies", markup.sentence(f"No node lists the copies: {error.message}"))]
 
 
 def copies(groups: Sequence[ReplicaGroup]) -> list[Markup]:

@@ -1,4 +1,4 @@
-"""MQTT clients and their sessions: who is connected, since when, what waits; cut off, or ended. And the tree of their
+"""Pages of MQTT clients and their sessions: a list with waiting messages, disconnect, end, and the tree of
 subscriptions."""
 
 from __future__ import annotations

@@ -3,11 +3,11 @@ client ids; and who may produce to, consume, view and administer which topics an
 docs/formats/access.md is the page.
 
 One rule per line: ``allow|deny WHO ACTION PATTERN``. WHO is ``all``, ``anonymous``,
-``user NAME`` or ``group NAME``; who is in a group is said by lines ``group NAME USER ...``, anywhere in the file. The
-first rule that applies decides; where none does, the answer is no. A level of a pattern may be ``%c`` (the client id)
-or ``%u`` (the user name): it stands for exactly one level with exactly that text, never for a wildcard, and where the
-text is empty or could be read as anything else (``/``, ``+``, ``#``, a ``$`` at the beginning) for nothing in a rule
-that allows, and for any level in one that denies.
+``user NAME`` or ``group NAME``. Lines ``group NAME USER ...``, anywhere in the file, list the members of a group. The
+first rule that applies decides; without one the answer is no. A level of a pattern may be ``%c`` (the client id) or
+``%u`` (the user name): it stands for exactly one level with exactly that text, never for a wildcard, and where the text
+is empty or could be read as anything else (``/``, ``+``, ``#``, a ``$`` at the beginning) for nothing in a rule that
+allows, and for any level in one that denies.
 
 A filter is allowed by a rule that covers it, so that every name it can ever match is allowed; it is denied by a rule
 that it overlaps anywhere. A pattern that begins with a wildcard never speaks of names that begin with ``$``. Rules
@@ -41,15 +41,16 @@ _GROUP: Final = "group"
 """Begins the line of a group, and says in a rule that it is about one."""
 
 RULES_MAX: Final = 10_000
-"""So many rules has a file at most: each that may speak of a name is looked at for each new one that a client uses."""
+"""Maximum number of rules in a file, because each rule that may match is checked for each new name that a client
+uses."""
 MEMBERS_MAX: Final = 100_000
 _WILDCARDS: Final = ("+", "#")
 _ANY_FIRST: Final = (*_WILDCARDS, "%c", "%u")
 
 
 class Rule(NamedTuple):
-    """One line. ``who``: ``all``, ``user`` or ``group``, and ``name``: which; the user without a name is whoever has
-    shown no credentials."""
+    """One line. ``who``: ``all``, ``user`` or ``group``, and ``name``: which; a user without a name stands for clients
+    without credentials."""
 
     allows: bool
     who: str
@@ -97,9 +98,9 @@ class _About:
 
 
 class Acl:
-    """The rules of a file, in their order, and who is in which group. Of very many rules few are looked at for a name
-    or a filter: those about its user whose first level is the same, or none. A filter that begins with a wildcard is
-    overlapped by any that denies, and covered by none that speaks of one first level only.
+    """The rules of a file, in their order, and the members of groups. For a name or filter only few rules are checked:
+    those about its user whose first level is the same, or none. A filter that begins with a wildcard is overlapped by
+    any that denies, and covered by none that speaks of one first level only.
 
     Attributes:
         rules: all of them.

@@ -1,11 +1,11 @@
 """Identities: the exchanges by which clients of native ports prove theirs, and the users, keys and rules in force.
 
 An authority holds users, keys of tokens, the cluster's key and the policy, each as its file was read last. ``asks``:
-whether anybody has to log in at all: where there are neither users, nor keys of tokens, nor certificates, a port is
-open. Every change counts up ``version``, so that whoever has asked before asks again.
+whether a port asks for a login; without users, keys of tokens and certificates a port is open. Every change counts up
+``version``, so that callers with an earlier answer ask again.
 
-A user who is not there goes through the same steps as one who is, with a decoy, and fails alike. Pure: nonces, time and
-files come as arguments.
+An unknown user goes through the same steps as a known one, with a decoy, and fails in the same way. Pure: nonces, time
+and files come as arguments.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class Authority:
     """What is known of users, tokens and keys, and the policy.
 
     Args:
-        new_nonce: 32 bytes that nobody foresees.
+        new_nonce: makes 32 unpredictable bytes.
         wall_ms: milliseconds since 1970.
         key: the cluster's; None where there is none.
-        takes_certificates: whether a certificate that TLS has checked says who somebody is.
+        takes_certificates: whether a certificate that TLS has checked names a user.
 
     Attributes:
         users, tokens, policy: what is in force.
@@ -98,17 +98,17 @@ class Authority:
         return self.users is not None or self.tokens is not None or self._takes_certificates
 
     def set_users(self, users: Users) -> None:
-        """The password file's content from now on; who is not in it any more is nobody."""
+        """Sets the password file's content; a user who is missing in it is no longer known."""
         self.users = users
         self.version += 1
 
     def set_tokens(self, tokens: TokenKeys) -> None:
-        """By which tokens are judged from now on. Who is connected stays until its token ends."""
+        """Sets the keys that check tokens. Connected clients stay until their tokens end."""
         self.tokens = tokens
         self.version += 1
 
     def set_acl(self, acl: Acl) -> None:
-        """The rules from now on, for whoever is connected too."""
+        """Sets the rules, also for connected clients."""
         self.policy = Policy(acl)
         self.version += 1
 
@@ -121,15 +121,15 @@ class Authority:
         return self.users is not None and identity.user in self.users.by_name
 
     def claimed(self, user: str, how: str) -> Identity:
-        """Whom the audit log names for a login that failed: the claimed user if there is one of that name, else nobody,
-        because the name may be a password in the wrong field."""
+        """The user in the audit log for a failed login: the claimed one if it exists, else none, because the name may
+        be a password in the wrong field."""
         return Identity(user, how) if self.users is not None and user in self.users.by_name else NOBODY
 
     # ------------------------------------------------------------ exchanges
 
     def of_certificate(self, name: str, ends_s: float) -> Identity:
-        """Whom a certificate names that TLS has checked and that ends then, in seconds since 1970; nobody where
-        certificates do not count, or this one does not any more."""
+        """The identity of a certificate that TLS has checked and that ends at a time, in seconds since 1970. ``NOBODY``
+        where certificates do not count, or this one no longer does."""
         identity = Identity(name, BY_CERTIFICATE, ends_s)
         return identity if name and self._takes_certificates and self.still(identity) else NOBODY
 
@@ -158,7 +158,7 @@ class Authority:
         return Identity(holder.user_name, BY_TOKEN, until_s)
 
     def _scram_keys(self, user: str) -> ScramKeys:
-        """A user's keys; those of a decoy for one who is not there or has none. Both take as long."""
+        """A user's keys, or a decoy's for an unknown user or one without keys. Both take the same time."""
         assert self.users is not None
         decoy, found = self.users.decoy(user), self.users.by_name.get(user)
         assert decoy.scram is not None

@@ -2,8 +2,8 @@
 
 A request needs one or several things, and all of them. Each names one or more actions of ``acl.NATIVE``, one of which
 must be allowed, and what they are about: a topic, a group, or the cluster. Three words stand beside the actions:
-``OPEN``, for what anybody may ask, ``KNOWN``, for whoever has logged in, and ``PEER``, for the services of the cluster
-alone. Topics of retries and dead letters are their group's. Pure.
+``OPEN`` (every peer may ask), ``KNOWN`` (after a login) and ``PEER`` (services of the cluster only). Topics of retries
+and dead letters are their group's. Pure.
 """
 
 from __future__ import annotations

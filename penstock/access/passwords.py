@@ -3,12 +3,11 @@ follow, ``$scram-sha-256$i=32768$SALT$STOREDKEY$SERVERKEY``, and the secret key 
 ``$hmac-sha1$SECRET``. docs/formats/access.md is the page.
 
 A password is never kept, only its scrypt hash (RFC 7914) with a salt of its own, and what SCRAM keeps of it with
-another. Hashing takes tens of milliseconds and 16 MiB on purpose; whoever checks many passwords does it in a thread.
-Salts, hashes and keys are base64 without padding.
+another. Hashing takes tens of milliseconds and 16 MiB on purpose; a service that checks many passwords does it in a
+thread. Salts, hashes and keys are base64 without padding.
 
-Who asks for a user who is not there is shown a *decoy*: the costs of the users who are, with a salt that belongs to
-the name as long as the file's secret (the line that begins with a colon) stays. So names cannot be found out by asking.
-Pure.
+For an unknown user the answer is a *decoy*: the costs of known users, with a salt that belongs to the name as long as
+the file's secret (the line that begins with a colon) stays. So a stranger cannot find out names. Pure.
 """
 
 from __future__ import annotations

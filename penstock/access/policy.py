@@ -1,8 +1,9 @@
 """Decides what an identity may do at the native ports of brokers and name servers.
 
-An *identity* is who somebody has proved to be; a *policy* is what the access rules say of it. An action is one of
-``acl.NATIVE``; what it is done to is the name of a topic or group, or empty for the cluster as a whole, which only a
-pattern that matches any text covers (``*``). What nobody has allowed is refused, with the words that would allow it.
+An *identity* is the user or service that a peer has proved to be; a *policy* is the set of access rules. An action is
+one of ``acl.NATIVE``; what it is done to is the name of a topic or group, or empty for the cluster as a whole, which
+only a pattern that matches any text covers (``*``). An action that no rule allows is refused, with the line that would
+allow it.
 
 Without access rules, users who have logged in may produce, consume, join groups and view; administering takes a rule.
 Other services of the cluster, which have its key, may do everything. Pure.
@@ -33,7 +34,7 @@ _WITHOUT_RULES: Final = (PRODUCE, CONSUME, GROUP, VIEW)
 
 
 class Identity(NamedTuple):
-    """Who somebody has proved to be.
+    """The user or service that a peer has proved to be.
 
     Attributes:
         user: the name; empty for an anonymous peer.
@@ -58,7 +59,7 @@ class Identity(NamedTuple):
 
 NOBODY: Final = Identity()
 AT_OPEN_PORT: Final = Identity("", LOCAL)
-"""Who comes to a port that asks for no login: it may do everything there."""
+"""The identity of every peer at a port that asks for no login; it may do everything there."""
 
 
 class Policy:

@@ -7,10 +7,10 @@
 
 In MQTT they travel in CONNECT, AUTH and CONNACK, at the native ports in ``Login`` and ``LoginStep``.
 
-The proof shows that the client knows the password, the signature that the server has what was kept of it; neither can
-be used again, because the nonces are others each time. There is no channel binding: a client that says so (``n``) or
-that would have liked it (``y``) is taken, one that insists (``p=``) is not. Whoever is unknown goes through the
-same steps, with keys that no proof fits; so the caller's ``keys_of`` must answer for any name, and always alike.
+The proof shows that the client knows the password, the signature that the server has its keys. Neither can be used
+again, because each exchange has new nonces. There is no channel binding: a client that offers none (``n``) or would
+prefer it (``y``) is accepted, one that insists (``p=``) is refused. An unknown user goes through the same steps, with
+keys that no proof fits; so the caller's ``keys_of`` must answer for any name, and always with the same keys.
 
 Invariants: a machine ends once, with ``Proven`` or ``Denied``, and then knows nothing more; ``Proven`` only for keys
 that are still the user's. Pure.
@@ -107,7 +107,7 @@ class ScramExchange:
         self._user, nonce = _name(_value(parts[0], "n")), _value(parts[1], "r")
         if not nonce or not nonce.isascii() or not nonce.isprintable() or " " in nonce:
             raise _Refused(MALFORMED)
-        if authorization and _name(_value(authorization, "a")) != self._user:  # nobody acts for somebody else
+        if authorization and _name(_value(authorization, "a")) != self._user:  # no user acts for another
             raise _Refused(MALFORMED)
         self._header, self._first, self._nonce = f"{binding},{authorization},", bare, nonce + self._nonce
         self._keys = keys = self._keys_of(self._user)

@@ -224,7 +224,7 @@ def _is_der(data: bytes) -> bool:
     RSA's own form and private keys do. Of random secrets one in eight millions is."""
     if len(data) < 2 or data[0] != _SEQUENCE:
         return False
-    more = data[1] - 0x80 if data[1] > 0x80 else 0  # so many bytes of length follow
+    more = data[1] - 0x80 if data[1] > 0x80 else 0  # number of bytes of the length
     begins = 2 + more
     size = int.from_bytes(data[2:begins]) if more else data[1]
     return len(data) == begins + size and data[begins : begins + 1] in (bytes([_SEQUENCE]), bytes([_INTEGER]))

@@ -3,13 +3,12 @@
 A token counts if it is signed with a key of ours, by an algorithm of that key (``token_keys.py``); if it is for this
 audience and from this issuer, where those are set; and at this time. The header of a token chooses among those keys and
 algorithms and nothing else: a token that names a key (``kid``) is read with the one of that name or, if there is none,
-with those without a name; any other with all of them. A token for an audience, where none is set here, is somebody
-else's.
+with those without a name; any other with all of them. If no audience is set here, a token with an audience is refused.
 
 One that does not count says why, for the operator alone (``Unfit``). The signature is looked at first, so that what is
 told of the claims, the user's name among it, is true.
 
-PyJWT and cryptography (the extra ``jwt``) are loaded by whoever makes ``TokenKeys``. Time is an argument; pure but for
+Making ``TokenKeys`` loads PyJWT and cryptography (the extra ``jwt``). Time is an argument; pure but for
 that.
 """
 
@@ -60,7 +59,7 @@ class TokenRules:
         audience, issuer: whom it is for and who made it, empty for none.
         claim: what names the user.
         needs_expiry: whether it must say until when it counts.
-        leeway_s: by so much its clock and ours may differ.
+        leeway_s: the largest difference between its clock and ours.
     """
 
     algorithms: Sequence[str] = ()

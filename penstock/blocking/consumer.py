@@ -327,7 +327,8 @@ class Consumer(OnlyBlocking):
         held.begin(offset_at(member.link, queue.name, place))
 
     def seek_time(self, stored: datetime | int) -> None:
-        """Goes on reading all held queues with what was stored at or after a time (also in milliseconds since 1970)."""
+        """Moves all held queues to the first message that was stored at or after a time (also in milliseconds since
+        1970)."""
         self._check_open()
         stored_ms = time_ms("stored", stored)
         for member in self._members.values():

@@ -39,7 +39,7 @@ def find(
         topic: where to look, named as in ``Message``.
         key: a message's key, one word of it, or its ``id``; of keys that are no text the whole key.
         servers: name servers, ``"host:port,host:port"`` or a list.
-        since, until: only what was stored in this time, both included; also in milliseconds since 1970.
+        since, until: only messages stored in this time, both included; also in milliseconds since 1970.
         timeout_s: deadline of each request.
         allow_incomplete: leave out brokers that are away; without it they are an error.
 

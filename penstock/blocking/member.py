@@ -254,7 +254,8 @@ class Member:
         return position
 
     def _begin_unset(self, new: list[Position]) -> None:
-        """As in penstock/client/membership.py: beginning at the end is committed at once, so nobody begins later."""
+        """As in penstock/client/membership.py: a beginning at the end is committed at once, so that no member begins
+        later."""
         if not new:
             return
         begun: dict[Position, int] = {}

@@ -29,7 +29,7 @@ from penstock.world import Clock, Rng
 _log = logging.getLogger(__name__)
 
 WAIT_S_MAX = 1.0
-"""How long one wait may last before whoever waits looks after its other duties."""
+"""How long one wait may last before the caller returns to its other duties."""
 
 
 class Asking(Protocol):
@@ -79,7 +79,7 @@ class Pulls:
         return [batch for batch in self._ready if not batch.void]
 
     def hold_up(self, position: Position, offset: int, wait_s: float) -> None:
-        """Nothing of a queue is handed out for so long; then this message, and what follows it."""
+        """Holds a queue back for this long; then this message and the following ones are handed out."""
         position.hold_up(offset)
         self._not_before[position] = self._clock.monotonic() + wait_s
 

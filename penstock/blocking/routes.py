@@ -1,7 +1,7 @@
-"""Asks name servers who has a topic, blocking, and keeps a link to every server that is used. Several name servers
-never talk to each other: the first that answers counts, and a topic that it does not know is asked of the others.
+"""Asks name servers for a topic's brokers, blocking, and keeps a link to every server in use. Name servers do not talk
+to each other: the first answer counts, and a topic that this server does not know is asked of the others.
 
-It keeps no answers: whoever needs a route often keeps it.
+It keeps no answers: a caller that needs a route often keeps it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Routes:
         return found
 
     def _holders(self, topic: str) -> tuple[BrokerRoute, ...]:
-        """The same; none where nobody has it, and ``NoRoute`` only where it is at a broker that is away."""
+        """The same, but empty if no broker has the topic; raises ``NoRoute`` only if a broker that is away has it."""
         for route in self._answers(QueryRoute(topic), Route):
             if route.brokers:
                 return route.brokers
@@ -105,7 +105,7 @@ class Routes:
         return NoRoute(f"no live broker is registered at {', '.join(self.servers)}")
 
     def find_or_create(self, topic: str) -> tuple[BrokerRoute, ...]:
-        """As ``topic``; where nobody has it, the cluster's policy may make it at the broker that every client would
+        """As ``topic``; if no broker has it, the cluster's policy may create it at the broker that every client would
         choose. Raises what that broker answers as well."""
         found = self._holders(topic)
         if found:
@@ -157,7 +157,7 @@ class Routes:
 
     def _answers(self, request: Request, kind: type[_R]) -> Iterator[_R]:
         """The answer of each name server that is there; ``Unavailable`` or ``InvalidConfig`` when none is, ``NoRoute``
-        behind the others when one says that what is asked for is at a broker that is away."""
+        after the others, when one says that a broker that is away has the topic."""
         away: NoRoute | None = None
         for answer in self._all_answers(request, kind):
             if isinstance(answer, NoRoute):

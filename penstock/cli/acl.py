@@ -91,7 +91,7 @@ def test(context: click.Context, action: str, topic: str, user: str, client: str
 
 
 def _say(verdict: Verdict, why: str, as_json: bool) -> NoReturn:
-    """``why``: what is said where no rule decided."""
+    """``why``: the reason to print if no rule decided."""
     if as_json:
         print_json({"allowed": verdict.allowed, "line": verdict.line})
     else:

@@ -37,8 +37,8 @@ _two_option = click.option(
 def replica() -> None:
     """Look after the copies of a broker's log on several nodes.
 
-    A node with a copy is a voter or an observer. Voters elect the one that leads; while a majority of them is there,
-    storing goes on by itself, whichever node dies. Observers have a copy, serve reads, and elect nobody.
+    A node with a copy is a voter or an observer. Voters elect the leader. While a majority of voters is up, messages
+    are stored, whichever node dies. Observers have a copy, serve reads, and have no vote.
     """
 
 
@@ -98,7 +98,7 @@ def promote(server: str, nodes: Sequence[str], yes_no_failover: bool, broker: st
 @json_option
 @click.pass_obj
 def demote(server: str, node: str, yes_no_failover: bool, broker: str, as_json: bool) -> None:
-    """Make a voter an observer: it keeps its copy and serves reads, and elects nobody.
+    """Make a voter an observer: it keeps its copy and serves reads, without a vote.
 
     \b
     Examples:

@@ -139,7 +139,7 @@ class ReportingGroup(click.Group):
             context.exit(error.exit_code)
         except (KeyboardInterrupt, click.Abort):
             context.exit(STATUS_INTERRUPTED)
-        except BrokenPipeError:  # `penstock consume ... | head`: whoever read has enough
+        except BrokenPipeError:  # `penstock consume ... | head`: the reader has closed the pipe
             sys.stderr.close()
             context.exit(0)
         except OSError as error:

@@ -27,8 +27,8 @@ def share() -> None:
 def list_shares(server: str, allow_incomplete: bool, as_json: bool) -> None:
     """List the shared subscriptions of all brokers with their lag.
 
-    Lag counts messages that no member has done with: those on their way to members, those owed (given back, they go
-    out first) and those that nobody has been given yet. Gateways with members, and durable sessions, hold it.
+    Lag counts unsettled messages: those on their way to members, those owed (given back, they go out first) and those
+    that were not sent yet. Gateways with members, and durable sessions, hold it.
 
     \b
     Examples:

@@ -27,8 +27,8 @@ _CLEAR: Final = "\x1b[H\x1b[2J"
 def top(server: str, every: float, rows: int, count: int | None, as_json: bool) -> None:
     """Show the rates of the busiest topics and groups, and update them until Ctrl-C.
 
-    A topic's rate counts stored messages a second; a group's rate counts committed messages a second. Where a broker's
-    log has several copies, a line says who leads and who is behind.
+    A topic's rate counts stored messages a second; a group's rate counts committed messages a second. If a broker's log
+    has several copies, a line names the leader and the nodes that are behind.
 
     \b
     Examples:

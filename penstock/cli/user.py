@@ -117,8 +117,7 @@ def passwd(name: str, file: Path, scram: bool, iterations: int) -> None:
 def key(name: str, file: Path, own: bool, revoke: bool) -> None:
     """Give a user a secret key for RocketMQ's clients, and print it.
 
-    The name is their AccessKey. A key that was there before ends. The file keeps it as it is: whoever reads the file
-    can sign.
+    The name is their AccessKey. A key that was there before ends. The file keeps it in clear: its reader can sign.
 
     \b
     Examples:
@@ -212,7 +211,7 @@ def _read(file: Path) -> Users:
 
 @contextmanager
 def _changing(file: Path) -> Iterator[Users]:
-    """The users, to be changed by nobody else meanwhile; written at the end."""
+    """The users under a lock; written at the end."""
     target = file.resolve()  # a link stays one
     try:
         descriptor = _lock(target)

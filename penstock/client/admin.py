@@ -1,7 +1,7 @@
 """What administrators do, on asyncio and on trio: topics, groups, delayed messages, transactions, dead letters.
 
-What is asked is decided in tasks (penstock/client/administration.py and beside it); this module waits. A method is its
-task, carried out: it has the same arguments, result and errors.
+Tasks (penstock/client/administration.py and beside it) decide which requests to send; this module sends them and waits.
+A method has the arguments, result and errors of its task.
 """
 
 from __future__ import annotations

@@ -457,7 +457,9 @@ def _has(route: BrokerRoute, topic: str) -> Task[bool]:
 
 
 def _none(group: str) -> TopicNotFound:
-    return TopicNotFound(f"group {group!r} has no dead letters", hint="`penstock dlq list` shows who has")
+    return TopicNotFound(
+        f"group {group!r} has no dead letters", hint="`penstock dlq list` shows groups with dead letters"
+    )
 
 
 def broker_named(name: str, error: type[PenstockError]) -> Task[BrokerRoute]:

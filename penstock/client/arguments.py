@@ -14,14 +14,15 @@ from penstock.protocol.received import MessageQueue, ReceivedMessage
 from topicmap.queues import DEAD_LETTER_PREFIX, RETRY_PREFIX, TopicMap
 
 Start = Literal["earliest", "latest"] | datetime | int
-"""Where reading begins: the first message, only new ones, or what was stored at or after a time: a ``datetime`` with a
-time zone, or milliseconds since 1970."""
+"""Where reading begins: at the first message, with new ones only, or at the first message that was stored at or after a
+time: a ``datetime`` with a time zone, or milliseconds since 1970."""
 
 Beginning = Literal["earliest", "latest"] | int
 """A ``Start`` whose time is in milliseconds since 1970."""
 
 Place = Literal["earliest", "latest"] | datetime | int
-"""A place in a queue: an offset, the first message, the end, or what was stored at or after a time."""
+"""A place in a queue: an offset, the first message, the end, or the first message that was stored at or after a
+time."""
 
 WHOLE_MAX: Final = 2**63 - 1
 """No larger number travels."""

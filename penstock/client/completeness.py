@@ -1,7 +1,7 @@
 """Which brokers have what is to be read, and which of them are away: several name servers' answers as one. Pure.
 
-A name server knows brokers whose leases have ended, and names them beside those that live. Whoever reads to an end
-(a batch, a search, a listing) would otherwise take a part for the whole.
+A name server knows brokers whose leases have ended, and names them beside those that live. Otherwise a batch, a search
+or a listing would take a part for the whole.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def check_whole(away: tuple[str, ...], what: str, *, hint: str = "") -> None:
 
 def joined(answers: Iterable[Route | NoRoute]) -> Holders:
     """What several name servers say. A broker that one of them sees lives. Raises ``BrokerAway`` where no broker lives
-    and one says that what is asked for is at a broker that is away."""
+    and one says that a broker that is away has the topic."""
     live: dict[str, BrokerRoute] = {}
     away: set[str] = set()
     absent: NoRoute | None = None

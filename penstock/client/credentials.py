@@ -217,7 +217,7 @@ def _show_named(context: ssl.SSLContext, environ: Mapping[str, str]) -> None:
 
 
 def _show(context: ssl.SSLContext, certificate: str, key: str, said: str = "tls_certificate") -> None:
-    """This certificate is shown to who asks for one. ``said``: where it is named."""
+    """A client certificate for servers that ask for one. ``said``: the setting that names it."""
     try:
         context.load_cert_chain(certificate, key or None)
     except (OSError, ssl.SSLError) as error:

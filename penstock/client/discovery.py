@@ -1,9 +1,9 @@
-"""Who has a topic: asks the name servers, keeps the answers while they are fresh, and hands out links.
+"""The brokers of a topic: asks the name servers, keeps fresh answers, and hands out links.
 
 Any of several name servers will do: the one that answered last is asked first. They never talk to each other, so a
 topic that one of them does not know is asked of the others. It keeps one answer per topic for ``fresh_s`` seconds, and
-a stale one while no name server answers. A topic that nobody has may be created at the broker that every client would
-choose.
+a stale one while no name server answers. A topic that no broker has may be created at the broker that every client
+would choose.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Discovery:
                 self.forget(topic)
 
     def known(self, topic: str) -> tuple[BrokerRoute, ...]:
-        """The fresh answer that is at hand, empty if there is none; asks nobody."""
+        """The fresh answer in memory, empty if there is none; sends no request."""
         answer = self._answers.get(topic)
         return answer.brokers if answer is not None and self._clock.monotonic() < answer.until else ()
 

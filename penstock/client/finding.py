@@ -48,7 +48,7 @@ def find(
         topic: where to look, named as in ``Message``.
         key: a message's key, one word of it, or its ``id``; of keys that are no text the whole key.
         servers: name servers, ``"host:port,host:port"`` or a list.
-        since, until: only what was stored in this time, both included; also in milliseconds since 1970.
+        since, until: only messages stored in this time, both included; also in milliseconds since 1970.
         timeout_s: deadline of entering the block and of each request.
         allow_incomplete: leave out brokers that are away; without it they are an error.
         links: ways to servers other than TCP, for programs that embed them.
@@ -100,7 +100,7 @@ class Search(OnlyAsync):
             with anyio.move_on_after(self._timeout_s) as patience:
                 holders = await discovery.holders(topic)
             if patience.cancelled_caught:
-                raise TimedOut(f"no name server said within {self._timeout_s:g} s who has {topic}")
+                raise TimedOut(f"no name server answered for topic {topic} within {self._timeout_s:g} s")
             routes = brokers_to_read(holders, topic, self._allow_incomplete)
         except BaseException:
             await self._tasks.close()

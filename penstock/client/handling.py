@@ -62,7 +62,7 @@ class _FailedJob(NamedTuple):
 
 def is_ended(error: BaseException) -> bool:
     """Whether an error of the handler is the end of its work, not a failure: cancelled by a scope around it, and not
-    because it awaited a task that somebody cancelled."""
+    because it awaited a task that was cancelled."""
     return not isinstance(error, Exception) and anyio.current_effective_deadline() <= anyio.current_time()
 
 

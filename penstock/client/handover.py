@@ -1,8 +1,8 @@
 """What a member does when queues come and go: the program's callbacks, and until when it may begin work. Pure.
 
-A queue that is taken away stays the member's until it has let go of it, where the group is ordered or the program has
-``on_revoked`` (docs/decisions/0039-queues-are-handed-over-in-two-steps-where-it-is-asked-for.md). Without these it is
-somebody else's at once: it is lost.
+If the group is ordered or the program has ``on_revoked``, a revoked queue stays with the member until it releases it
+(docs/decisions/0039-queues-are-handed-over-in-two-steps-where-it-is-asked-for.md). Otherwise another member gets it at
+once: it is lost.
 """
 
 from __future__ import annotations

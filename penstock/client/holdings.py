@@ -31,7 +31,7 @@ SESSION_S: Final = 30.0
 REFRESH_S: Final = 15.0
 """How often the name servers are asked for new brokers of the topics."""
 LEAVE_S: Final = 2.0
-"""So long a member that leaves waits for the broker to hear of it."""
+"""How long a leaving member waits for the broker's answer."""
 NOTE_S: Final = 2.0
 """Seconds for which an ordered queue waits for the broker to note an attempt."""
 FENCED_MAX: Final = 5
@@ -42,7 +42,7 @@ P = TypeVar("P", bound=Position)
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Who is in which group, and how: the same at every broker."""
+    """A member's group and its terms: the same at every broker."""
 
     group: str
     member: str
@@ -141,7 +141,7 @@ class Holdings(Generic[P]):
         return Change(assignment, list(going.values()), new)
 
     def carry_out(self, change: Change[P], *, is_lost: bool = True) -> list[QueueOffset]:
-        """Drops what goes and tells the queues that are new. ``is_lost``: what goes is somebody else's already."""
+        """Drops removed queues and returns the new ones. ``is_lost``: another member has the removed queues already."""
         for position in change.going:
             if position.live:
                 self.drop(position, is_lost=is_lost)

@@ -14,7 +14,7 @@ from penstock.protocol.received import ReceivedMessage
 COMMIT_S: Final = 0.5
 """So often what is finished is committed."""
 STOP_S: Final = 30.0
-"""So long a handler that is stopped has for what it is at work on."""
+"""How long a stopped handler may still work on its current messages."""
 FLOW: Final = Flow()
 AGAIN: Final = BackOff(first_s=1.0, cap_s=30.0)
 """The waits before a handler has a message again that the broker could not take back."""

@@ -169,7 +169,7 @@ class Member:
         self._left = True
         self._again()
         if self.held and self.who.hand_over.lets_go:
-            with anyio.move_on_after(self.who.session_s):  # then they are somebody else's
+            with anyio.move_on_after(self.who.session_s):  # then another member gets them
                 await self._let_go(list(self.held.values()))
         self._holdings.drop_all()
         with contextlib.suppress(PenstockError):

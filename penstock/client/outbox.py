@@ -34,7 +34,7 @@ from penstock.world import Clock, Rng
 MANY: Final = 32
 """Messages that are handed over together and are not fewer leave at once."""
 ONEWAY_S: Final = 2.0
-"""So long the end waits for answers that no send awaited."""
+"""How long the end of the block waits for answers that no send awaits."""
 
 _R = TypeVar("_R", bound=Reply)
 _Ts = TypeVarTuple("_Ts")
@@ -279,7 +279,7 @@ class Outbox:
         self, name: str, address: str, request: Request, kind: type[_R], timeout_s: float | None
     ) -> _R:
         """What a broker answers, asked until the deadline. ``address``: where it was a moment ago, if known. An error
-        is ``unknown`` if any attempt may have done what was asked."""
+        is ``unknown`` if any attempt may have been carried out."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         check_seconds("timeout_s", limit_s)
         deadline, attempt, unknown = self._clock.monotonic() + limit_s, 0, False
@@ -308,8 +308,8 @@ class Outbox:
         return self._discovery, self._lanes
 
     def _note_failure(self, one: Outgoing) -> None:
-        """Goes round a broker that cannot be reached, and asks the name servers again who has the topic; also where the
-        broker may not be written to any more."""
+        """Avoids a broker that cannot be reached, or may no longer be written to, and asks the name servers again for
+        the topic's brokers."""
         if one.broker is None or self._discovery is None:
             return
         if isinstance(one.error, Unavailable | TimedOut):

@@ -260,12 +260,12 @@ def chosen_tags(tags: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def not_held(queue: MessageQueue) -> QueueNotFound:
-    """The error for a queue that a member is told to use and does not hold."""
+    """The error for a queue that a member does not hold."""
     return QueueNotFound(f"this member does not hold {queue}", hint="`assignment` tells what it holds")
 
 
 def not_read(queue: MessageQueue) -> QueueNotFound:
-    """The error for a queue that a reader is told to use and does not read."""
+    """The error for a queue that a reader does not read."""
     return QueueNotFound(f"{queue} is not read here", hint="`queues` tells what is")
 
 

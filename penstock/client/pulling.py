@@ -84,7 +84,7 @@ class Held(Position):
             self.idle.set()
 
     def hold_up_for(self, offset: int, wait_s: float) -> None:
-        """Nothing is handed out for so long; then this message, and what follows it."""
+        """Holds the queue back for this long; then this message and the following ones are handed out."""
         self.hold_up(offset)
         self.not_before = anyio.current_time() + wait_s
         if self.scope is not None:

@@ -54,7 +54,7 @@ class Reader(OnlyAsync):
         queues: which queues to read: numbers, at every broker; or ``MessageQueue``s; if left out all of them, also
             those that are made later. ``assign`` changes it.
         servers: name servers, ``"host:port,host:port"`` or a list.
-        start: where to begin: at the first message, with new ones, or with what was stored at or after a time.
+        start: where to begin: at the first message, with new ones, or with the first one stored at or after a time.
         until_end: iterate to the end that each queue has now, and stop there.
         tags: only messages with one of these tags, or with this one.
         filter: only messages that this selector wants, in SQL-92's words over their properties.

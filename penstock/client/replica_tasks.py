@@ -225,7 +225,7 @@ def promote_replica(nodes: str | Sequence[str], *, broker: str = "", yes_no_fail
 
 
 def demote_replica(node: str, *, broker: str = "", yes_no_failover: bool = False) -> Task[None]:
-    """Makes a voter an observer: it keeps its copy and elects nobody. Raises as ``promote_replica``, and
+    """Makes a voter an observer: it keeps its copy and has no vote. Raises as ``promote_replica``, and
     ``InvalidRequest`` for the leader."""
     check_text("node", node)
     check_flag("yes_no_failover", yes_no_failover)

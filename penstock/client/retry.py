@@ -17,7 +17,7 @@ from penstock.world import Rng
 TIMEOUT_S: Final = 10.0
 """Deadline of a call that names none."""
 SAY_AFTER_S: Final = 1.0
-"""What is tried for longer than this is told why."""
+"""A request that is retried for longer than this gets a log line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)

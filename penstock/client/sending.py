@@ -244,8 +244,8 @@ def _check_topic(topic: str) -> None:
 
 
 def maker_of(topic: str, live: Sequence[BrokerRoute]) -> BrokerRoute:
-    """The broker, of all that live, that makes a topic which nobody has. Clients and gateways choose the same one, so
-    that it is made once."""
+    """The live broker that creates a topic which no broker has. All clients and gateways choose the same one, so that
+    it is created once."""
     return sorted(live, key=lambda one: one.broker)[zlib.crc32(topic.encode()) % len(live)]
 
 
@@ -445,7 +445,7 @@ def final_error(one: Outgoing) -> PenstockError:
 
 
 def known_or_not(error: PenstockError, unknown: bool) -> PenstockError:
-    """An error that says ``unknown`` where an attempt before may have done what was asked."""
+    """An error that says ``unknown`` if an earlier attempt may have been carried out."""
     if unknown and not error.unknown:
         error = type(error)(error.message, hint=error.hint)
         error.unknown = True

@@ -1,5 +1,5 @@
-"""What administrators ask of MQTT clients and their sessions: who is connected, and from where; that one is
-disconnected, or its session ended. Pure; tasks as in ``administration.py``."""
+"""Administration of MQTT clients and their sessions: list them, disconnect a client, end a session. Pure; tasks as in
+``administration.py``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Which topics a consumer reads, and where it begins in each of them. Pure.
 
-Topics are named, or all that match a pattern, also those that are made later. A topic that is not there yet is waited
-for; what is stored in it from then on counts as new, also where the consumer finds the topic a moment later. The
-group's retry topic is read wherever the others are, and where it is left alone, from its first message on.
+Topics are named, or all that match a pattern, also those that are made later. The consumer waits for a topic that does
+not exist yet; messages that are stored in it from then on count as new, also if the consumer finds the topic a moment
+later. The group's retry topic is read wherever the others are, and where it is left alone, from its first message on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Topics = str | Iterable[str] | re.Pattern[str]
 LOOK_S: Final = 1.0
 """How often the name servers are asked for a topic that is waited for."""
 CLOCKS_APART_MS: Final = 60_000
-"""By so much the clocks of consumer and broker may differ where new messages are told from old ones by their time."""
+"""The largest difference between the clocks of consumer and broker when new messages are recognised by their time."""
 
 
 class Subscription:

@@ -72,7 +72,7 @@ class WireLink:
         on_lost: Callable[[str], None] | None = None,
         credentials: Credentials = NO_CREDENTIALS,
     ) -> None:
-        """``on_lost`` is told the address when a connection there has ended, also where nothing waited for it.
+        """``on_lost`` gets the address when a connection has ended, even if no request waited for it.
         ``credentials``: for the login of each connection."""
         self.address = address
         self._on_lost = on_lost or _nobody
@@ -133,8 +133,8 @@ class WireLink:
         return None
 
     def give_up(self) -> None:
-        """Ends what waits, and the connection: whoever was there is there no more."""
-        self._fail_all(Unavailable(f"nobody is at {self.address} any more"))
+        """Fails all waiting requests and ends the connection: the server has left this address."""
+        self._fail_all(Unavailable(f"the server at {self.address} is gone"))
         if self._attempt is not None:
             self._attempt.cancel()
 
@@ -300,7 +300,7 @@ def _result(frame: wire.RawFrame, asked: type[Request]) -> Result:
 
 
 def _nobody(address: str) -> None:
-    """Nobody wants to know."""
+    """Ignores the event."""
 
 
 def _notice_dead_hosts(raw: socket.socket) -> None:
@@ -331,7 +331,7 @@ class WireLinks:
         self._rng = rng
         self._links: dict[str, WireLink] = {}
         self.on_lost: Callable[[str], None] = on_lost or _nobody
-        """Is told the address when a connection there has ended."""
+        """Handles the end of a connection to the address."""
 
     def link(self, address: str) -> Link:
         """The link to an address; never waits. Raises ``InvalidConfig`` for what is no address."""

@@ -1,5 +1,5 @@
-"""Server addresses as people write them: ``host:port``, several separated by commas, IPv6 in brackets; and what to say
-when nobody answers there or nobody can listen there.
+"""Server addresses as people write them: ``host:port``, several separated by commas, IPv6 in brackets; and the errors
+for an address that does not answer or cannot be listened at.
 
 Pure. An address is kept as text, the form in which routes carry it, and split only to connect.
 """
@@ -75,7 +75,7 @@ def no_server(address: str, error: OSError) -> Unavailable:
 
 
 def no_name_server(address: str) -> InvalidConfig:
-    """The error for an address where somebody else answers."""
+    """The error for an address where another kind of server answers."""
     hint = "give the address of a name server, not that of a broker, a gateway or a health page"
     return InvalidConfig(f"{address} is no Penstock name server (usual port 9876)", hint=hint)
 

@@ -43,6 +43,6 @@ class Links(Protocol):
         ...
 
     def give_up(self, address: str) -> None:
-        """Whoever was asked there is there no more: what waits ends at once as if the connection were lost, without
-        waiting for the network to say so. The link goes on for whoever comes there."""
+        """The server has left this address: waiting requests end at once, as if the connection were lost. The link
+        stays usable for the next server there."""
         ...

@@ -3,7 +3,7 @@
 The exchange is the request ``Login``, as often as the mechanism takes (docs/formats/wire.md):
 
     SCRAM-SHA-256   a user and a password that is never sent, RFC 5802 and RFC 7677
-    TOKEN           a JSON Web Token; in one step, and only where nobody listens
+    TOKEN           a JSON Web Token; in one step, and only where the line is private
     CLUSTER-KEY     a service of the cluster: each side proves to the other that it has the key
 
 A connection that has shown a certificate, which TLS has checked, needs none: its name is the user's.

@@ -45,7 +45,7 @@ ANY_QUEUE: Final = 0xFFFFFFFF
 PROPERTIES_BYTES_MAX: Final = 256 * 1024
 """Room for a topic name, a response topic and correlation data of 65,535 bytes each, the latter two in base64."""
 LENGTH_IS_REST: Final = 0xFFFF
-"""In place of the length of properties that have so many bytes or more: they go on to the record's end."""
+"""Stands in place of the length of properties with this many bytes or more: they end with the record."""
 TOPIC_BYTES_MAX: Final = 255
 
 # size, magic, body crc, queue id, flag | queue offset, position | sys flag, born time, born host |
@@ -101,7 +101,7 @@ FLAG_GIVEN_BACK: Final = 0b1000000
 
 NEVER: Final = -1
 LATE_MS: Final = 600_000
-"""A store time that is so much later than the time of birth is not right, or the message has waited elsewhere."""
+"""If a store time is this much later than the birth time, it is wrong or the message has waited elsewhere."""
 EXPIRY_S_MAX: Final = 0xFFFF_FFFF
 """Of a message (MQTT 5, 3.3.2.3.3)."""
 ANY_TAG: Final = "*"

@@ -57,8 +57,8 @@ class Run:
         unusual: the sender's fields of a record's head that are zero almost everywhere: system flag, born host,
             reconsume times, prepared; empty where they are zero.
 
-    Whoever stores it notes on it where: the messages are one behind the other in the log and in every queue that they
-    belong to. One object for both, because every publication makes one.
+    The broker that stores it notes the place on it: its messages follow each other in the log and in each of their
+    queues. One object for both, because every publication makes one.
 
         position: log position of the first one's frame, ``NOWHERE`` as long as it is not stored.
         step: bytes of each frame, and so from one to the next.
@@ -125,12 +125,12 @@ class Run:
 
 
 def counted(tail: bytes, more: int) -> bytes:
-    """A tail whose last digits are so much more."""
+    """A tail with a number added to its last digits."""
     return tail[:-DIGITS] + b"%0*x" % (DIGITS, int(tail[-DIGITS:], 16) + more)
 
 
 def check_counts(tail: bytes, properties_at: int, count: int) -> int:
-    """Where the unique id begins in a tail whose properties begin there and end with an id that counts, for so many
+    """Where the unique id begins in a tail whose properties begin there and end with an id that can count for this many
     messages. Raises ``InvalidMessage`` if they do not."""
     last_at = tail.rfind(b"\x02", properties_at) + 1 or properties_at
     first_at = properties_at if tail.startswith(_UNIQUE, properties_at) else tail.find(_FURTHER, properties_at) + 1
@@ -142,8 +142,7 @@ def check_counts(tail: bytes, properties_at: int, count: int) -> int:
 
 
 def check_digits(tail: bytes, count: int) -> int:
-    """The number at the end of a tail. Raises ``InvalidMessage`` unless it is one from which so many messages can count
-    on."""
+    """The number at the end of a tail. Raises ``InvalidMessage`` unless this many messages can count on from it."""
     digits = tail[-DIGITS:]
     number = int(digits, 16) if HEXADECIMAL.issuperset(digits) else -1
     if number < 0 or number + count > 1 << 4 * DIGITS:

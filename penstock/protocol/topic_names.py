@@ -1,7 +1,7 @@
 """How programs name topics: by the name of a topic, or by any first level of MQTT names.
 
 A topic has few characters (``topicmap/queues.py``); what else a program writes is mapped as gateways map first levels,
-so that ``température`` is one topic for devices and services. What is stored and shown is the topic. Pure.
+so that ``température`` is one topic for devices and services. The topic is what is stored and shown. Pure.
 """
 
 from __future__ import annotations

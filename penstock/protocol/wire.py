@@ -227,7 +227,7 @@ class FrameReader:
         self._wanted = 0  # bytes of that frame with its length; 0 while its length is not known
 
     def bound(self, bytes_max: int) -> None:
-        """Frames that begin from now on are at most so long."""
+        """Sets the largest size of frames that begin from now on."""
         self.bytes_max = bytes_max
 
     @property

@@ -1,9 +1,9 @@
 """Accepts connections for as long as the process has descriptors; out of them it waits, and says so once.
 
 The system hands out the lowest descriptor that is free, so the number of a new connection says how many there still
-are. The last ``KEPT`` stay for the rest of the process (status pages, files of the log, links): whoever gets one of
-them is turned away. Where a descriptor cannot be had at all, accepting is tried again ten times a second. The log has a
-line when that begins and one when it is over, not one per attempt.
+are. The last ``KEPT`` stay for the rest of the process (status pages, files of the log, links): a client that gets one
+of them is turned away. Where a descriptor cannot be had at all, accepting is tried again ten times a second. The log
+has a line when that begins and one when it is over, not one per attempt.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEPT: Final = 32
 """Half of what a gateway in the same process leaves at least (``penstock/service/descriptors.py``)."""
 AGAIN_S: Final = 0.1
 QUIET_S: Final = 5.0
-"""It is over when there was no trouble for so long: a client that leaves makes room for one more, no end of it."""
+"""The shortage is over after this long without a refusal: one client that leaves makes room for one other only."""
 _OUT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import ipaddress
 from typing import Final
 
 KEYS_MAX: Final = 65_536
-"""So many keys are remembered; a bucket that is full again goes first, then the one that was made first."""
+"""Number of keys that are remembered; a bucket that is full again is dropped first, then the oldest one."""
 _IPV6_HOST_BITS: Final = 64
 
 
@@ -30,7 +30,8 @@ class Bucket:
         self._at = now
 
     def spend(self, count: float, now: float) -> float:
-        """Takes so many tokens, there or not. Returns the seconds until the bucket is level again, 0 if it is."""
+        """Takes a number of tokens, even if the bucket has fewer. Returns the seconds until the bucket is level again,
+        0 if it is."""
         self._fill(now)
         self._left -= count
         return -self._left / self._rate if self._left < 0 else 0.0

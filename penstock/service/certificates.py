@@ -3,14 +3,14 @@
 The only module that reads them. A change is looked for by the files' times, so a renewed certificate serves the next
 handshake without a restart and without touching a connection. Files that cannot be read together (the key of another
 certificate, half a file) are an error at the start and a warning later: what was read before stays until they can.
-One that cannot be read at all (it is gone, or not ours to read) is tried again at every look, changed or not, and told
-once as long as the error is the same. Files that were read again are told of too.
-TLS 1.2 and later; a client cannot ask for another handshake on a connection that stands.
+A file that cannot be read at all (it is gone, or access is denied) is tried again at every look, changed or not, and
+logged once as long as the error is the same. Files that were read again are logged too. TLS 1.2 and later; a client
+cannot ask for another handshake on a connection that stands.
 
-Where a list of revoked certificates is named, OpenSSL asks it about every client's; it lets nobody in while the list is
-past its time, or of another authority. Who is connected stays so. A client that resumes a session is not asked for its
-certificate again (``gateway/transports/tls.py``); so when the list, or an authority of clients, comes to its end, there
-is a new context, to which no ticket of the old one means anything.
+Where a list of revoked certificates is named, OpenSSL looks for every client's certificate in it, and refuses all
+clients while the list is past its time or of another authority. Connected clients stay. A client that resumes a session
+is not asked for its certificate again (``gateway/transports/tls.py``); so when the list, or an authority of clients,
+comes to its end, there is a new context, to which no ticket of the old one means anything.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Certificates:
         whether that gave a new context."""
         times, unread = self._looked(), self._unread
         has_ended = any([self._looked_at_s < end <= now_s for end in self._ends])
-        self._looked_at_s = now_s  # also an earlier one, where somebody has set the clock
+        self._looked_at_s = now_s  # also an earlier one, if the clock was set back
         is_due = times != self._times or unread or anyway
         if not is_due and not has_ended:
             return False

@@ -1,8 +1,7 @@
 """The secret that brokers and name servers of one cluster share, and the proof that a broker knows it.
 
 The secret itself never travels. A name server sends a nonce, the broker answers with an HMAC-SHA256 over the nonce, its
-own name and its address (docs/formats/wire.md). A proof that is overheard or passed on is good for that one nonce, and
-lets nobody register another name or address.
+own name and its address (docs/formats/wire.md). An overheard proof is good for that one nonce, name and address only.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def is_replica_proof(proof: bytes, secret: bytes, is_caller: bool, nonces: tuple
 
 
 def nonce_of(secret: bytes, chance: bytes) -> bytes:
-    """A nonce that nobody foresees who does not know the secret, whatever made ``chance``, 32 bytes of it."""
+    """A nonce that is unpredictable without the secret, whatever made ``chance`` (32 bytes)."""
     return _mac(secret, _NONCE, chance)
 
 

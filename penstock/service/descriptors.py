@@ -1,8 +1,8 @@
 """How many files and sockets this process may have open: the system's limit, raised as far as it may be, and the part
 of it that its clients may take.
 
-The usual soft limit (1,024) is there for programs that use ``select``; Penstock uses none. Whoever lets clients in
-leaves a reserve to the rest of the process: without it nobody could ask the status pages what is wrong.
+The usual soft limit (1,024) is there for programs that use ``select``; Penstock uses none. A service that accepts
+clients leaves a reserve to the rest of the process: without it the status pages could not answer.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def raise_limit() -> None:
 
 
 def limit() -> int:
-    """So many this process may have open."""
+    """The number of descriptors that this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return soft if soft != resource.RLIM_INFINITY else 1 << 30
 
 
 def count_open() -> int:
-    """So many it has open now; 0 where the system does not tell."""
+    """The number of open descriptors; 0 if the system does not say."""
     with contextlib.suppress(OSError):
         counted = os.stat(_OPEN_HERE).st_size
         if counted:
@@ -45,6 +45,6 @@ def count_open() -> int:
 
 
 def room_for_clients() -> int:
-    """So many connections may be let in beside what is open now and the reserve; one at least."""
+    """The number of connections that fit beside the open descriptors and the reserve; at least one."""
     most = limit()
     return max(1, most - count_open() - max(SPARE, most // 16))

@@ -1,6 +1,6 @@
 """What this process takes of the machine, as figures with the names that Prometheus' own clients use.
 
-Read when somebody asks. What the system does not tell is left out.
+Read at each request. Values that the system does not give are left out.
 """
 
 from __future__ import annotations

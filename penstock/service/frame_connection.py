@@ -37,8 +37,8 @@ _log = logging.getLogger(__name__)
 
 class Peer(NamedTuple):
     """The peer of a connection; ``id`` is unique for one call of ``serve_frames``. ``certificate``: the name in its
-    certificate, which ends at ``ends_s`` (seconds since 1970); empty without one. ``is_private``: whether nobody can
-    overhear the connection, because it has TLS or stays within this machine."""
+    certificate, which ends at ``ends_s`` (seconds since 1970); empty without one. ``is_private``: whether the
+    connection cannot be overheard, because it has TLS or stays within this machine."""
 
     id: int
     address: str
@@ -65,7 +65,7 @@ class Session(Link, Protocol):
         ...
 
     def close(self) -> None:
-        """The connection is gone: replies would reach nobody."""
+        """The connection is gone: replies are dropped."""
         ...
 
 
@@ -362,7 +362,7 @@ class FrameConnection:
 
         try:
             self._session.submit(request, on_result)
-        except Exception as error:  # a defect of the service: this request fails, nobody else's
+        except Exception as error:  # a defect of the service: this request alone fails
             _log.exception("%s failed", type(request).__name__)
             on_result(InternalError(f"{type(request).__name__} failed: {type(error).__name__}"))
 

@@ -86,9 +86,9 @@ async def serve_frames(
     certificates: Certificates | None = None,
     journal: NativeJournal | None = None,
 ) -> None:
-    """Serves every connection until cancelled; closes the listeners and all connections at the end. ``door`` is told
-    what keeps it from accepting; ``room`` is what all connections together may hold; ``guard`` says who may ask what;
-    with ``certificates`` all of them speak TLS; ``journal`` is their log, None for no lines."""
+    """Serves every connection until cancelled; closes the listeners and all connections at the end. ``door`` gets the
+    errors of accepting; ``room`` bounds what all connections hold together; ``guard`` checks logins and rights; with
+    ``certificates`` all of them speak TLS; ``journal`` is their log, None for no lines."""
     door = door or Doorkeeper("this server")
     held, told = room or NativeRoom(), journal or NativeJournal(door.what, "off")
     ids = itertools.count(1)

@@ -43,7 +43,7 @@ _WORDS: Final = "the server did not accept this login"
 _HINT: Final = "check user and password, token or certificate; `penstock user list` names the users"
 
 Limit = Callable[[float], None]
-"""Ends the connection so many seconds from now, instead of when it was told before."""
+"""Ends the connection this many seconds from now, in place of an earlier deadline."""
 
 
 class Asker(NamedTuple):

@@ -26,11 +26,11 @@ MAPPED_BYTES: Final = 2 << 20
 """Blocks from this size on go back to the system when they are freed. Reads and batches are smaller, so that what is
 needed again at once stays."""
 SPARE_BYTES: Final = 4 << 20
-"""So much of the heap's free end stays."""
+"""Bytes of the heap's free end that stay."""
 
 GIVE_BACK_EVERY_S: Final = 2.0
 GIVE_BACK_SHARE: Final = 0.001
-"""So much of its time a process gives for that at most."""
+"""The largest share of its time that a process spends on that."""
 
 _M_TRIM_THRESHOLD: Final = -1  # as in malloc.h
 _M_MMAP_THRESHOLD: Final = -3
@@ -49,7 +49,7 @@ def bound_heap() -> None:
 async def give_back() -> None:
     """Gives what is free in the heap back to the system, every other second and for ever. glibc does so by itself only
     with the heap's free end. Where 10,000 queues have grown together and are then sealed, most of what they had lies
-    between what stays: 20 MiB that nobody used."""
+    between live objects: 20 MiB without use."""
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError):
@@ -84,11 +84,11 @@ class Sparing:
 
 
 def settle() -> None:
-    """To be called when a service stands and serves nobody yet. What it has by then (code, indexes and facts of the
-    recovered log) mostly stays to the end, so the garbage collector need not look at it in each full collection, for
-    which the event loop stands still; what of it goes is freed by its reference count all the same. So it is with what
-    comes later and stays (``Sparing``). Cycles are rare here, so young objects are looked at less often than Python
-    would."""
+    """To be called when a service has started and before it serves clients. What it has by then (code, indexes and
+    facts of the recovered log) mostly stays to the end, so the garbage collector need not look at it in each full
+    collection, for which the event loop stands still; what of it goes is freed by its reference count all the same. So
+    it is with what comes later and stays (``Sparing``). Cycles are rare here, so young objects are looked at less often
+    than Python would."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)

@@ -42,7 +42,7 @@ class NativeJournal:
             self._connected.say(f"from {peer.address} to {self._what}{shown}", address=peer.address, to=self._what)
 
     def disconnected(self, peer: Peer, user: str, stay_s: float, now: float) -> None:
-        """It is over. ``user``: who had logged in, empty for nobody."""
+        """The connection has ended. ``user``: the logged-in user, empty without one."""
         if self._disconnected.may_say(now):
             who = f"user {_cut(user)}, " if user else ""
             text = f"{who}from {peer.address} to {self._what}, after {stay_s:.1f} s"

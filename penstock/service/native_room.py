@@ -143,7 +143,7 @@ class NativeRoom:
         self._most = held_bytes_max
 
     def share_among(self, connections: int) -> None:
-        """So many connections there are now."""
+        """Sets the number of connections."""
         share = self._most // (RESERVES_SHARE * max(1, connections))
         self.reserve_bytes = max(RESERVE_BYTES_MIN, min(RESERVE_BYTES_MAX, share))
 

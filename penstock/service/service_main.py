@@ -129,7 +129,7 @@ def _load(settings_class: type[Settings], file: Path | None, prefix: str) -> tup
 
 
 def say(line: str) -> None:
-    """Tells whoever started the process; nobody may be there any more."""
+    """Tells the process that started this one; it may have ended."""
     try:
         print(line, flush=True)
     except BrokenPipeError:
@@ -149,7 +149,7 @@ async def _open_pages(settings: ServiceSettings, readiness: Readiness, nursery: 
         raise InvalidConfig(f"status_port is {settings.status_port}", hint="it is from -1 (no pages) to 65535")
     if settings.status_port < 0:
         return ""
-    from penstock.service.status import pages_access, serve_status  # the HTTP server is loaded by who wants it
+    from penstock.service.status import pages_access, serve_status  # the HTTP server is loaded only where it is used
 
     where, told = (settings.status_host, settings.status_port), (readiness.figures, readiness.reasons)
     access = pages_access(settings, settings.status_host, real_world())
@@ -210,7 +210,7 @@ async def _obey(stop: trio.Event, steps: LevelSteps, *, task_status: trio.TaskSt
 
 
 def _begin_stop(stop: trio.Event) -> None:
-    """The process has ``STOP_S`` from now on, however often it is told to stop."""
+    """Ends the process after ``STOP_S``, however many signals follow."""
     if not signal.getitimer(signal.ITIMER_REAL)[0]:
         signal.signal(signal.SIGALRM, _stop_by_force)
         signal.setitimer(signal.ITIMER_REAL, STOP_S)
@@ -232,7 +232,7 @@ async def _set_when_orphaned(stop: trio.Event) -> None:
 
 def _stop_by_force(*_: object) -> None:
     """The clean stop takes too long. What was acknowledged is on the disk, so nothing is lost by ending here."""
-    with contextlib.suppress(OSError):  # of an orphan, whom nobody hears any more
+    with contextlib.suppress(OSError):  # an orphan's output is closed
         print("stopped by force: the clean stop took too long", file=sys.stderr, flush=True)
     os._exit(0)
 

@@ -69,7 +69,7 @@ class _Refusal(Exception):
 
 class StatusPages:
     """The ASGI application. ``hosts``: names that a Host header may have beside this machine's own, ``*`` for any.
-    ``access``: the users and rules; None where nobody has to log in."""
+    ``access``: the users and rules; None without logins."""
 
     def __init__(
         self, figures: Figures, reasons: Reasons, hosts: Sequence[str] = (), access: AccessFiles | None = None

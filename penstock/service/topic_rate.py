@@ -1,6 +1,6 @@
 """How many topics the messages of one peer may make in a minute.
 
-A topic stays for long, so whoever makes up names would take all that a broker may have. Each user has a rate; peers
+A topic stays for long, so a client that makes up names could use up a broker's topics. Each user has a rate; peers
 without a user name count by their address. Pure.
 """
 

@@ -1,7 +1,7 @@
-"""Until when certificates and lists of revoked ones in PEM count, which Python's ``ssl`` tells of nobody but the peer.
+"""The ends of certificates and of lists of revoked ones in PEM, which Python's ``ssl`` gives for the peer's only.
 
-Of the DER in a block only as much is read as leads to that time (RFC 5280, 4.1 and 5.1). Pure and total: for what is
-neither there is none.
+Reads only the part of the DER that leads to the time (RFC 5280, 4.1 and 5.1). Pure and total: any other text has no
+end.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _values(data: bytes) -> list[tuple[int, bytes]]:
     while at < len(data):
         tag, size = data[at], data[at + 1]
         at += 2
-        if size > 0x80:  # so many bytes of length follow
+        if size > 0x80:  # number of bytes of the length
             more = size - 0x80
             size, at = int.from_bytes(data[at : at + more]), at + more
         if at + size > len(data):

@@ -1,8 +1,8 @@
 """Files that are read at the start, where a bad one is an error, and in a thread when they change.
 
-A bad one then leaves what was read before in force, is counted, and is told in the log, once per change. One that
-cannot be read at all is tried again at every look, changed or not, and is told once as long as the error is the same. A
-file that is good again is told too, and one that is taken because somebody asked.
+The log gets a line for each of these: a bad file (once per change; it is counted, and the earlier content stays in
+force); a file that cannot be read at all (once as long as the error is the same; it is tried again at every look); a
+file that is good again; and a file that was read on request.
 """
 
 from __future__ import annotations

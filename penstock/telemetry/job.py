@@ -196,7 +196,7 @@ def stop_queries(queries: list[StreamingQuery]) -> None:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Whether somebody asked to stop. A flag, for an exception would come in the middle of a call to Java."""
+    """Whether a stop was requested. It is a flag because an exception would come in the middle of a call to Java."""
     seen: list[int] = []
     kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in kept:

@@ -14,9 +14,9 @@ from penstock.protocol.runs import Run, checksum_of, encode_runs
 
 
 class GivenRuns(Request):
-    """Stores publications of devices, ``count`` messages in all; over a wire ``AppendRuns``. The runs are the server's
-    from then on: it notes on them where they are stored, and nobody else changes them. ``gateway_epoch``, ``attempt``:
-    the gateway's."""
+    """Stores publications of devices, ``count`` messages in all; over a wire ``AppendRuns``. The server owns the runs
+    from then on: it notes on them where they are stored, and no other code changes them. ``gateway_epoch``,
+    ``attempt``: the gateway's."""
 
     __slots__ = ("attempt", "count", "gateway_epoch", "runs")
     reply: ClassVar[type[Reply]] = Appended
@@ -34,7 +34,7 @@ class GivenRuns(Request):
 
 class GivenPulled(Reply):
     """``count`` messages, which are those of ``runs``, in order. ``next`` is the offset to pull next, ``count`` behind
-    that of the first. Never sent over a wire: only who asks with ``GivenPull`` is answered so."""
+    that of the first. Never sent over a wire: it only answers ``GivenPull``."""
 
     __slots__ = ("count", "next", "runs")
 
@@ -45,8 +45,8 @@ class GivenPulled(Reply):
 
 
 class GivenPull(Request):
-    """Messages of a queue, as ``Pull`` asks for them; over a wire ``Pull``. What is stored as runs and still in the
-    server's memory comes as ``GivenPulled``; all else as ``Pulled``, by the same rules."""
+    """Messages of a queue, as ``Pull`` asks for them; over a wire ``Pull``. Messages that are stored as runs and still
+    in the server's memory come as ``GivenPulled``, all others as ``Pulled``, by the same rules."""
 
     __slots__ = ("bytes_max", "count_max", "offset", "queue", "wait_s")
     reply: ClassVar[type[Reply]] = Pulled

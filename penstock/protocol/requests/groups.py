@@ -34,7 +34,7 @@ class Progress(NamedTuple):
 
     Attributes:
         offset: all before it is acknowledged; -1: the position is to stay where it is, or is nowhere yet.
-        set_backs: how often somebody has set the position back, as far as the holder was told.
+        set_backs: how often the position was set back, as far as the holder knows.
     """
 
     queue: str
@@ -43,8 +43,8 @@ class Progress(NamedTuple):
 
 
 class MemberInfo(NamedTuple):
-    """A consumer group's member and the queues that it holds. ``pending``: those that are dealt to it while somebody
-    else holds them."""
+    """A consumer group's member and the queues that it holds. ``pending``: those that are assigned to it while another
+    member holds them."""
 
     member: str
     queues: tuple[str, ...]
@@ -240,9 +240,9 @@ class HoldOffsets(Request):
     """A gateway holds a group's position for its subscriptions of that name: for ``lease_s`` seconds, 0 with its last
     word. ``progress`` names all queues in which it has a say. In each the position moves to where the holder is that
     has come least far, never back, and not while the group has members (``Fenced``, unless nothing is to move).
-    Answered with where it is, in the order of ``progress``. Where somebody has set it back more often than the holder
-    knows, what that says of the queue does not count. ``log_id``: the log in which the offsets of ``progress`` are, by
-    an earlier answer; another log answers ``LogReplaced``, and nothing moves."""
+    Answered with where it is, in the order of ``progress``. If a queue's position was set back more often than the
+    holder knows, its report for the queue does not count. ``log_id``: the log in which the offsets of ``progress`` are,
+    by an earlier answer; another log answers ``LogReplaced``, and nothing moves."""
 
     code: ClassVar[int] = 77
     reply: ClassVar[type[Reply]] = HeldOffsets

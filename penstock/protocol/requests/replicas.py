@@ -70,9 +70,9 @@ class EpochAt(NamedTuple):
 
 @value
 class ReplicaWelcome(Reply):
-    """``node``, ``uuid``: who was reached. ``cluster``: the group's id, empty where it has none yet. ``leader``: the
-    address for replicas of the leader, where it is known. ``clients``, ``namesrv``: where clients reach the node, and
-    its name servers. ``nonce``: to the first hello; with the second one's answer the node's own ``proof``."""
+    """``node``, ``uuid``: the node that answers. ``cluster``: the group's id, empty where it has none yet. ``leader``:
+    the address for replicas of the leader, where it is known. ``clients``, ``namesrv``: where clients reach the node,
+    and its name servers. ``nonce``: to the first hello; with the second one's answer the node's own ``proof``."""
 
     cluster: str
     node: str
@@ -188,8 +188,8 @@ class LogStretch(Reply):
 @value
 class FetchLog(Request):
     """What is committed of the log from a position on, for repair and whole copies. ``Damaged`` where this copy is bad
-    there itself. ``is_raw``: as many bytes as are asked for, as the disk has them and unchecked: who asks knows where
-    the next ones begin before these have come. A node that does not know this yet sends whole frames."""
+    there itself. ``is_raw``: exactly the requested number of bytes, as the disk has them and unchecked: the caller
+    knows where the next ones begin before these have come. A node that does not know this yet sends whole frames."""
 
     code: ClassVar[int] = 134
     reply: ClassVar[type[Reply]] = LogStretch
@@ -246,7 +246,7 @@ class Replicas(Reply):
 
 @value
 class DescribeReplicas(Request):
-    """Who is in the group, and how far. Any node answers."""
+    """Asks for the members of the group and how far each is. Any node answers."""
 
     code: ClassVar[int] = 135
     reply: ClassVar[type[Reply]] = Replicas

@@ -123,8 +123,8 @@ class Route(Reply):
 
 @value
 class QueryRoute(Request):
-    """Who has this topic? With an empty topic: all live brokers (``queues`` is then 0). ``NoRoute`` where the topic is,
-    or may be, at a broker that is away: nobody may make it anew meanwhile."""
+    """Asks for the brokers of a topic. With an empty topic: all live brokers (``queues`` is then 0). ``NoRoute`` if a
+    broker that is away has the topic, or may have it: it must not be created again meanwhile."""
 
     code: ClassVar[int] = 13
     reply: ClassVar[type[Reply]] = Route

@@ -1,4 +1,4 @@
-"""What every server answers: who is there, and its figures. Codes 1 to 9 and 90 to 99."""
+"""Requests that every server answers: its identity and its figures. Codes 1 to 9 and 90 to 99."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ServerInfo(Reply):
 
 @value
 class Ping(Request):
-    """Is somebody there, and who?"""
+    """Asks for a server's identity."""
 
     code: ClassVar[int] = 1
     reply: ClassVar[type[Reply]] = ServerInfo

@@ -30,10 +30,11 @@ _ROW_BYTES: Final = 64  # what a save has beside its client's name and its parts
 
 
 class SessionSave(NamedTuple):
-    """What its owner keeps of an MQTT session. ``will``, ``terms`` (subscriptions) and ``flow`` (places and open
-    exchanges) are the gateway's own bytes; empty ones stay as they were. ``state``: ``CONNECTED``, ``GONE``: the
-    client is gone, the owner still has something to do, ``RELEASED``: whoever opens it next has it. ``LOST``:
-    the same, of one whose owner died; an owner says it of one that it may have claimed, to have it offered anew."""
+    """The state of an MQTT session that its owner saves. ``will``, ``terms`` (subscriptions) and ``flow`` (places and
+    open exchanges) are the gateway's own bytes; empty ones stay as they were. ``state``: ``CONNECTED``; ``GONE``: the
+    client is gone, the owner still has something to do; ``RELEASED``: the next gateway that opens it gets it; ``LOST``:
+    the same, after the owner died. An owner also says ``LOST`` of a session that it may have claimed, to have it
+    offered anew."""
 
     client: str
     epoch: int
@@ -60,8 +61,8 @@ def ends_of_parts(saves: Sequence[SessionSave], bytes_max: int, count_max: int) 
 
 
 def saved_places(flow: bytes) -> list[tuple[str, str, int]]:
-    """Filter, broker and next offset of each place in the bytes of a flow (docs/formats/mqtt.md), for whoever tells how
-    far sessions are behind. Raises ``Damaged`` for bytes that have another shape."""
+    """Filter, broker and next offset of each place in the bytes of a flow (docs/formats/mqtt.md), to count how far
+    sessions are behind. Raises ``Damaged`` for bytes that have another shape."""
     if not flow:
         return []
     try:
@@ -71,8 +72,8 @@ def saved_places(flow: bytes) -> list[tuple[str, str, int]]:
 
 
 class SessionCall(NamedTuple):
-    """Somebody else asks for a session that the caller has; ``clean``: to end it. ``closes``: an operator ends it, and
-    nobody has it afterwards."""
+    """Another gateway asks for a session that the caller has; ``clean``: to end it. ``closes``: an operator ends it,
+    and it has no owner afterwards."""
 
     client: str
     epoch: int
@@ -89,14 +90,13 @@ class SessionFilters(NamedTuple):
 
 @value
 class OpenedSession(Reply):
-    """A session has a new owner and a new epoch. Of a session that was there before: what was saved, and in
-    ``state`` whether its client was connected, with nobody left to say how it went. ``present``: it goes on; else it
-    is new, ``generation`` is its epoch, and what is told of the old one (``ended``: its generation) has ended.
-    ``epoch`` 0: the owner was called upon, now ask with ``force``. ``doubtful_ms``: what was stored until this
-    wall-clock time may have been sent to the client by an owner that could not say so any more; 0: by none.
-    ``absence_s``: for how long the client of what was there had been gone, 0 if it had not. ``over``: epochs of
-    gateways that have ended since the one that the asker has heard of last. No broker is to store anything of them
-    behind what the session's new owner publishes (``EndGatewayEpochs``)."""
+    """A session has a new owner and a new epoch. Of an existing session: its saved state, and in ``state`` whether its
+    client was still connected when its owner died. ``present``: the session continues; else it is new, ``generation``
+    is its epoch, and the old one (``ended``: its generation) has ended. ``epoch`` 0: the owner was called upon, now ask
+    with ``force``. ``doubtful_ms``: what was stored until this wall-clock time may have been sent to the client by an
+    owner that could not say so any more; 0: by none. ``absence_s``: for how long the client of what was there had been
+    gone, 0 if it had not. ``over``: epochs of gateways that have ended since the one that the asker has heard of last.
+    No broker is to store anything of them behind what the session's new owner publishes (``EndGatewayEpochs``)."""
 
     epoch: int
     generation: int
@@ -114,11 +114,11 @@ class OpenedSession(Reply):
 
 @value
 class OpenSession(Request):
-    """Takes an MQTT session over, or makes it; whoever had it is fenced. With another living owner that one is first
-    called upon to save and release it; after a short while it is taken all the same (``force``). ``claim``: takes it as
-    it is, and only if its owner is dead and it has something to be done, else ``Fenced``. Another user's is ``Fenced``
-    too, unless it is that of ``instead_of`` and is to end (``clean``): access rules give the client id to ``user`` and
-    not to that one. ``heard``: the last of the gateway epochs that the asker knows to be over."""
+    """Takes an MQTT session over, or makes it; the former owner is fenced. A living owner is first asked to save and
+    release it; after a short while it is taken all the same (``force``). ``claim``: takes it as it is, and only if its
+    owner is dead and it has something to be done, else ``Fenced``. Another user's is ``Fenced`` too, unless it is that
+    of ``instead_of`` and is to end (``clean``): access rules give the client id to ``user`` and not to that one.
+    ``heard``: the last of the gateway epochs that the asker knows to be over."""
 
     code: ClassVar[int] = 100
     reply: ClassVar[type[Reply]] = OpenedSession
@@ -188,7 +188,7 @@ class KeepSessions(Request):
 
 
 class SessionQuestion(NamedTuple):
-    """Somebody asks what a client is subscribed to: how many filters, or with ``wants_terms`` which. ``disconnects``:
+    """Asks for a client's subscriptions: the number of filters, or with ``wants_terms`` the filters. ``disconnects``:
     and has it disconnected. ``watch_after``: and, unless it is negative, follows its packets after that number."""
 
     client: str

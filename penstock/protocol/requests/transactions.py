@@ -22,8 +22,8 @@ class HalvesBegun(Reply):
 
 @value
 class BeginHalves(Request):
-    """Stores halves: messages that nobody sees before they are committed. ``body`` is ``count`` whole records end to
-    end. ``group``: whose producers are asked about them later."""
+    """Stores halves: messages that no consumer sees before they are committed. ``body`` is ``count`` whole records end
+    to end. ``group``: its producers are asked for the outcome later."""
 
     code: ClassVar[int] = 170
     reply: ClassVar[type[Reply]] = HalvesBegun
