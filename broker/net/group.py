@@ -267,7 +267,7 @@ class _Group:
     async def _keep_registered(
         self, node: Node, links: Links, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Registers this name server at all that a node of the group knows."""
+        """Registers this node at all name servers that a node of the group knows."""
         settings, clients, rank = self._settings, node.introduction.clients, lambda: node.rank
         while True:
             names = node.namesrv(settings.namesrv)
