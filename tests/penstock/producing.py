@@ -10,16 +10,18 @@ from penstock.errors import (
     PenstockError,
     Unavailable,
 )
+from penstock.protocol.message import Message, decode_message
 from penstock.protocol.requests.messages import AppendRuns
 from penstock.protocol.requests.request import Request
-from tests.penstock.small_cluster import SmallBroker, SmallCluster
+from penstock.protocol.runs import decode_runs, record_of
+from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
 
 
-def producer(cluster: SmallCluster, **given: Any) -> Producer:
-    return Producer(servers=SmallCluster.SERVERS, links=cluster, **given)
+def producer(cluster: LinkedCluster, **given: Any) -> Producer:
+    return Producer(servers=LinkedCluster.SERVERS, links=cluster, **given)
 
 
-def appends(broker: SmallBroker) -> list[AppendRuns]:
+def appends(broker: LinkedBroker) -> list[AppendRuns]:
     return [request for request in broker.asked if isinstance(request, AppendRuns)]
 
 
@@ -32,3 +34,10 @@ def unreachable_when_written(*, unknown: bool) -> Callable[[Request], PenstockEr
         return error
 
     return refuse
+
+
+def appended(broker: LinkedBroker) -> list[Message]:
+    """The messages of all appends, in order, those that were refused too."""
+    runs = [run for request in appends(broker) for run in decode_runs(bytes(request.body))]
+    records = [record_of(run.of([body], at)) for run in runs for at, body in enumerate(run.bodies)]
+    return [decode_message(record) for record in records]

@@ -16,7 +16,7 @@ from tests.broker.groups import test_fold
 from tests.broker.groups.test_members import Model
 from tests.penstock.client import test_orderly
 from tests.penstock.client.test_handover import put
-from tests.penstock.small_cluster import SmallCluster
+from tests.penstock.linked_cluster import LinkedCluster
 
 SEEDS = range(60)
 sound_touch = Groups.touch
@@ -90,7 +90,7 @@ def test_attempts_that_only_memory_has_are_caught(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_holder_that_begins_to_count_anew_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     for number in range(4):
         put(cluster.brokers[0], b"0", b"1", b"2", queue=number)
     monkeypatch.setattr(Holdings, "attempts_in", lambda self, queue: {})

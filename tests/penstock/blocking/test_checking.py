@@ -18,7 +18,7 @@ from penstock.protocol.requests.transactions import (
     HalvesToCheck,
     WatchHalves,
 )
-from tests.penstock.small_cluster import SmallCluster
+from tests.penstock.linked_cluster import LinkedCluster
 
 RECORD = encode_message(Message("orders", b"x"))
 
@@ -26,9 +26,9 @@ RECORD = encode_message(Message("orders", b"x"))
 def test_each_broker_is_asked_and_one_that_fails_is_told_of(
     serve: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster, told = SmallCluster(brokers=2, topics=["orders"]), list[tuple[str, int]]()
+    cluster, told = LinkedCluster(brokers=2, topics=["orders"]), list[tuple[str, int]]()
     for broker in cluster.brokers:
-        broker.route = broker.route._replace(address=serve(broker).address)
+        broker.listen(serve)
     asks, fails = cluster.brokers
     asks.answers = {
         WatchHalves: lambda request: HalvesToCheck((HalfRow(5, "g", 1, 1, "", "orders", "", len(RECORD)),), RECORD),

@@ -24,28 +24,27 @@ from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup
 from penstock.protocol.requests.messages import Append, Pull
 from tests.penstock.client.test_consumer import forget
-from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
+from tests.penstock.linked_cluster import BEGIN_MS, LinkedBroker, LinkedCluster, all_refuse
 
 
 @pytest.fixture
-def cluster(serve: Callable[..., Any]) -> SmallCluster:
-    made = SmallCluster(brokers=2, topics=["orders"])
+def cluster(serve: Callable[..., Any]) -> LinkedCluster:
+    made = LinkedCluster(brokers=2, topics=["orders"])
     for broker in made.brokers:
-        broker.server = serve(broker)
-        broker.route = broker.route._replace(address=broker.server.address)
+        broker.listen(serve)
     made.live = made.brokers[:1]
     return made
 
 
-def consumer(cluster: SmallCluster, **given: Any) -> Consumer:
+def consumer(cluster: LinkedCluster, **given: Any) -> Consumer:
     given.setdefault("start", "earliest")
     return Consumer("g", "orders", servers=cluster.brokers[0].route.address, **given)
 
 
-def put(broker: SmallBroker, *bodies: bytes, queue: int = 0) -> None:
+def put(broker: LinkedBroker, *bodies: bytes, queue: int = 0) -> None:
     """Before the broker's thread has anything to do."""
     records = [encode_message(Message("orders", body), queue_id=queue) for body in bodies]
-    broker.submit(Append(len(records), False, b"".join(records)), lambda result: None)
+    broker.ask(Append(len(records), False, b"".join(records)))
 
 
 def numbered(count: int, start: int = 0) -> list[bytes]:
@@ -61,11 +60,11 @@ def bodies(consumer: Consumer, count: int) -> list[bytes]:
     raise AssertionError(f"only {len(got)} of {count}")
 
 
-def committed(cluster: SmallCluster) -> dict[str, int]:
-    return {queue: offset for queue, offset in cluster.brokers[0].groups["g"].offsets.items() if offset}
+def committed(cluster: LinkedCluster) -> dict[str, int]:
+    return {queue: offset for queue, offset in cluster.brokers[0].positions("g").items() if offset}
 
 
-def test_every_message_arrives_and_a_commit_stores_how_far(cluster: SmallCluster) -> None:
+def test_every_message_arrives_and_a_commit_stores_how_far(cluster: LinkedCluster) -> None:
     for queue in range(4):
         put(cluster.brokers[0], *numbered(10, queue * 10), queue=queue)
     with consumer(cluster, batch_max=3) as c:
@@ -73,10 +72,10 @@ def test_every_message_arrives_and_a_commit_stores_how_far(cluster: SmallCluster
         c.commit()
         assert c.poll(0.02) == []
     assert committed(cluster) == {f"orders:{queue}": 10 for queue in range(4)}
-    assert cluster.brokers[0].groups["g"].members == []
+    assert cluster.brokers[0].members("g") == []
 
 
-def test_iterating_and_the_stream_of_messages(cluster: SmallCluster) -> None:
+def test_iterating_and_the_stream_of_messages(cluster: LinkedCluster) -> None:
     put(cluster.brokers[0], *numbered(5))
     with consumer(cluster) as c:
         for message in c.messages():
@@ -88,7 +87,7 @@ def test_iterating_and_the_stream_of_messages(cluster: SmallCluster) -> None:
         assert [message.body for message in next(iter(c))] == numbered(2, 3)
 
 
-def test_latest_begins_at_the_end_and_a_takeover_skips_nothing(cluster: SmallCluster) -> None:
+def test_latest_begins_at_the_end_and_a_takeover_skips_nothing(cluster: LinkedCluster) -> None:
     put(cluster.brokers[0], b"old")
     with consumer(cluster, start="latest"):
         pass
@@ -97,7 +96,7 @@ def test_latest_begins_at_the_end_and_a_takeover_skips_nothing(cluster: SmallClu
         assert bodies(c, 1) == [b"new"]
 
 
-def test_two_members_share_and_a_lost_queue_is_fenced_at_commit(cluster: SmallCluster) -> None:
+def test_two_members_share_and_a_lost_queue_is_fenced_at_commit(cluster: LinkedCluster) -> None:
     for queue in range(4):
         put(cluster.brokers[0], f"q{queue}".encode(), queue=queue)
     with consumer(cluster) as first:
@@ -117,15 +116,15 @@ def test_two_members_share_and_a_lost_queue_is_fenced_at_commit(cluster: SmallCl
 @pytest.mark.parametrize("way", ["restart", "end of session"])
 @pytest.mark.parametrize("others", [False, True], ids=["nobody else", "somebody else"])
 def test_a_member_that_the_broker_has_forgotten_commits_what_nobody_else_had(
-    cluster: SmallCluster, way: str, others: bool
+    cluster: LinkedCluster, way: str, others: bool
 ) -> None:
     broker = cluster.brokers[0]
     put(broker, *numbered(3))
     with consumer(cluster, batch_max=3) as c:
         assert len(bodies(c, 3)) == 3
-        broker.server.do(lambda: forget(broker, way))
+        forget(broker, way)
         if others:  # who has gone again
-            broker.groups["g"].offsets["orders:0"] = 1
+            broker.commit("g", orders_0=1)
             with pytest.raises(Fenced, match="lost orders:0"):
                 c.commit()
             assert committed(cluster) == {"orders:0": 1}
@@ -135,7 +134,7 @@ def test_a_member_that_the_broker_has_forgotten_commits_what_nobody_else_had(
     assert committed(cluster) == {"orders:0": 3}
 
 
-def test_seek(cluster: SmallCluster) -> None:
+def test_seek(cluster: LinkedCluster) -> None:
     put(cluster.brokers[0], *numbered(10))
     with consumer(cluster) as c:
         bodies(c, 10)
@@ -147,20 +146,20 @@ def test_seek(cluster: SmallCluster) -> None:
             c.seek(MessageQueue("broker-0", "orders", 9), 0)
 
 
-def test_a_time_is_sought_in_every_held_queue(cluster: SmallCluster) -> None:
+def test_a_time_is_sought_in_every_held_queue(cluster: LinkedCluster) -> None:
     for now_ms in (1000, 2000, 3000):
-        cluster.brokers[0].now_ms = now_ms
+        cluster.brokers[0].set_time(BEGIN_MS + now_ms)
         for queue in range(4):
             put(cluster.brokers[0], f"{queue} at {now_ms}".encode(), queue=queue)
     with consumer(cluster) as c:
         bodies(c, 12)
-        c.seek_time(2500)
+        c.seek_time(BEGIN_MS + 2500)
         assert sorted(bodies(c, 4)) == [b"0 at 3000", b"1 at 3000", b"2 at 3000", b"3 at 3000"]
-        c.seek_time(3001)
+        c.seek_time(BEGIN_MS + 3001)
         assert c.poll(0.02) == []
 
 
-def test_the_lag_is_what_was_not_handed_out_yet(cluster: SmallCluster) -> None:
+def test_the_lag_is_what_was_not_handed_out_yet(cluster: LinkedCluster) -> None:
     cluster.live = cluster.brokers
     put(cluster.brokers[0], *numbered(5))
     put(cluster.brokers[1], *numbered(3), queue=1)
@@ -172,15 +171,16 @@ def test_the_lag_is_what_was_not_handed_out_yet(cluster: SmallCluster) -> None:
         assert set(c.lag().values()) == {0}
 
 
-def test_messages_that_retention_removed_are_passed(cluster: SmallCluster) -> None:
-    put(cluster.brokers[0], *numbered(10))
-    cluster.brokers[0].groups["g"].offsets["orders:0"] = 2
-    cluster.brokers[0].first["orders:0"] = 6
+def test_messages_that_retention_removed_are_passed(cluster: LinkedCluster) -> None:
+    put(cluster.brokers[0], *numbered(6))
+    cluster.brokers[0].commit("g", orders_0=2)
+    cluster.brokers[0].retire("orders")
+    put(cluster.brokers[0], *numbered(4, 6))
     with consumer(cluster) as c:
         assert bodies(c, 4) == numbered(4, 6)
 
 
-def test_what_fails_for_a_while_is_tried_again(cluster: SmallCluster) -> None:
+def test_what_fails_for_a_while_is_tried_again(cluster: LinkedCluster) -> None:
     put(cluster.brokers[0], *numbered(3))
     failures = {kind: iter([Unavailable("away")] * 2) for kind in (Pull, CommitOffsets, JoinGroup)}
     cluster.brokers[0].refuse = lambda request: next(failures.get(type(request), iter(())), None)
@@ -190,7 +190,7 @@ def test_what_fails_for_a_while_is_tried_again(cluster: SmallCluster) -> None:
     assert committed(cluster) == {"orders:0": 3}
 
 
-def test_a_broker_that_is_there_from_the_start_is_joined_too(cluster: SmallCluster) -> None:
+def test_a_broker_that_is_there_from_the_start_is_joined_too(cluster: LinkedCluster) -> None:
     cluster.live = cluster.brokers
     put(cluster.brokers[0], b"a")
     put(cluster.brokers[1], b"b")
@@ -200,10 +200,10 @@ def test_a_broker_that_is_there_from_the_start_is_joined_too(cluster: SmallClust
 
 
 def test_a_connection_that_is_lost_is_made_again(serve: Callable[..., Any]) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     broker = cluster.brokers[0]
     server = serve(broker)
-    broker.route = broker.route._replace(address=server.address)
+    broker.address = server.address
     with consumer(cluster) as c:
         put(broker, *numbered(2))
         assert bodies(c, 2) == numbered(2)
@@ -214,7 +214,7 @@ def test_a_connection_that_is_lost_is_made_again(serve: Callable[..., Any]) -> N
     assert committed(cluster) == {"orders:0": 2}
 
 
-def test_what_cannot_be_mended_is_raised(cluster: SmallCluster) -> None:
+def test_what_cannot_be_mended_is_raised(cluster: LinkedCluster) -> None:
     cluster.brokers[0].refuse = lambda request: InvalidTopic("no") if isinstance(request, Pull) else None
     with consumer(cluster) as c, pytest.raises(InvalidTopic):
         c.poll(5)
@@ -228,14 +228,14 @@ def test_a_start_that_is_none_is_refused_before_anything_is_read(start: Any) -> 
         Consumer("g", "orders", start=start)
 
 
-def test_a_text_is_one_tag(cluster: SmallCluster) -> None:
+def test_a_text_is_one_tag(cluster: LinkedCluster) -> None:
     put(cluster.brokers[0], b"no")
     with consumer(cluster, tags="paid") as c:
         assert c.poll(0.05) == []
     assert {request.tags for request in cluster.brokers[0].asked if isinstance(request, Pull)} == {("paid",)}
 
 
-def test_outside_its_block_a_consumer_says_so_and_connects_no_more(cluster: SmallCluster) -> None:
+def test_outside_its_block_a_consumer_says_so_and_connects_no_more(cluster: LinkedCluster) -> None:
     c = consumer(cluster)
     uses: list[Callable[[], object]] = [
         lambda: c.poll(0),
@@ -258,12 +258,12 @@ def test_outside_its_block_a_consumer_says_so_and_connects_no_more(cluster: Smal
 def test_a_topic_that_is_not_there_is_waited_for_and_read_from_its_beginning(
     serve: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster = SmallCluster()
+    cluster = LinkedCluster()
     for broker in cluster.brokers:
-        broker.route = broker.route._replace(address=serve(broker).address)
+        broker.listen(serve)
     with consumer(cluster, start="latest") as c:
         assert c.assignment == ()
-        cluster.brokers[0].now_ms = 1 << 42  # later than any consumer's clock says
+        cluster.brokers[0].set_time(1 << 42)  # later than any consumer's clock says
         cluster.brokers[0].create("orders")
         put(cluster.brokers[0], b"first")
         assert bodies(c, 1) == [b"first"]
@@ -271,7 +271,7 @@ def test_a_topic_that_is_not_there_is_waited_for_and_read_from_its_beginning(
     assert told == ["no live broker has topic 'orders'; waiting for it"]
 
 
-def test_commits_of_messages_and_offsets_and_paused_queues(cluster: SmallCluster) -> None:
+def test_commits_of_messages_and_offsets_and_paused_queues(cluster: LinkedCluster) -> None:
     put(cluster.brokers[0], *numbered(9))
     with consumer(cluster, batch_max=3) as c:
         batch = c.poll(5)
@@ -289,9 +289,9 @@ def test_commits_of_messages_and_offsets_and_paused_queues(cluster: SmallCluster
     assert committed(cluster) == {"orders:0": 1}
 
 
-def test_a_pattern_chooses_topics_and_a_time_where_to_begin(cluster: SmallCluster) -> None:
+def test_a_pattern_chooses_topics_and_a_time_where_to_begin(cluster: LinkedCluster) -> None:
     for at in range(4):
-        cluster.brokers[0].now_ms = 1_700_000_000_000 + at
+        cluster.brokers[0].set_time(1_700_000_000_000 + at)
         put(cluster.brokers[0], str(at).encode())
     when = datetime.fromtimestamp(1_700_000_000.002, UTC)
     with Consumer("g", re.compile("or.*"), servers=cluster.brokers[0].route.address, start=when) as c:
@@ -300,13 +300,14 @@ def test_a_pattern_chooses_topics_and_a_time_where_to_begin(cluster: SmallCluste
         assert bodies(c, 3) == numbered(3, 1)
 
 
-def test_a_log_that_was_replaced_is_an_error_however_much_it_has_grown_since(cluster: SmallCluster) -> None:
+def test_a_log_that_was_replaced_is_an_error_however_much_it_has_grown_since(cluster: LinkedCluster) -> None:
     broker = cluster.brokers[0]
     put(broker, *numbered(100))
     with consumer(cluster, batch_max=1) as c:
         bodies(c, 1)
-        broker.log_id = "log-2"
-        with pytest.raises(LogReplaced, match="log-1"):
+        before = broker.log_id
+        broker.replace_log()
+        with pytest.raises(LogReplaced, match=before):
             bodies(c, 99)
 
 
@@ -322,7 +323,7 @@ def test_wrong_arguments_and_an_async_with_are_refused_at_once() -> None:
             use()
 
 
-def test_a_message_that_is_given_back_comes_again_with_its_attempts(cluster: SmallCluster) -> None:
+def test_a_message_that_is_given_back_comes_again_with_its_attempts(cluster: LinkedCluster) -> None:
     put(cluster.brokers[0], *numbered(2))
     with consumer(cluster, retry_delays_s=[2]) as c:
         for message in c.poll(5):
@@ -337,13 +338,10 @@ def test_a_message_that_is_given_back_comes_again_with_its_attempts(cluster: Sma
     assert [(one.delay_ms, one.reason) for one in cluster.brokers[0].given_back] == [(2000, "later")] * 2
 
 
-def test_a_broadcast_client_is_a_group_of_one(cluster: SmallCluster) -> None:
+def test_a_broadcast_client_is_a_group_of_one(cluster: LinkedCluster) -> None:
     put(cluster.brokers[0], *numbered(3))
     for client in ("one", "two"):
         with consumer(cluster, broadcast=True, client=client) as c:
             assert bodies(c, 3) == numbered(3)
             c.commit()
-    assert {name: group.offsets["orders:0"] for name, group in cluster.brokers[0].groups.items()} == {
-        "g@one": 3,
-        "g@two": 3,
-    }
+    assert [cluster.brokers[0].positions(f"g@{client}")["orders:0"] for client in ("one", "two")] == [3, 3]

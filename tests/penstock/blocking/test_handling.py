@@ -18,31 +18,30 @@ from penstock.protocol.requests.groups import WatchGroup
 from penstock.protocol.requests.messages import Append
 from penstock.protocol.requests.retries import SendBack
 from tests.patience import PATIENCE_S
-from tests.penstock.small_cluster import SmallCluster
+from tests.penstock.linked_cluster import LinkedCluster
 
 
 @pytest.fixture
-def cluster(serve: Callable[..., Any]) -> SmallCluster:
-    made = SmallCluster(topics=["orders"])
+def cluster(serve: Callable[..., Any]) -> LinkedCluster:
+    made = LinkedCluster(topics=["orders"])
     broker = made.brokers[0]
     for queue in (0, 1):
         records = [encode_message(Message("orders", b"%d-%d" % (queue, at)), queue_id=queue) for at in range(20)]
-        broker.submit(Append(len(records), False, b"".join(records)), lambda result: None)
-    broker.server = serve(broker)
-    broker.route = broker.route._replace(address=broker.server.address)
+        broker.ask(Append(len(records), False, b"".join(records)))
+    broker.listen(serve)
     return made
 
 
-def consumer(cluster: SmallCluster, **given: Any) -> Consumer:
+def consumer(cluster: LinkedCluster, **given: Any) -> Consumer:
     return Consumer("g", "orders", servers=cluster.brokers[0].route.address, start="earliest", **given)
 
 
-def committed(cluster: SmallCluster) -> dict[str, int]:
-    return {queue: offset for queue, offset in cluster.brokers[0].groups["g"].offsets.items() if offset}
+def committed(cluster: LinkedCluster) -> dict[str, int]:
+    return {queue: offset for queue, offset in cluster.brokers[0].positions("g").items() if offset}
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
-def test_messages_are_done_or_given_back_and_all_are_passed(cluster: SmallCluster, concurrency: int) -> None:
+def test_messages_are_done_or_given_back_and_all_are_passed(cluster: LinkedCluster, concurrency: int) -> None:
     done, lock, threads = Counter[bytes](), threading.Lock(), set[int]()
 
     def work(message: ReceivedMessage) -> None:
@@ -70,7 +69,7 @@ def test_messages_are_done_or_given_back_and_all_are_passed(cluster: SmallCluste
     assert committed(cluster) == {"orders:0": 20, "orders:1": 20, "%RETRY%g:0": 3}
 
 
-def test_heartbeats_go_on_while_handlers_are_at_work(cluster: SmallCluster) -> None:
+def test_heartbeats_go_on_while_handlers_are_at_work(cluster: LinkedCluster) -> None:
     broker = cluster.brokers[0]
     seen = threading.Event()
 
@@ -83,9 +82,8 @@ def test_heartbeats_go_on_while_handlers_are_at_work(cluster: SmallCluster) -> N
         return None
 
     def work(message: ReceivedMessage) -> None:
-        group = broker.groups["g"]
         while not seen.is_set():  # each answer to the watch has the next one sent, and only this thread is kept
-            broker.server.do(lambda: broker.rebalance(group))
+            broker.rebalance("g")
         c.stop()
 
     broker.refuse = answer
@@ -94,7 +92,7 @@ def test_heartbeats_go_on_while_handlers_are_at_work(cluster: SmallCluster) -> N
     assert seen.is_set()
 
 
-def test_what_the_broker_cannot_take_back_the_handler_has_again(cluster: SmallCluster) -> None:
+def test_what_the_broker_cannot_take_back_the_handler_has_again(cluster: LinkedCluster) -> None:
     refusals = iter([Damaged("the frame")])
     cluster.brokers[0].refuse = lambda request: next(refusals, None) if isinstance(request, SendBack) else None
     tries = Counter[bytes]()
@@ -113,7 +111,7 @@ def test_what_the_broker_cannot_take_back_the_handler_has_again(cluster: SmallCl
     assert committed(cluster) == {"orders:0": 20, "orders:1": 20}
 
 
-def test_a_batch_handler_names_what_it_did_not_finish_and_the_rest_is_passed(cluster: SmallCluster) -> None:
+def test_a_batch_handler_names_what_it_did_not_finish_and_the_rest_is_passed(cluster: LinkedCluster) -> None:
     seen = 0
 
     def work(messages: Sequence[ReceivedMessage]) -> list[ReceivedMessage]:
@@ -129,7 +127,7 @@ def test_a_batch_handler_names_what_it_did_not_finish_and_the_rest_is_passed(clu
     assert committed(cluster) == {"orders:0": 20, "orders:1": 20, "%RETRY%g:0": 2}
 
 
-def test_what_is_not_begun_comes_again_and_what_ends_the_reading_is_raised(cluster: SmallCluster) -> None:
+def test_what_is_not_begun_comes_again_and_what_ends_the_reading_is_raised(cluster: LinkedCluster) -> None:
     def work(message: ReceivedMessage) -> None:
         with pytest.raises(InvalidRequest, match="already runs a handler"):
             c.handle(work)

@@ -18,17 +18,17 @@ from penstock.client.subscription import Subscription
 from penstock.errors import InvalidTopic
 from penstock.protocol.requests.groups import JoinGroup, WatchGroup
 from tests.penstock.hand_clock import HandClock
-from tests.penstock.small_cluster import SmallBroker, SmallCluster
+from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
 
 
 @pytest.fixture
-def broker(serve: Callable[..., Any]) -> SmallBroker:
-    made = SmallCluster(topics=["t", "u"]).brokers[0]
-    made.route = made.route._replace(address=serve(made).address)
+def broker(serve: Callable[..., Any]) -> LinkedBroker:
+    made = LinkedCluster(topics=["t", "u"]).brokers[0]
+    made.listen(serve)
     return made
 
 
-def member(broker: SmallBroker, clock: HandClock) -> tuple[Member, Exchange, BlockingLink]:
+def member(broker: LinkedBroker, clock: HandClock) -> tuple[Member, Exchange, BlockingLink]:
     rng, exchange = random.Random(1), Exchange()
     pulls = Pulls(exchange, PullLimits(), clock, rng)
     link = BlockingLink(broker.route.address)
@@ -36,7 +36,7 @@ def member(broker: SmallBroker, clock: HandClock) -> tuple[Member, Exchange, Blo
     return Member(who, "b", link, ["t"], exchange, pulls, clock, rng), exchange, link
 
 
-def test_it_joins_once_and_keeps_one_watch_open(broker: SmallBroker) -> None:
+def test_it_joins_once_and_keeps_one_watch_open(broker: LinkedBroker) -> None:
     one, exchange, link = member(broker, HandClock())
     with link:
         for _ in range(3):
@@ -47,7 +47,7 @@ def test_it_joins_once_and_keeps_one_watch_open(broker: SmallBroker) -> None:
         assert (kinds.count(JoinGroup), kinds.count(WatchGroup)) == (1, 1)
 
 
-def test_another_subscription_joins_again(broker: SmallBroker) -> None:
+def test_another_subscription_joins_again(broker: LinkedBroker) -> None:
     one, _exchange, link = member(broker, HandClock())
     with link:
         one.tend()
@@ -56,7 +56,7 @@ def test_another_subscription_joins_again(broker: SmallBroker) -> None:
         assert len(one.held) == 8
 
 
-def test_a_watch_that_is_never_answered_ends_the_connection(broker: SmallBroker) -> None:
+def test_a_watch_that_is_never_answered_ends_the_connection(broker: LinkedBroker) -> None:
     clock = HandClock()
     one, _exchange, link = member(broker, clock)
     with link:
@@ -67,17 +67,17 @@ def test_a_watch_that_is_never_answered_ends_the_connection(broker: SmallBroker)
         assert one.joined
 
 
-def test_a_refusal_for_good_is_raised(broker: SmallBroker) -> None:
+def test_a_refusal_for_good_is_raised(broker: LinkedBroker) -> None:
     broker.refuse = lambda request: InvalidTopic("no") if isinstance(request, JoinGroup) else None
     one, _exchange, link = member(broker, HandClock())
     with link, pytest.raises(InvalidTopic):
         one.tend()
 
 
-def test_leaving_gives_the_queues_back(broker: SmallBroker) -> None:
+def test_leaving_gives_the_queues_back(broker: LinkedBroker) -> None:
     one, _exchange, link = member(broker, HandClock())
     with link:
         one.tend()
         one.leave()
-        assert broker.groups["g"].members == []
+        assert broker.members("g") == []
         assert one.held == {}

@@ -20,23 +20,22 @@ from penstock.protocol.requests.messages import Append
 from tests.patience import PATIENCE_S
 from tests.penstock.client.test_handover import RISING
 from tests.penstock.hand_clock import AheadClock
-from tests.penstock.small_cluster import SmallCluster
+from tests.penstock.linked_cluster import LinkedCluster
 
 
 @pytest.fixture
-def cluster(serve: Callable[..., Any]) -> SmallCluster:
+def cluster(serve: Callable[..., Any]) -> LinkedCluster:
     """Four queues with three messages each."""
-    made = SmallCluster(topics=["orders"])
+    made = LinkedCluster(topics=["orders"])
     (broker,) = made.brokers
     for queue in range(4):
         records = [encode_message(Message("orders", b"%d" % at), queue_id=queue) for at in range(3)]
-        broker.submit(Append(3, False, b"".join(records)), lambda result: None)
-    broker.server = serve(broker)
-    broker.route = broker.route._replace(address=broker.server.address)
+        broker.ask(Append(3, False, b"".join(records)))
+    broker.listen(serve)
     return made
 
 
-def member(cluster: SmallCluster, **given: Any) -> Consumer:
+def member(cluster: LinkedCluster, **given: Any) -> Consumer:
     """One that is made later has a later name, by which queues are dealt."""
     broker = cluster.brokers[0]
     before = {request.member for request in broker.asked if isinstance(request, JoinGroup)}
@@ -48,7 +47,7 @@ def numbers(consumer: Consumer) -> list[int]:
     return [queue.number for queue in consumer.assignment if queue.topic == "orders"]
 
 
-def test_a_queue_goes_when_the_program_comes_back_and_has_committed(cluster: SmallCluster) -> None:
+def test_a_queue_goes_when_the_program_comes_back_and_has_committed(cluster: LinkedCluster) -> None:
     told: list[tuple[str, list[int]]] = []
 
     def note(name: str, queues: Queues) -> None:
@@ -79,33 +78,33 @@ def test_a_queue_goes_when_the_program_comes_back_and_has_committed(cluster: Sma
     assert told == [("assigned", [0, 1, 2, 3]), ("revoked", [2, 3]), ("revoked", [0, 1])]
 
 
-def test_the_commit_of_an_ordered_member_is_refused_once_others_may_have_been_at_work(cluster: SmallCluster) -> None:
+def test_the_commit_of_an_ordered_member_is_refused_once_others_may_have_been_at_work(cluster: LinkedCluster) -> None:
     lost: list[Queues] = []
     clock, broker = AheadClock(), cluster.brokers[0]
     with member(cluster, ordered=True, on_lost=lost.append, clock=clock) as a:
         (message, *_) = a.poll(PATIENCE_S)
         clock.ahead_s = 31.0
-        broker.server.do(lambda: broker.expel("g", broker.groups["g"].members[0]))
+        broker.expel("g")
         with pytest.raises(Fenced):
             a.commit(message)
         assert len(a.poll(PATIENCE_S)) == 3
         assert [len(queues) for queues in lost] == [4]
 
 
-def test_an_ordered_member_commits_at_a_broker_that_began_anew_and_goes_on(cluster: SmallCluster) -> None:
+def test_an_ordered_member_commits_at_a_broker_that_began_anew_and_goes_on(cluster: LinkedCluster) -> None:
     lost: list[Queues] = []
     broker = cluster.brokers[0]
     with member(cluster, ordered=True, on_lost=lost.append) as a:
         batch = a.poll(PATIENCE_S)
-        broker.server.do(broker.begin_anew)
+        broker.begin_anew()
         a.commit(batch[-1])
         assert [message.queue.number for _ in range(3) for message in a.poll(PATIENCE_S)][::3] == [1, 2, 3]
         assert a.poll(0.05) == []
     assert lost == []
-    assert broker.groups["g"].offsets["orders:0"] == 3
+    assert broker.positions("g")["orders:0"] == 3
 
 
-def test_nothing_is_begun_while_the_session_may_be_over(cluster: SmallCluster) -> None:
+def test_nothing_is_begun_while_the_session_may_be_over(cluster: LinkedCluster) -> None:
     clock, broker = AheadClock(), cluster.brokers[0]
     with member(cluster, ordered=True, clock=clock) as a:
         stream = a.messages()
@@ -122,7 +121,7 @@ def test_nothing_is_begun_while_the_session_may_be_over(cluster: SmallCluster) -
 
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_a_message_that_fails_holds_up_its_queue_alone_until_it_is_a_dead_letter(
-    cluster: SmallCluster, concurrency: int
+    cluster: LinkedCluster, concurrency: int
 ) -> None:
     begun: list[tuple[int, int, int]] = []
     busy: set[int] = set()
@@ -159,10 +158,10 @@ def test_a_message_that_fails_holds_up_its_queue_alone_until_it_is_a_dead_letter
     broker = cluster.brokers[0]
     (buried,) = broker.given_back
     assert (buried.queue, buried.offset, buried.attempts_max, buried.reason) == ("orders:1", 1, 1, "ValueError: always")
-    assert {broker.groups["g"].offsets[f"orders:{number}"] for number in range(4)} == {3}
+    assert {broker.positions("g")[f"orders:{number}"] for number in range(4)} == {3}
 
 
-def test_attempts_of_all_holders_are_counted_together(cluster: SmallCluster) -> None:
+def test_attempts_of_all_holders_are_counted_together(cluster: LinkedCluster) -> None:
     begun: list[int] = []
 
     def work(message: ReceivedMessage) -> None:
@@ -186,7 +185,7 @@ def test_attempts_of_all_holders_are_counted_together(cluster: SmallCluster) -> 
 
 
 def test_a_queue_goes_over_between_two_messages_of_a_handler_with_all_that_was_done_committed(
-    cluster: SmallCluster,
+    cluster: LinkedCluster,
 ) -> None:
     begun: list[tuple[str, int, int]] = []
     halfway, never = threading.Event(), threading.Event()
@@ -223,7 +222,7 @@ def test_a_queue_goes_over_between_two_messages_of_a_handler_with_all_that_was_d
     assert {number for name, number, _ in begun if name == "b"} == {2, 3}
 
 
-def test_a_reader_that_gives_a_message_back_has_it_again_before_the_next(cluster: SmallCluster) -> None:
+def test_a_reader_that_gives_a_message_back_has_it_again_before_the_next(cluster: LinkedCluster) -> None:
     seen: list[int] = []
     with member(cluster, ordered=True, attempts_max=2) as c:
         c.pause([queue for queue in c.assignment if queue.number])
@@ -235,10 +234,10 @@ def test_a_reader_that_gives_a_message_back_has_it_again_before_the_next(cluster
                 break
         c.commit()
     assert seen == [0, 1, 1, 2]
-    assert cluster.brokers[0].groups["g"].offsets["orders:0"] == 3
+    assert cluster.brokers[0].positions("g")["orders:0"] == 3
 
 
-def test_callbacks_are_plain_functions(cluster: SmallCluster) -> None:
+def test_callbacks_are_plain_functions(cluster: LinkedCluster) -> None:
     async def later(queues: Queues) -> None:
         pass
 

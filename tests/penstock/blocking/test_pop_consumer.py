@@ -14,7 +14,7 @@ from penstock.errors import Fenced, InvalidFilter, InvalidRequest, QueueNotFound
 from penstock.protocol.received import MessageQueue
 from tests.patience import PATIENCE_S
 from tests.penstock.conftest import RealCluster
-from tests.penstock.small_cluster import all_refuse
+from tests.penstock.linked_cluster import all_refuse
 
 
 @pytest.fixture

@@ -18,20 +18,20 @@ from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append, Pull
 from penstock.protocol.requests.request import Request
 from penstock.world import RealClock
-from tests.penstock.small_cluster import SmallBroker, SmallCluster
+from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
 
 
 @pytest.fixture
-def broker(serve: Callable[..., Any]) -> SmallBroker:
-    made = SmallCluster(topics=["t"]).brokers[0]
+def broker(serve: Callable[..., Any]) -> LinkedBroker:
+    made = LinkedCluster(topics=["t"]).brokers[0]
     for queue in range(2):
         records = [encode_message(Message("t", str(at).encode()), queue_id=queue) for at in range(10)]
-        made.submit(Append(10, False, b"".join(records)), lambda result: None)
-    made.route = made.route._replace(address=serve(made).address)
+        made.ask(Append(10, False, b"".join(records)))
+    made.listen(serve)
     return made
 
 
-def opened(broker: SmallBroker, *offsets: int, **limits: Any) -> tuple[Pulls, list[Position], BlockingLink]:
+def opened(broker: LinkedBroker, *offsets: int, **limits: Any) -> tuple[Pulls, list[Position], BlockingLink]:
     pulls = Pulls(Exchange(), PullLimits(**limits), RealClock(), random.Random(1))
     link = BlockingLink(broker.route.address)
     positions = [Position(MessageQueue("b", "t", queue)) for queue in range(len(offsets))]
@@ -41,7 +41,7 @@ def opened(broker: SmallBroker, *offsets: int, **limits: Any) -> tuple[Pulls, li
     return pulls, positions, link
 
 
-def test_one_batch_per_queue_is_read_ahead(broker: SmallBroker) -> None:
+def test_one_batch_per_queue_is_read_ahead(broker: LinkedBroker) -> None:
     pulls, _positions, link = opened(broker, 0, 5, batch_max=5)
     with link:
         got = [pulls.take(5) for _ in range(3)]
@@ -49,7 +49,7 @@ def test_one_batch_per_queue_is_read_ahead(broker: SmallBroker) -> None:
         assert len([one for one in broker.asked if isinstance(one, Pull)]) <= 4
 
 
-def test_nothing_of_before_a_seek_or_a_drop_is_handed_out(broker: SmallBroker) -> None:
+def test_nothing_of_before_a_seek_or_a_drop_is_handed_out(broker: LinkedBroker) -> None:
     pulls, (first, second), link = opened(broker, 0, 0, batch_max=5)
     with link:
         assert pulls.take(5) is not None
@@ -61,7 +61,7 @@ def test_nothing_of_before_a_seek_or_a_drop_is_handed_out(broker: SmallBroker) -
         assert pulls.take(0.02) is None
 
 
-def test_errors_that_cannot_be_mended_are_raised(broker: SmallBroker) -> None:
+def test_errors_that_cannot_be_mended_are_raised(broker: LinkedBroker) -> None:
     pulls, _positions, link = opened(broker, 99)
     with link, pytest.raises(OffsetOutOfRange, match="ends at 10"):
         pulls.take(5)
@@ -71,7 +71,7 @@ def test_errors_that_cannot_be_mended_are_raised(broker: SmallBroker) -> None:
         pulls.take(5)
 
 
-def test_a_queue_whose_topic_was_deleted_is_asked_for_again_unless_it_is_read_to_an_end(broker: SmallBroker) -> None:
+def test_a_queue_whose_topic_was_deleted_is_asked_for_again_unless_it_is_read_to_an_end(broker: LinkedBroker) -> None:
     errors: list[PenstockError] = []
 
     def gone_once(request: Request) -> PenstockError | None:

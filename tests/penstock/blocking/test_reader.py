@@ -15,29 +15,29 @@ from penstock.protocol.requests.messages import Append, Pull
 from penstock.protocol.requests.topics import Bounds
 from tests.patience import PATIENCE_S
 from tests.penstock.hand_clock import AheadClock
-from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
+from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster, all_refuse
 
 
-def put(broker: SmallBroker, *bodies: bytes, queue: int = 0) -> None:
+def put(broker: LinkedBroker, *bodies: bytes, queue: int = 0) -> None:
     records = [encode_message(Message("orders", body), queue_id=queue) for body in bodies]
-    broker.submit(Append(len(records), False, b"".join(records)), lambda result: None)
+    broker.ask(Append(len(records), False, b"".join(records)))
 
 
 @pytest.fixture
-def cluster(serve: Callable[..., Any]) -> SmallCluster:
-    made = SmallCluster(brokers=2, topics=["orders", "empty"])
+def cluster(serve: Callable[..., Any]) -> LinkedCluster:
+    made = LinkedCluster(brokers=2, topics=["orders", "empty"])
     for at, broker in enumerate(made.brokers):
-        broker.route = broker.route._replace(address=serve(broker).address)
+        broker.listen(serve)
         for queue in range(4):
             put(broker, *[f"{at}{queue}{n}".encode() for n in range(3)], queue=queue)
     return made
 
 
-def reader(cluster: SmallCluster, topic: str = "orders", **given: Any) -> Reader:
+def reader(cluster: LinkedCluster, topic: str = "orders", **given: Any) -> Reader:
     return Reader(topic, servers=cluster.brokers[0].route.address, **given)
 
 
-def test_until_the_end_gives_what_is_there_and_stops(cluster: SmallCluster) -> None:
+def test_until_the_end_gives_what_is_there_and_stops(cluster: LinkedCluster) -> None:
     with reader(cluster, until_end=True, batch_max=2) as r:
         put(cluster.brokers[0], b"too late")
         got = [message.body for message in r.messages()]
@@ -45,12 +45,12 @@ def test_until_the_end_gives_what_is_there_and_stops(cluster: SmallCluster) -> N
     assert sorted(got) == sorted(cluster.stored("orders"))[:24]
 
 
-def test_an_empty_topic_ends_at_once(cluster: SmallCluster) -> None:
+def test_an_empty_topic_ends_at_once(cluster: LinkedCluster) -> None:
     with reader(cluster, "empty", until_end=True) as r:
         assert list(r) == []
 
 
-def test_latest_seek_and_some_queues(cluster: SmallCluster) -> None:
+def test_latest_seek_and_some_queues(cluster: LinkedCluster) -> None:
     with reader(cluster, queues=[1], start="latest") as r:
         assert r.poll(0.02) == []
         assert r.queues == (MessageQueue("broker-0", "orders", 1), MessageQueue("broker-1", "orders", 1))
@@ -60,14 +60,14 @@ def test_latest_seek_and_some_queues(cluster: SmallCluster) -> None:
             r.seek(MessageQueue("broker-0", "orders", 2), 0)
 
 
-def test_the_bounds_are_those_of_now(cluster: SmallCluster) -> None:
+def test_the_bounds_are_those_of_now(cluster: LinkedCluster) -> None:
     with reader(cluster, queues=[1]) as r:
         put(cluster.brokers[1], b"new", queue=1)
         first, second = MessageQueue("broker-0", "orders", 1), MessageQueue("broker-1", "orders", 1)
         assert r.bounds() == {first: Bounds("orders:1", 0, 3), second: Bounds("orders:1", 0, 4)}
 
 
-def test_what_is_not_there_is_said_on_entering(cluster: SmallCluster) -> None:
+def test_what_is_not_there_is_said_on_entering(cluster: LinkedCluster) -> None:
     with pytest.raises(NoRoute), reader(cluster, "nothing"):
         pass
     with pytest.raises(QueueNotFound), reader(cluster, queues=[9]):
@@ -80,13 +80,13 @@ def test_a_start_that_is_none_is_refused_before_anything_is_read(start: Any) -> 
         Reader("orders", start=start)
 
 
-def test_a_text_is_one_tag(cluster: SmallCluster) -> None:
+def test_a_text_is_one_tag(cluster: LinkedCluster) -> None:
     with reader(cluster, tags="paid", until_end=True) as r:
         assert list(r) == []
     assert {request.tags for request in cluster.brokers[0].asked if isinstance(request, Pull)} == {("paid",)}
 
 
-def test_outside_its_block_a_reader_says_so_and_connects_no_more(cluster: SmallCluster) -> None:
+def test_outside_its_block_a_reader_says_so_and_connects_no_more(cluster: LinkedCluster) -> None:
     r = reader(cluster)
     uses: list[Callable[[], object]] = [
         lambda: r.poll(0),
@@ -104,9 +104,8 @@ def test_outside_its_block_a_reader_says_so_and_connects_no_more(cluster: SmallC
     assert len(cluster.brokers[0].asked) == asked
 
 
-def test_a_broker_that_is_away_is_an_error_that_names_it_or_left_out_on_request(cluster: SmallCluster) -> None:
-    cluster.live.pop()
-    cluster.away = ("broker-1",)
+def test_a_broker_that_is_away_is_an_error_that_names_it_or_left_out_on_request(cluster: LinkedCluster) -> None:
+    cluster.lose(1)
     with pytest.raises(BrokerAway, match="broker broker-1 is away"), reader(cluster, until_end=True):
         pass
     with reader(cluster, until_end=True, allow_incomplete=True) as r:
@@ -126,12 +125,12 @@ def test_a_topic_that_is_deleted_and_made_again_is_read_on(real_cluster: Any) ->
 
 
 @pytest.mark.parametrize("wait_s", ["x", float("nan"), float("inf"), -1, None])
-def test_a_wait_that_is_none_is_refused(cluster: SmallCluster, wait_s: Any) -> None:
+def test_a_wait_that_is_none_is_refused(cluster: LinkedCluster, wait_s: Any) -> None:
     with reader(cluster) as r:
         all_refuse([lambda: r.poll(wait_s), lambda: reader(cluster, timeout_s=wait_s)], "wait_s is|timeout_s is")
 
 
-def test_queues_are_assigned_sought_paused_and_resumed_and_positions_follow(cluster: SmallCluster) -> None:
+def test_queues_are_assigned_sought_paused_and_resumed_and_positions_follow(cluster: LinkedCluster) -> None:
     first, second = MessageQueue("broker-1", "orders", 2), MessageQueue("broker-0", "orders", 3)
 
     def bodies(r: Reader, count: int) -> list[bytes]:
@@ -169,7 +168,7 @@ def test_queues_are_assigned_sought_paused_and_resumed_and_positions_follow(clus
         assert r.positions[second] == 4
 
 
-def test_one_that_is_to_end_reads_on_where_it_is_sought_also_within_a_batch(cluster: SmallCluster) -> None:
+def test_one_that_is_to_end_reads_on_where_it_is_sought_also_within_a_batch(cluster: LinkedCluster) -> None:
     queue = MessageQueue("broker-0", "orders", 0)
     with reader(cluster, queues=[queue], until_end=True) as r:
         for offset in (0, 2, 1):

@@ -23,7 +23,7 @@ from penstock.protocol.link import OnResult
 from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
 from penstock.service.frame_server import Peer
-from tests.penstock.small_cluster import SmallCluster
+from tests.penstock.linked_cluster import LinkedCluster
 
 ORDERS = BrokerRoute("a", "127.0.0.1:1", 4)
 
@@ -110,7 +110,7 @@ def test_a_web_server_and_a_broker_are_no_name_servers(serve: Callable[..., Any]
         threading.Thread(target=answer, daemon=True).start()
         with pytest.raises(InvalidConfig, match=rf"{web} is no Penstock name server \(usual port 9876\)"):
             bootstrap(web)
-    broker = SmallCluster().brokers[0]
+    broker = LinkedCluster().brokers[0]
     broker.refuse = lambda request: UnknownRequest("a broker does not serve QueryTopics")
     address = serve(broker).address
     with pytest.raises(InvalidConfig, match=f"{address} is no Penstock name server"):
@@ -152,9 +152,9 @@ def test_all_name_servers_together_say_who_has_what_and_who_of_them_is_away(serv
 
 
 def test_a_topic_is_deleted_wherever_it_is(serve: Callable[..., Any]) -> None:
-    cluster = SmallCluster(2, topics=["orders"])
+    cluster = LinkedCluster(2, topics=["orders"])
     for broker in cluster.brokers:
-        broker.route = broker.route._replace(address=serve(broker).address)
+        broker.listen(serve)
     with Routes(cluster.brokers[0].route.address) as routes:
         deleted = routes.delete_topic("orders")
         assert {broker: was.topic for broker, was in deleted.items()} == {"broker-0": "orders", "broker-1": "orders"}

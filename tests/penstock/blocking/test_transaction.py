@@ -11,15 +11,15 @@ import pytest
 from penstock.blocking import Producer
 from penstock.errors import InvalidRequest, TimedOut
 from penstock.protocol.requests.transactions import BeginHalf, EndHalves, HalfBegun
-from tests.penstock.small_cluster import SmallCluster
+from tests.penstock.linked_cluster import LinkedCluster
 
 
 def test_a_commit_without_an_answer_is_unknown_and_a_rollback_hides_no_error(
     serve: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     broker = cluster.brokers[0]
-    broker.route = broker.route._replace(address=serve(broker).address)
+    broker.listen(serve)
     broker.answers = {BeginHalf: lambda request: HalfBegun(7)}
     broker.silent = lambda request: isinstance(request, EndHalves)
     with Producer(servers=broker.route.address, group="g", timeout_s=0.3) as producer:

@@ -20,12 +20,12 @@ from penstock.protocol.requests.transactions import (
     HalvesToCheck,
     WatchHalves,
 )
-from tests.penstock.small_cluster import SmallBroker, SmallCluster
+from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
 
 RECORD = encode_message(Message("orders", b"x"))
 
 
-def asks(broker: SmallBroker, count: int, ended: list[tuple[int, str]]) -> None:
+def asks(broker: LinkedBroker, count: int, ended: list[tuple[int, str]]) -> None:
     """Has a broker ask about so many halves, as many at once as the producer wants, and note what it is told."""
     ids = iter(range(1, count + 1))
 
@@ -43,12 +43,12 @@ def asks(broker: SmallBroker, count: int, ended: list[tuple[int, str]]) -> None:
     broker.answers = {WatchHalves: watch, EndHalves: end}
 
 
-def producer(cluster: SmallCluster, check: Any, **given: Any) -> Producer:
-    return Producer(servers=SmallCluster.SERVERS, links=cluster, group="g", check=check, **given)
+def producer(cluster: LinkedCluster, check: Any, **given: Any) -> Producer:
+    return Producer(servers=LinkedCluster.SERVERS, links=cluster, group="g", check=check, **given)
 
 
 async def test_a_bounded_number_of_listeners_works_at_once_and_a_hanging_one_is_ended() -> None:
-    cluster, ended = SmallCluster(topics=["orders"]), list[tuple[int, str]]()
+    cluster, ended = LinkedCluster(topics=["orders"]), list[tuple[int, str]]()
     asks(cluster.brokers[0], 3 * CHECKS_MAX, ended)
     at_work = most = 0
 
@@ -72,7 +72,7 @@ async def test_a_bounded_number_of_listeners_works_at_once_and_a_hanging_one_is_
 async def test_brokers_that_come_are_watched_and_one_that_cannot_be_is_told_of_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    cluster, ended = SmallCluster(brokers=2, topics=["orders"]), list[tuple[int, str]]()
+    cluster, ended = LinkedCluster(brokers=2, topics=["orders"]), list[tuple[int, str]]()
     old, new = cluster.brokers
     cluster.live = [old]
     old.answers = {WatchHalves: lambda request: UnknownRequest("what is that?")}

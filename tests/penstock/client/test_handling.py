@@ -22,29 +22,29 @@ from penstock.protocol.requests.groups import CommitOffsets, JoinGroup
 from penstock.protocol.requests.messages import Append
 from penstock.protocol.requests.retries import SendAllBack
 from tests.patience import PATIENCE_S
-from tests.penstock.small_cluster import SmallBroker, SmallCluster
+from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
 
 Run = Callable[..., Any]
 
 
-def filled(*per_queue: int) -> SmallCluster:
-    cluster = SmallCluster(topics=["orders"])
+def filled(*per_queue: int) -> LinkedCluster:
+    cluster = LinkedCluster(topics=["orders"])
     for queue, count in enumerate(per_queue):
         put(cluster.brokers[0], *[f"{queue}-{at}".encode() for at in range(count)], queue=queue)
     return cluster
 
 
-def put(broker: SmallBroker, *bodies: bytes, queue: int = 0) -> None:
+def put(broker: LinkedBroker, *bodies: bytes, queue: int = 0) -> None:
     records = [encode_message(Message("orders", body), queue_id=queue) for body in bodies]
-    broker.submit(Append(len(records), False, b"".join(records)), lambda result: None)
+    broker.ask(Append(len(records), False, b"".join(records)))
 
 
-def consumer(cluster: SmallCluster, **given: Any) -> Consumer:
-    return Consumer("g", "orders", servers=SmallCluster.SERVERS, links=cluster, start="earliest", **given)
+def consumer(cluster: LinkedCluster, **given: Any) -> Consumer:
+    return Consumer("g", "orders", servers=LinkedCluster.SERVERS, links=cluster, start="earliest", **given)
 
 
-def committed(cluster: SmallCluster) -> dict[str, int]:
-    return {queue: offset for queue, offset in cluster.brokers[0].groups["g"].offsets.items() if offset}
+def committed(cluster: LinkedCluster) -> dict[str, int]:
+    return {queue: offset for queue, offset in cluster.brokers[0].positions("g").items() if offset}
 
 
 class Work:
@@ -349,7 +349,7 @@ def test_whatever_fails_and_whenever_the_consumer_is_replaced_nothing_is_skipped
     rng = random.Random(seed)
     cluster = filled(*[rng.randint(0, 60) for _ in range(4)])
     broker = cluster.brokers[0]
-    wanted = {record_body(one) for name, queue in broker.queues.items() for one in queue}
+    wanted = set(cluster.stored("orders"))
     done: set[bytes] = set()
     broker.refuse = lambda request: (
         StorageFull("no room") if isinstance(request, SendAllBack | CommitOffsets) and rng.random() < 0.2 else None
@@ -383,8 +383,8 @@ def test_whatever_fails_and_whenever_the_consumer_is_replaced_nothing_is_skipped
             for _ in range(rng.randint(1, 4)):
                 tasks.start_soon(live, rng.uniform(0, 4))
         for name, offset in committed(cluster).items():  # all that is passed is done, or comes again as a retry
-            passed = {record_body(one) for one in broker.queues[name][:offset]}
-            again = {record_body(one) for one in broker.queues.get("%RETRY%g:0", [])}
+            passed = {record_body(one) for one in broker.records(name)[:offset]}
+            again = set(cluster.stored("%RETRY%g"))
             assert passed <= done | again
         while done != wanted:
             await live(5)

@@ -19,7 +19,7 @@ from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.groups import JoinGroup, WatchGroup
 from penstock.protocol.requests.messages import Append
 from penstock.protocol.requests.request import Request
-from tests.penstock.small_cluster import SmallBroker, SmallCluster
+from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
 
 
 class VirtualClock(Clock):
@@ -58,19 +58,19 @@ ALL = ("on_assigned", "on_revoked", "on_lost")
 
 
 @pytest.fixture
-def cluster() -> Iterator[SmallCluster]:
-    made = SmallCluster(topics=["orders"])
+def cluster() -> Iterator[LinkedCluster]:
+    made = LinkedCluster(topics=["orders"])
     for queue in range(4):
         put(made.brokers[0], *[b"%d" % at for at in range(3)], queue=queue)
     return made
 
 
-def put(broker: SmallBroker, *bodies: bytes, queue: int) -> None:
+def put(broker: LinkedBroker, *bodies: bytes, queue: int) -> None:
     records = [encode_message(Message("orders", body), queue_id=queue) for body in bodies]
-    broker.submit(Append(len(records), False, b"".join(records)), lambda result: None)
+    broker.ask(Append(len(records), False, b"".join(records)))
 
 
-def member(cluster: SmallCluster, **given: Any) -> Consumer:
+def member(cluster: LinkedCluster, **given: Any) -> Consumer:
     """One that is made later has a later name, by which queues are dealt."""
     given.setdefault("session_s", 30.0)
     before = {request.member for request in cluster.brokers[0].asked if isinstance(request, JoinGroup)}
@@ -78,7 +78,7 @@ def member(cluster: SmallCluster, **given: Any) -> Consumer:
     return Consumer(
         "g",
         "orders",
-        servers=SmallCluster.SERVERS,
+        servers=LinkedCluster.SERVERS,
         links=cluster,
         start="earliest",
         clock=VirtualClock(),
@@ -99,7 +99,7 @@ async def of_queue(consumer: Consumer, number: int) -> list[ReceivedMessage]:
     raise AssertionError
 
 
-async def test_without_on_revoked_queues_are_others_at_once(cluster: SmallCluster) -> None:
+async def test_without_on_revoked_queues_are_others_at_once(cluster: LinkedCluster) -> None:
     first, second = Seen(), Seen(awaits=True)
     async with member(cluster, **first.callbacks("on_assigned", "on_lost")) as a:
         for _ in range(4):
@@ -113,7 +113,7 @@ async def test_without_on_revoked_queues_are_others_at_once(cluster: SmallCluste
     assert second.told == [("on_assigned", [2, 3]), ("on_revoked", [2, 3])], "leaving is letting go"
 
 
-async def test_on_revoked_commits_what_was_done_before_others_begin(cluster: SmallCluster) -> None:
+async def test_on_revoked_commits_what_was_done_before_others_begin(cluster: LinkedCluster) -> None:
     committed: list[Queues] = []
 
     async def commit(queues: Queues) -> None:
@@ -137,7 +137,7 @@ async def test_on_revoked_commits_what_was_done_before_others_begin(cluster: Sma
             await a.commit()
 
 
-async def test_on_assigned_may_seek(cluster: SmallCluster) -> None:
+async def test_on_assigned_may_seek(cluster: LinkedCluster) -> None:
     async def seek(queues: Queues) -> None:
         for queue in queues:
             await c.seek(queue, 2)
@@ -147,7 +147,7 @@ async def test_on_assigned_may_seek(cluster: SmallCluster) -> None:
         assert [[message.offset for message in await anext(c)] for _ in range(4)] == [[2]] * 4
 
 
-async def test_an_ordered_queue_moves_when_the_program_asks_for_the_next_batch(cluster: SmallCluster) -> None:
+async def test_an_ordered_queue_moves_when_the_program_asks_for_the_next_batch(cluster: LinkedCluster) -> None:
     async with member(cluster, ordered=True) as a:
         (first, *_) = await of_queue(a, 3)
         async with member(cluster, ordered=True) as b:
@@ -163,11 +163,11 @@ async def test_an_ordered_queue_moves_when_the_program_asks_for_the_next_batch(c
                 await a.commit(first)
 
 
-async def test_an_ordered_queue_of_a_member_that_hangs_moves_when_its_session_ends(cluster: SmallCluster) -> None:
+async def test_an_ordered_queue_of_a_member_that_hangs_moves_when_its_session_ends(cluster: LinkedCluster) -> None:
     broker, seen = cluster.brokers[0], Seen()
     async with member(cluster, ordered=True, session_s=30, **seen.callbacks(*ALL)) as a:
         await of_queue(a, 3)
-        (name,) = broker.groups["g"].members
+        (name,) = broker.members("g")
 
         def refuse(request: Request) -> PenstockError | None:
             is_cut_off = isinstance(request, WatchGroup) and request.member == name
@@ -187,7 +187,7 @@ async def test_an_ordered_queue_of_a_member_that_hangs_moves_when_its_session_en
 
 
 async def test_nothing_is_begun_in_an_ordered_queue_while_the_broker_has_not_heard_of_the_member(
-    cluster: SmallCluster,
+    cluster: LinkedCluster,
 ) -> None:
     broker = cluster.brokers[0]
     async with member(cluster, ordered=True, session_s=30) as c:
@@ -203,11 +203,11 @@ async def test_nothing_is_begun_in_an_ordered_queue_while_the_broker_has_not_hea
         assert len([await anext(stream) for _ in range(11)]) == 11
 
 
-async def test_an_ordered_member_goes_on_at_a_broker_that_began_anew_and_others_wait(cluster: SmallCluster) -> None:
+async def test_an_ordered_member_goes_on_at_a_broker_that_began_anew_and_others_wait(cluster: LinkedCluster) -> None:
     broker, seen = cluster.brokers[0], Seen()
     async with member(cluster, ordered=True, **seen.callbacks(*ALL)) as a:
         (message, *_) = await of_queue(a, 3)
-        refusals: set[str] = {broker.groups["g"].members[0]}
+        refusals: set[str] = {broker.members("g")[0]}
 
         def refuse(request: Request) -> PenstockError | None:
             away = isinstance(request, JoinGroup | WatchGroup) and request.member in refusals
@@ -225,11 +225,11 @@ async def test_an_ordered_member_goes_on_at_a_broker_that_began_anew_and_others_
             await wait_all_tasks_blocked()
             assert (numbers(a), numbers(b)) == ([0, 1], [2, 3])
             assert seen.told == [("on_assigned", [0, 1, 2, 3]), ("on_revoked", [2, 3])]
-    assert broker.groups["g"].offsets["orders:3"] == 1
+    assert broker.positions("g")["orders:3"] == 1
 
 
 async def test_a_program_that_never_comes_back_loses_its_queues_after_a_session(
-    cluster: SmallCluster, caplog: pytest.LogCaptureFixture
+    cluster: LinkedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen = Seen()
     async with member(cluster, session_s=30, **seen.callbacks(*ALL)) as a:
@@ -244,7 +244,9 @@ async def test_a_program_that_never_comes_back_loses_its_queues_after_a_session(
     assert "works on orders:2@broker-0, orders:3@broker-0 for too long" in caplog.text
 
 
-async def test_a_callback_that_raises_holds_nothing_up(cluster: SmallCluster, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_callback_that_raises_holds_nothing_up(
+    cluster: LinkedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
     def fails(queues: Queues) -> None:
         raise ValueError("mine")
 

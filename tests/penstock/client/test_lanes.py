@@ -24,15 +24,15 @@ from penstock.protocol.requests.messages import AppendRuns
 from penstock.protocol.requests.request import Request
 from penstock.world import RealClock
 from tests.penstock.client.at_broker import runs_at_broker
+from tests.penstock.linked_cluster import LinkedCluster
 from tests.penstock.producing import appends, producer
-from tests.penstock.small_cluster import SmallCluster
 from topicmap.queues import TopicMap
 
 Run = Callable[..., Any]
 
 
 def test_concurrent_sends_leave_as_one_append(run: Run) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
 
     async def test() -> None:
         async with producer(cluster) as p:
@@ -47,7 +47,7 @@ def test_concurrent_sends_leave_as_one_append(run: Run) -> None:
 
 
 async def test_single_messages_whose_answer_does_not_come_end_at_the_deadline_of_each() -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     async with producer(cluster, timeout_s=7) as p:
         await p.send("orders", b"the way is known now")
         cluster.brokers[0].silent = lambda request: isinstance(request, AppendRuns)
@@ -67,7 +67,7 @@ async def test_single_messages_whose_answer_does_not_come_end_at_the_deadline_of
 
 
 async def test_a_producer_that_closes_with_an_error_leaves_no_sender_waiting() -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     failures: list[PenstockError] = []
 
     async def send(p: Producer) -> None:
@@ -94,8 +94,8 @@ class Unmade(Way):
 
 
 async def test_a_request_that_cannot_be_made_fails_alone_and_later_ones_leave() -> None:
-    cluster = SmallCluster(topics=["orders"])
-    discovery = Discovery(SmallCluster.SERVERS, cluster)
+    cluster = LinkedCluster(topics=["orders"])
+    discovery = Discovery(LinkedCluster.SERVERS, cluster)
     (route,) = await discovery.brokers("orders")
     lanes = Lanes(discovery, Faults(), RealClock())
     preparation = Preparation(1, TopicMap())

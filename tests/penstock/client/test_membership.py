@@ -20,11 +20,11 @@ from penstock.errors import Fenced
 from penstock.protocol.message import Message, encode_message
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup
 from penstock.protocol.requests.messages import Append
-from tests.penstock.small_cluster import SmallBroker, SmallCluster
+from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
 
 
 @asynccontextmanager
-async def member(broker: SmallBroker, name: str = "m", start: Start = "earliest") -> AsyncIterator[Member]:
+async def member(broker: LinkedBroker, name: str = "m", start: Start = "earliest") -> AsyncIterator[Member]:
     tasks = TaskScope()
     await tasks.open()
     rng = random.Random(name)
@@ -38,11 +38,11 @@ async def member(broker: SmallBroker, name: str = "m", start: Start = "earliest"
         await tasks.close()
 
 
-def small_broker() -> SmallBroker:
-    return SmallCluster(topics=["t", "u"]).brokers[0]
+def small_broker() -> LinkedBroker:
+    return LinkedCluster(topics=["t", "u"]).brokers[0]
 
 
-def joins(broker: SmallBroker) -> list[JoinGroup]:
+def joins(broker: LinkedBroker) -> list[JoinGroup]:
     return [request for request in broker.asked if isinstance(request, JoinGroup)]
 
 
@@ -75,7 +75,7 @@ async def test_a_rebalance_during_the_first_commit_is_no_reason_to_join_again() 
 
     def cross(request: object) -> Fenced | None:
         if isinstance(request, CommitOffsets) and next(crossed, False):
-            broker.rebalance(broker.groups["g"])
+            broker.rebalance("g")
             return Fenced("older generation")
         return None
 
@@ -89,12 +89,12 @@ async def test_a_rebalance_during_the_first_commit_is_no_reason_to_join_again() 
 async def test_reading_begins_anew_where_somebody_else_committed() -> None:
     broker = small_broker()
     records = [encode_message(Message("t", str(at).encode()), queue_id=0) for at in range(5)]
-    broker.submit(Append(5, False, b"".join(records)), lambda result: None)
+    broker.ask(Append(5, False, b"".join(records)))
     async with member(broker) as one:
         await one.joined.wait()
         await wait_all_tasks_blocked()
-        broker.groups["g"].offsets["t:0"] = 4
-        broker.rebalance(broker.groups["g"])
+        broker.commit("g", t_0=4)
+        broker.rebalance("g")
         await wait_all_tasks_blocked()
         assert one.held["t:0"].begun == 4
         assert one.take_lost() == []
@@ -120,5 +120,5 @@ async def test_leaving_ends_the_membership() -> None:
         await one.joined.wait()
         await one.leave()
         await trio.sleep(100)
-        assert broker.groups["g"].members == []
+        assert broker.members("g") == []
         assert one.held == {}

@@ -18,7 +18,7 @@ from penstock.protocol.requests.groups import JoinGroup, NoteAttempts, WatchGrou
 from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.retries import SendBack
 from tests.penstock.client.test_handover import cluster, member, numbers, put
-from tests.penstock.small_cluster import SmallCluster
+from tests.penstock.linked_cluster import LinkedCluster
 
 __all__ = ["cluster"]
 
@@ -48,7 +48,7 @@ class Log:
         return [(who, offset, attempts) for who, queue, offset, attempts in self.begun if queue == number]
 
 
-async def test_a_message_that_fails_holds_up_its_queue_alone_until_it_is_a_dead_letter(cluster: SmallCluster) -> None:
+async def test_a_message_that_fails_holds_up_its_queue_alone_until_it_is_a_dead_letter(cluster: LinkedCluster) -> None:
     log, broker, done = Log(), cluster.brokers[0], set[tuple[int, int]]()
 
     def refuse(request: Request) -> StorageFull | None:
@@ -76,11 +76,11 @@ async def test_a_message_that_fails_holds_up_its_queue_alone_until_it_is_a_dead_
     assert log.of_queue(2) == [("a", 0, 0), ("a", 0, 1), ("a", 1, 0), ("a", 1, 1), ("a", 2, 0), ("a", 2, 1)]
     (buried,) = broker.given_back
     assert (buried.queue, buried.offset, buried.attempts_max, buried.reason) == ("orders:1", 1, 1, "ValueError: always")
-    assert broker.groups["g"].offsets["orders:1"] == 3
+    assert broker.positions("g")["orders:1"] == 3
     assert log.begun.index(("a", 0, 2, 0)) < log.begun.index(("a", 1, 2, 0)), "the others went on meanwhile"
 
 
-async def test_batches_keep_what_was_not_finished_and_its_place(cluster: SmallCluster) -> None:
+async def test_batches_keep_what_was_not_finished_and_its_place(cluster: LinkedCluster) -> None:
     seen: list[list[int]] = []
 
     async def work(messages: Sequence[ReceivedMessage]) -> list[ReceivedMessage] | None:
@@ -97,7 +97,7 @@ async def test_batches_keep_what_was_not_finished_and_its_place(cluster: SmallCl
     assert seen == [[0, 1, 2], [1]]
 
 
-async def test_a_queue_goes_over_between_two_messages_with_all_that_was_done_committed(cluster: SmallCluster) -> None:
+async def test_a_queue_goes_over_between_two_messages_with_all_that_was_done_committed(cluster: LinkedCluster) -> None:
     log, broker = Log(takes_s=3), cluster.brokers[0]
     for number in range(4):
         put(broker, *[b"%d" % at for at in range(3, 12)], queue=number)
@@ -125,7 +125,7 @@ async def test_a_queue_goes_over_between_two_messages_with_all_that_was_done_com
     assert {who for who, _, _ in log.of_queue(3)} == {"a", "b"}
 
 
-async def test_a_queue_that_is_held_up_goes_over_at_once(cluster: SmallCluster) -> None:
+async def test_a_queue_that_is_held_up_goes_over_at_once(cluster: LinkedCluster) -> None:
     async def work(message: ReceivedMessage) -> None:
         raise Retry(3600)
 
@@ -138,7 +138,7 @@ async def test_a_queue_that_is_held_up_goes_over_at_once(cluster: SmallCluster) 
         a.stop()
 
 
-async def test_attempts_of_all_holders_are_counted_together(cluster: SmallCluster) -> None:
+async def test_attempts_of_all_holders_are_counted_together(cluster: LinkedCluster) -> None:
     broker, attempts = cluster.brokers[0], list[tuple[str, int]]()
 
     async def fail(name: str, c: Consumer, times: int) -> None:
@@ -170,7 +170,7 @@ async def test_attempts_of_all_holders_are_counted_together(cluster: SmallCluste
     assert (buried.queue, buried.offset, buried.attempts_max) == ("orders:0", 0, 1)
 
 
-async def test_an_attempt_that_the_broker_cannot_note_holds_nothing_up(cluster: SmallCluster) -> None:
+async def test_an_attempt_that_the_broker_cannot_note_holds_nothing_up(cluster: LinkedCluster) -> None:
     broker, attempts = cluster.brokers[0], list[int]()
     broker.refuse = lambda request: StorageFull("full") if isinstance(request, NoteAttempts) else None
     async with member(cluster, ordered=True) as c:
@@ -186,7 +186,7 @@ async def test_an_attempt_that_the_broker_cannot_note_holds_nothing_up(cluster: 
     assert attempts == [0, 1, 2]
 
 
-async def test_a_handler_begins_nothing_while_the_session_may_be_over(cluster: SmallCluster) -> None:
+async def test_a_handler_begins_nothing_while_the_session_may_be_over(cluster: LinkedCluster) -> None:
     log, broker = Log(takes_s=40), cluster.brokers[0]
     async with member(cluster, ordered=True, session_s=30) as c, trio.open_nursery() as nursery:
         nursery.start_soon(c.handle, lambda_of(log))
@@ -210,7 +210,7 @@ def lambda_of(log: Log) -> Any:
     return work
 
 
-async def test_a_reader_that_gives_a_message_back_has_it_again_before_the_next(cluster: SmallCluster) -> None:
+async def test_a_reader_that_gives_a_message_back_has_it_again_before_the_next(cluster: LinkedCluster) -> None:
     broker = cluster.brokers[0]
     seen: list[int] = []
     async with member(cluster, ordered=True, attempts_max=3) as c:
@@ -229,10 +229,10 @@ async def test_a_reader_that_gives_a_message_back_has_it_again_before_the_next(c
     assert seen == [0, 1, 1, 1, 2]
     (buried,) = broker.given_back
     assert (buried.offset, buried.attempts_max, buried.reason) == (1, 1, "not yet")
-    assert broker.groups["g"].offsets["orders:0"] == 3
+    assert broker.positions("g")["orders:0"] == 3
 
 
-async def test_a_handler_of_an_ordered_group_raises_retry_instead_of_giving_back(cluster: SmallCluster) -> None:
+async def test_a_handler_of_an_ordered_group_raises_retry_instead_of_giving_back(cluster: LinkedCluster) -> None:
     async def work(message: ReceivedMessage) -> None:
         with pytest.raises(InvalidRequest, match="a handler raises Retry"):
             await c.nack(message)
@@ -243,7 +243,7 @@ async def test_a_handler_of_an_ordered_group_raises_retry_instead_of_giving_back
 
 
 async def test_a_queue_that_is_lost_and_comes_back_waits_for_the_work_that_is_under_way_there(
-    cluster: SmallCluster,
+    cluster: LinkedCluster,
 ) -> None:
     log, broker = Log(takes_s=60), cluster.brokers[0]
     async with member(cluster, ordered=True) as c, trio.open_nursery() as nursery:

@@ -25,22 +25,22 @@ from penstock.errors import (
     TooLarge,
     Unavailable,
 )
-from penstock.protocol.message import Message, decode_message
+from penstock.protocol.message import Message
 from penstock.protocol.requests.messages import Appended, AppendRuns, PlacedRun
 from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.timers import SetTimers
-from penstock.protocol.runs import decode_runs
+from penstock.protocol.requests.topics import ChangeTopic
 from tests.patience import PATIENCE_S
 from tests.penstock.hand_clock import TrioClock
-from tests.penstock.producing import appends, producer, unreachable_when_written
-from tests.penstock.small_cluster import SmallBroker, SmallCluster, records_of
+from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
+from tests.penstock.producing import appended, appends, producer, unreachable_when_written
 
 Run = Callable[..., Any]
 
 
 def test_what_may_succeed_is_tried_again_with_the_same_id(run: Run) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     failures = iter([Busy("full"), Busy("full")])
     cluster.brokers[0].refuse_record = lambda body: next(failures, None)
 
@@ -49,14 +49,13 @@ def test_what_may_succeed_is_tried_again_with_the_same_id(run: Run) -> None:
             return await p.send("orders", b"x")
 
     receipt = run(test)
-    runs = [run for request in appends(cluster.brokers[0]) for run in decode_runs(bytes(request.body))]
-    sent = [decode_message(record).id for run in runs for record in records_of(run)]
+    sent = [message.id for message in appended(cluster.brokers[0])]
     assert sent == [receipt.id] * 3
     assert cluster.stored("orders") == [b"x"]
 
 
 def test_an_error_that_no_repetition_mends_is_raised_at_once(run: Run) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     cluster.brokers[0].refuse_record = lambda body: TooLarge("no")
 
     async def test() -> None:
@@ -70,7 +69,7 @@ def test_an_error_that_no_repetition_mends_is_raised_at_once(run: Run) -> None:
 
 
 def test_a_message_without_a_key_goes_to_another_broker_when_one_fails(run: Run) -> None:
-    cluster = SmallCluster(brokers=2, topics=["orders"])
+    cluster = LinkedCluster(brokers=2, topics=["orders"])
     cluster.brokers[1].refuse = unreachable_when_written(unknown=False)
 
     async def test() -> None:
@@ -84,7 +83,7 @@ def test_a_message_without_a_key_goes_to_another_broker_when_one_fails(run: Run)
 
 
 def test_after_a_failure_the_name_servers_are_asked_who_has_the_topic_now(run: Run) -> None:
-    cluster = SmallCluster(brokers=2, topics=["orders"])
+    cluster = LinkedCluster(brokers=2, topics=["orders"])
     first, second = cluster.brokers
     cluster.live = [first]
 
@@ -103,7 +102,7 @@ def test_after_a_failure_the_name_servers_are_asked_who_has_the_topic_now(run: R
 
 
 def test_messages_without_a_key_use_all_brokers(run: Run) -> None:
-    cluster = SmallCluster(brokers=2, topics=["orders"])
+    cluster = LinkedCluster(brokers=2, topics=["orders"])
 
     async def test() -> set[str]:
         async with producer(cluster) as p:
@@ -113,7 +112,7 @@ def test_messages_without_a_key_use_all_brokers(run: Run) -> None:
 
 
 async def test_no_answer_until_the_deadline_is_unknown() -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     cluster.brokers[0].silent = lambda request: isinstance(request, AppendRuns)
     async with producer(cluster) as p:
         began = trio.current_time()
@@ -124,7 +123,7 @@ async def test_no_answer_until_the_deadline_is_unknown() -> None:
 
 
 async def test_one_deadline_covers_all_attempts() -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     cluster.brokers[0].refuse = unreachable_when_written(unknown=True)
     async with producer(cluster) as p:
         began = trio.current_time()
@@ -136,7 +135,7 @@ async def test_one_deadline_covers_all_attempts() -> None:
 
 
 async def test_a_refusal_after_an_unknown_attempt_leaves_the_outcome_unknown() -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     answers = iter([True, False])
 
     def refuse(request: Request) -> PenstockError | None:
@@ -152,7 +151,7 @@ async def test_a_refusal_after_an_unknown_attempt_leaves_the_outcome_unknown() -
 
 
 async def test_a_message_that_never_found_a_broker_is_known_not_to_be_stored() -> None:
-    cluster = SmallCluster()
+    cluster = LinkedCluster()
     cluster.brokers[0].silent = lambda request: True
     async with producer(cluster) as p:
         with pytest.raises(PenstockError) as caught:
@@ -161,7 +160,7 @@ async def test_a_message_that_never_found_a_broker_is_known_not_to_be_stored() -
 
 
 async def test_more_than_the_bound_wait_for_room() -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     cluster.brokers[0].silent = lambda request: isinstance(request, AppendRuns)
     async with producer(cluster, pending_max=10, timeout_s=5) as p, trio.open_nursery() as nursery:
 
@@ -176,9 +175,9 @@ async def test_more_than_the_bound_wait_for_room() -> None:
 
 def test_the_end_of_the_block_waits_for_what_other_tasks_are_sending(run: Run, serve: Callable[..., Any]) -> None:
     """Nothing lost: what was begun has its receipt, and what has its receipt is stored."""
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     broker = cluster.brokers[0]
-    broker.route = broker.route._replace(address=serve(broker).address)
+    broker.listen(serve)
     receipts: list[Receipt] = []
 
     async def test() -> None:
@@ -196,9 +195,9 @@ def test_the_end_of_the_block_waits_for_what_other_tasks_are_sending(run: Run, s
 
 
 def test_a_block_that_ends_with_an_error_leaves_unknown_what_is_on_its_way(run: Run, serve: Callable[..., Any]) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     broker = cluster.brokers[0]
-    broker.route = broker.route._replace(address=serve(broker).address)
+    broker.listen(serve)
     on_its_way = threading.Event()
     failures: list[PenstockError] = []
 
@@ -226,11 +225,11 @@ def test_a_block_that_ends_with_an_error_leaves_unknown_what_is_on_its_way(run: 
 
 
 def test_over_tcp_a_broker_that_restarts_is_found_again(run: Run, serve: Callable[..., Any]) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     broker = cluster.brokers[0]
     first = serve(broker)
     port = int(first.address.rpartition(":")[2])
-    broker.route = broker.route._replace(address=first.address)
+    broker.address = first.address
 
     async def test() -> None:
         async with Producer(servers=first.address) as p:
@@ -246,7 +245,7 @@ def test_over_tcp_a_broker_that_restarts_is_found_again(run: Run, serve: Callabl
 
 
 async def test_a_send_that_finds_no_server_says_so_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     cluster.brokers[0].refuse = lambda request: Unavailable("no server at h:1: connection refused")
     async with producer(cluster, timeout_s=8, clock=TrioClock()) as p:
         with pytest.raises(Unavailable, match="connection refused"):
@@ -256,7 +255,7 @@ async def test_a_send_that_finds_no_server_says_so_after_a_second(caplog: pytest
 
 
 async def test_a_single_message_that_failed_is_tried_again_within_its_deadline_with_the_same_id() -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     async with producer(cluster, timeout_s=7) as p:
         await p.send("orders", b"the way is known now")
         failures = iter([Busy("full"), Busy("full")])
@@ -267,19 +266,18 @@ async def test_a_single_message_that_failed_is_tried_again_within_its_deadline_w
         with pytest.raises(Busy):
             await p.send("orders", b"y")
         assert 6 < trio.current_time() - began <= 7
-    runs = [run for request in appends(cluster.brokers[0]) for run in decode_runs(bytes(request.body))]
-    sent = [decode_message(record) for run in runs for record in records_of(run)]
+    sent = appended(cluster.brokers[0])
     assert [message.id for message in sent if message.body == b"x"] == [receipt.id] * 3
     assert len({message.id for message in sent if message.body == b"y"}) == 1
 
 
-def hangs(broker: SmallBroker) -> None:
+def hangs(broker: LinkedBroker) -> None:
     broker.silent = lambda request: isinstance(request, AppendRuns | SetTimers)
 
 
 @pytest.mark.parametrize("quick", [True, False])
 async def test_a_message_without_a_key_leaves_a_broker_that_hangs_and_one_with_a_key_stays(quick: bool) -> None:
-    cluster = SmallCluster(brokers=2, topics=["orders"])
+    cluster = LinkedCluster(brokers=2, topics=["orders"])
     async with producer(cluster, timeout_s=9, clock=TrioClock()) as p:
         await p.send("orders", b"the way is known now")
         for broker in cluster.brokers:
@@ -304,12 +302,12 @@ async def test_a_message_without_a_key_leaves_a_broker_that_hangs_and_one_with_a
     assert {message.count(b"y") for message in cluster.stored("orders") if message == b"y"} == {1}
 
 
-def p_routes(cluster: SmallCluster) -> list[BrokerRoute]:
+def p_routes(cluster: LinkedCluster) -> list[BrokerRoute]:
     return [broker.route for broker in cluster.brokers]
 
 
 async def test_a_slow_broker_is_gone_round_and_its_late_answers_mean_nothing() -> None:
-    cluster = SmallCluster(brokers=2, topics=["orders"])
+    cluster = LinkedCluster(brokers=2, topics=["orders"])
     slow = cluster.brokers[0]
     answered: list[Any] = []
     async with producer(cluster, timeout_s=9, clock=TrioClock()) as p, trio.open_nursery() as nursery:
@@ -325,7 +323,7 @@ async def test_a_slow_broker_is_gone_round_and_its_late_answers_mean_nothing() -
             if isinstance(request, AppendRuns):
                 nursery.start_soon(answer, request, on_result, delays.pop(0))
             else:
-                SmallBroker.submit(slow, request, on_result)
+                LinkedBroker.submit(slow, request, on_result)
 
         slow.submit = slowly  # type: ignore[method-assign]
         delays = [1.0]
@@ -343,7 +341,7 @@ async def test_a_slow_broker_is_gone_round_and_its_late_answers_mean_nothing() -
 
 
 def test_a_callback_hears_what_became_of_each_message_and_the_block_waits_for_it(run: Run) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     cluster.brokers[0].refuse_record = lambda body: TooLarge("no") if body == b"bad" else None
     told: list[Outcome] = []
 
@@ -369,7 +367,7 @@ def test_a_callback_hears_what_became_of_each_message_and_the_block_waits_for_it
 def test_a_callback_that_raises_ends_nothing_and_what_is_told_to_nobody_is_in_the_log(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
 
     def wrong(outcome: Outcome) -> None:
         raise KeyError("mine")
@@ -386,9 +384,9 @@ def test_a_callback_that_raises_ends_nothing_and_what_is_told_to_nobody_is_in_th
 
 
 def test_what_is_sent_one_way_is_stored_and_waits_for_no_answer(run: Run, serve: Callable[..., Any]) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     broker = cluster.brokers[0]
-    broker.route = broker.route._replace(address=serve(broker).address)
+    broker.listen(serve)
 
     async def test() -> None:
         async with Producer(servers=broker.route.address) as p:
@@ -403,7 +401,7 @@ def test_what_is_sent_one_way_is_stored_and_waits_for_no_answer(run: Run, serve:
 
 
 async def test_an_answer_that_does_not_come_holds_up_neither_a_one_way_send_nor_the_end_for_long() -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     hangs(cluster.brokers[0])
     began = trio.current_time()
     async with producer(cluster) as p:
@@ -418,9 +416,9 @@ async def test_an_answer_that_does_not_come_holds_up_neither_a_one_way_send_nor_
 
 
 def test_more_than_a_link_takes_at_once_is_sent_once_each(run: Run, serve: Callable[..., Any]) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     broker = cluster.brokers[0]
-    broker.route = broker.route._replace(address=serve(broker).address)
+    broker.listen(serve)
     bodies = [bytes([at]) * 1_000_000 for at in range(80)]
 
     async def test() -> None:
@@ -433,12 +431,11 @@ def test_more_than_a_link_takes_at_once_is_sent_once_each(run: Run, serve: Calla
 
 
 async def test_a_topic_that_may_be_written_to_again_is_written_to_within_the_deadline() -> None:
-    cluster = SmallCluster(topics=["orders"])
-    open_route = cluster.brokers[0].route
+    cluster = LinkedCluster(topics=["orders"])
     async with producer(cluster, timeout_s=5) as p:
-        cluster.brokers[0].route = open_route._replace(writable=False)
+        cluster.brokers[0].ask(ChangeTopic("orders", access="r"))
         with pytest.raises(NoRoute, match="takes messages"):
             await p.send("orders", b"too early")
-        cluster.brokers[0].route = open_route
+        cluster.brokers[0].ask(ChangeTopic("orders", access="rw"))
         await p.send("orders", b"in time")
     assert cluster.stored("orders") == [b"in time"]

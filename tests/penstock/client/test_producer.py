@@ -33,8 +33,8 @@ from penstock.protocol.requests.messages import Append
 from penstock.protocol.requests.request import Done, Request
 from penstock.protocol.requests.timers import CancelTimer, SetTimers, TimerSet, TimersSet
 from tests.penstock.hand_clock import TrioClock
+from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
 from tests.penstock.producing import appends, producer
-from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 Run = Callable[..., Any]
 
@@ -44,7 +44,7 @@ def unreachable_when_stored(request: Request) -> PenstockError | None:
 
 
 def test_a_message_is_stored_and_its_receipt_says_where(run: Run) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
 
     async def test() -> Receipt:
         async with producer(cluster) as p:
@@ -53,14 +53,14 @@ def test_a_message_is_stored_and_its_receipt_says_where(run: Run) -> None:
     receipt = run(test)
     queue = zlib.crc32(b"42") % 4
     assert receipt == Receipt(receipt.id, MessageQueue("broker-0", "orders", queue), 0, "disk", "ok")
-    message = decode_message(cluster.brokers[0].queues[f"orders:{queue}"][0])
+    message = decode_message(cluster.brokers[0].records(f"orders:{queue}")[0])
     assert (message.body, message.key, message.tag, dict(message.properties)) == (b"body", "42", "paid", {"a": "b"})
     assert message.id == receipt.id
     assert message.born_ms > 0
 
 
 def test_an_mqtt_message_is_placed_by_the_topic_map(run: Run) -> None:
-    cluster = SmallCluster()
+    cluster = LinkedCluster()
 
     async def test() -> Receipt:
         async with producer(cluster) as p:
@@ -71,7 +71,7 @@ def test_an_mqtt_message_is_placed_by_the_topic_map(run: Run) -> None:
 
 
 def test_receipts_of_many_come_in_their_order(run: Run) -> None:
-    cluster = SmallCluster(topics=["orders", "bills"])
+    cluster = LinkedCluster(topics=["orders", "bills"])
 
     async def test() -> Sequence[Receipt]:
         async with producer(cluster) as p:
@@ -79,20 +79,20 @@ def test_receipts_of_many_come_in_their_order(run: Run) -> None:
 
     receipts = run(test)
     for at, receipt in enumerate(receipts):
-        record = cluster.brokers[0].queues[receipt.queue.name][receipt.offset]
+        record = cluster.brokers[0].records(receipt.queue.name)[receipt.offset]
         assert (decode_message(record).key, receipt.id) == (str(at), decode_message(record).id)
 
 
 def test_sending_nothing_returns_nothing(run: Run) -> None:
     async def test() -> Sequence[Receipt]:
-        async with producer(SmallCluster()) as p:
+        async with producer(LinkedCluster()) as p:
             return await p.send_many([])
 
     assert run(test) == []
 
 
 def test_each_illegal_message_has_an_error_of_its_own_and_the_good_ones_are_stored(run: Run) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     cluster.brokers[0].refuse_record = lambda body: Busy("full") if body == b"never" else None
     many = [Message("orders", b"x"), Message("orders", bytes(5_000_000)), Message("a/b", b"x"), Message("orders", b"")]
 
@@ -112,7 +112,7 @@ def test_each_illegal_message_has_an_error_of_its_own_and_the_good_ones_are_stor
 
 
 def test_a_partial_failure_keeps_the_receipts_of_the_others(run: Run) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     cluster.brokers[0].refuse_record = lambda body: TooLarge("no") if body == b"bad" else None
 
     async def test() -> SendManyError:
@@ -128,7 +128,7 @@ def test_a_partial_failure_keeps_the_receipts_of_the_others(run: Run) -> None:
 
 
 async def test_outside_its_block_a_producer_says_so() -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     p = producer(cluster)
 
     async def is_refused() -> None:
@@ -146,14 +146,14 @@ async def test_outside_its_block_a_producer_says_so() -> None:
 def test_a_producer_that_is_not_open_says_so(run: Run) -> None:
     async def test() -> None:
         with pytest.raises(InvalidRequest, match="async with"):
-            await producer(SmallCluster()).send("orders", b"x")
+            await producer(LinkedCluster()).send("orders", b"x")
 
     run(test)
 
 
 def test_the_blocks_error_comes_out_as_it_is(run: Run) -> None:
     async def test() -> None:
-        async with producer(SmallCluster()):
+        async with producer(LinkedCluster()):
             raise KeyError("mine")
 
     with pytest.raises(KeyError):
@@ -161,7 +161,7 @@ def test_the_blocks_error_comes_out_as_it_is(run: Run) -> None:
 
 
 def test_a_message_is_sent_alone_and_a_wrong_type_is_named(run: Run) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     wrong: Any = 7
 
     async def test() -> None:
@@ -176,7 +176,7 @@ def test_a_message_is_sent_alone_and_a_wrong_type_is_named(run: Run) -> None:
 
 
 def test_qos_and_retain_are_given_to_send_as_to_a_message(run: Run) -> None:
-    cluster = SmallCluster(topics=["plant"])
+    cluster = LinkedCluster(topics=["plant"])
 
     async def test() -> Receipt:
         async with producer(cluster) as p:
@@ -189,11 +189,11 @@ def test_qos_and_retain_are_given_to_send_as_to_a_message(run: Run) -> None:
             return await p.send("plant", b"on", mqtt_topic="plant/state", qos=2, retain=True)
 
     receipt = run(test)
-    message = decode_message(cluster.brokers[0].queues[receipt.queue.name][receipt.offset])
+    message = decode_message(cluster.brokers[0].records(receipt.queue.name)[receipt.offset])
     assert (message.qos, message.retain, message.name) == (2, True, "plant/state")
 
 
-def delays(broker: SmallBroker, *errors: PenstockError) -> None:
+def delays(broker: LinkedBroker, *errors: PenstockError) -> None:
     """Has a broker set timers, and answer each ``CancelTimer`` with the next error, then ``Done``."""
     timers, answers = itertools.count(40), iter(errors)
     broker.answers[SetTimers] = lambda request: TimersSet(
@@ -203,7 +203,7 @@ def delays(broker: SmallBroker, *errors: PenstockError) -> None:
 
 
 def test_a_delayed_message_has_a_receipt_with_its_timer_and_many_have_one_request(run: Run) -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     delays(cluster.brokers[0])
 
     async def test() -> None:
@@ -223,7 +223,7 @@ def test_a_delayed_message_has_a_receipt_with_its_timer_and_many_have_one_reques
 
 
 async def test_a_cancel_tells_fired_from_unknown_and_knows_what_it_has_done_itself() -> None:
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     lost = Unavailable("lost")
     lost.unknown = True
     gone = TimerNotFound("gone")
@@ -250,7 +250,7 @@ async def test_a_cancel_tells_fired_from_unknown_and_knows_what_it_has_done_itse
 
 @pytest.mark.interpreted
 def test_a_queue_is_given_or_chosen_and_its_broker_is_not_left(run: Run) -> None:
-    cluster = SmallCluster(brokers=2, topics=["orders"])
+    cluster = LinkedCluster(brokers=2, topics=["orders"])
 
     async def test() -> None:
         async with producer(cluster) as p:

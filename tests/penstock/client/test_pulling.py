@@ -16,21 +16,21 @@ from penstock.errors import InvalidRequest, InvalidTopic, OffsetOutOfRange
 from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append
-from tests.penstock.small_cluster import SmallBroker, SmallCluster
+from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
 
 
-def broker_with(*messages: Message) -> SmallBroker:
-    broker = SmallCluster(topics=["t"]).brokers[0]
+def broker_with(*messages: Message) -> LinkedBroker:
+    broker = LinkedCluster(topics=["t"]).brokers[0]
     put(broker, *messages)
     return broker
 
 
-def put(broker: SmallBroker, *messages: Message) -> None:
+def put(broker: LinkedBroker, *messages: Message) -> None:
     records = [encode_message(message, queue_id=0) for message in messages]
-    broker.submit(Append(len(records), False, b"".join(records)), lambda result: None)
+    broker.ask(Append(len(records), False, b"".join(records)))
 
 
-def held(broker: SmallBroker, offset: int = 0) -> Held:
+def held(broker: LinkedBroker, offset: int = 0) -> Held:
     made = Held(queue=MessageQueue("b", "t", 0), link=broker._cluster.link(broker.route.address))
     made.begin(offset)
     return made

@@ -21,7 +21,7 @@ from penstock.protocol.requests.transactions import (
     HalvesEnded,
 )
 from tests.penstock.hand_clock import TrioClock
-from tests.penstock.small_cluster import SmallBroker, SmallCluster
+from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
 
 Run = Callable[..., Any]
 
@@ -32,9 +32,9 @@ def lost() -> Unavailable:
     return error
 
 
-def cluster_of(begins: Iterable[PenstockError] = (), ends: Iterable[PenstockError] = ()) -> SmallCluster:
+def cluster_of(begins: Iterable[PenstockError] = (), ends: Iterable[PenstockError] = ()) -> LinkedCluster:
     """A broker that answers with these errors first."""
-    cluster = SmallCluster(topics=["orders"])
+    cluster = LinkedCluster(topics=["orders"])
     begins, ends, ids = iter(begins), iter(ends), itertools.count(7)
 
     def begin(request: BeginHalf) -> Any:
@@ -47,7 +47,7 @@ def cluster_of(begins: Iterable[PenstockError] = (), ends: Iterable[PenstockErro
     return cluster
 
 
-def asked(broker: SmallBroker) -> list[str]:
+def asked(broker: LinkedBroker) -> list[str]:
     """Which halves were begun and ended, in short."""
     told = []
     for one in broker.asked:
@@ -58,8 +58,8 @@ def asked(broker: SmallBroker) -> list[str]:
     return told
 
 
-async def transact(cluster: SmallCluster, *, fails: bool = False, idempotent: bool = True, **given: Any) -> None:
-    links: Any = {"servers": SmallCluster.SERVERS, "links": cluster, "timeout_s": 7, "clock": TrioClock()}
+async def transact(cluster: LinkedCluster, *, fails: bool = False, idempotent: bool = True, **given: Any) -> None:
+    links: Any = {"servers": LinkedCluster.SERVERS, "links": cluster, "timeout_s": 7, "clock": TrioClock()}
     links["idempotent"] = idempotent
     async with Producer(**links, group="payments") as producer, producer.transaction("orders", b"x", **given):
         if fails:
@@ -125,7 +125,7 @@ async def test_a_rollback_without_an_answer_hides_no_error_and_does_not_hold_up_
 
 async def test_a_cancelled_block_is_rolled_back() -> None:
     cluster = cluster_of()
-    links: Any = {"servers": SmallCluster.SERVERS, "links": cluster}
+    links: Any = {"servers": LinkedCluster.SERVERS, "links": cluster}
     async with Producer(**links, group="payments") as producer:
         with trio.move_on_after(1):
             async with producer.transaction("orders", b"x"):
@@ -134,12 +134,12 @@ async def test_a_cancelled_block_is_rolled_back() -> None:
 
 
 async def test_where_messages_cannot_begin_at_one_broker_those_at_the_others_are_rolled_back() -> None:
-    cluster = SmallCluster(brokers=2, topics=["orders"])
+    cluster = LinkedCluster(brokers=2, topics=["orders"])
     for number, broker in enumerate(cluster.brokers):
         broker.answers = dict(cluster_of().brokers[0].answers)
         if number:
             broker.answers[BeginHalf] = lambda request: HalfBegun(0, (Refused(1, InternalError.code, "no"),))
-    links: Any = {"servers": SmallCluster.SERVERS, "links": cluster}
+    links: Any = {"servers": LinkedCluster.SERVERS, "links": cluster}
     many = [Message("orders", b"x", key=str(at)) for at in range(20)]
     async with Producer(**links, group="payments") as producer:
         with pytest.raises(InternalError, match="no"):
@@ -151,6 +151,6 @@ async def test_where_messages_cannot_begin_at_one_broker_those_at_the_others_are
 
 
 async def test_a_block_that_was_not_entered_cannot_be_left() -> None:
-    async with Producer(servers=SmallCluster.SERVERS, links=cluster_of(), group="g") as producer:
+    async with Producer(servers=LinkedCluster.SERVERS, links=cluster_of(), group="g") as producer:
         with pytest.raises(InvalidRequest, match="has not begun"):
             await producer.transaction("orders", b"x").__aexit__(None, None, None)

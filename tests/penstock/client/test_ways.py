@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.messages.whole_records import records_of
 from penstock.client import ways
 from penstock.client.delays import Due
 from penstock.client.preparation import Preparation
@@ -31,7 +32,6 @@ from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.timers import SetTimers, TimerSet, TimersSet
 from tests.penstock.client.at_broker import runs_at_broker
-from tests.penstock.small_cluster import cut_records
 from topicmap.queues import TopicMap
 
 BROKERS = [
@@ -73,7 +73,7 @@ def test_delayed_messages_leave_as_records_with_their_due_times_and_get_their_ti
     request = IN_A_WHILE.request(many)
     assert isinstance(request, SetTimers)
     assert (request.due_ms, request.from_now) == ((5000,) * 3, True)
-    assert [decode_message(one).body for one in cut_records(request.body)] == [b"0", b"1", b"2"]
+    assert [decode_message(one).body for one in records_of(request.body, len(many))] == [b"0", b"1", b"2"]
     answer = TimersSet((TimerSet(40, 9000), TimerSet(0, 0), TimerSet(41, 9001)), (Refused(1, Busy.code, "full"),))
     IN_A_WHILE.settle(many, "a", answer)
     assert IN_A_WHILE.again(many) == [many[1]]
@@ -98,7 +98,7 @@ def test_messages_of_chosen_queues_leave_as_records_and_get_their_places() -> No
     assert [broker_of_chosen(one, BROKERS).address for one in many] == ["10.0.0.2:1"] * 3
     request = IN_QUEUE.request(many)
     assert isinstance(request, Append)
-    assert [decode_message(one).queue.number for one in cut_records(request.body)] == [1, 1, 1]
+    assert [decode_message(one).queue.number for one in records_of(request.body, request.count)] == [1, 1, 1]
     placed = (Placed(1, 7, 0), Placed(0, 0, 0), Placed(1, 8, 0))
     IN_QUEUE.settle(many, "b", Appended("disk", placed, (Refused(1, InvalidTopic.code, "no"),)))
     assert [one.receipt(0).offset for one in many if one.queue is not None] == [7, 8]
