@@ -6,12 +6,13 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from led_group import LedGroup
 
 from penstock.blocking.reader import Reader
 from penstock.errors import BrokerAway, InvalidTopic, NumberTaken, PenstockError, TooLarge, Unavailable
@@ -224,3 +225,31 @@ def test_a_row_that_is_no_message_is_refused(
     batch = pa.RecordBatch.from_pydict({"value": [value], "topic": [topic]})
     with pytest.raises(error):
         write_rows([batch], options(real_cluster, ""), Task("q", 0, 0))
+
+
+@pytest.mark.slow
+def test_rows_on_their_way_while_the_lead_moves_are_stored_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The lead moves, and then a leader stops, with a request on its way: the next leader knows what is stored."""
+    group = LedGroup(tmp_path)
+    try:
+        expected: Counter[bytes] = Counter()
+        for seed, change in enumerate((group.move_lead, group.stop_leader)):
+            rows, given = rows_of(100_000 * seed, 4 * BLOCK_ROWS), options(group)
+            expected += bodies(rows)
+            for run in (changing(rows, change), batches(rows)):  # and once more, as Spark repeats a batch
+                assert write_rows(run, given, Task("q", seed, 0)) == len(rows)
+            assert "asking again" in caplog.text, "a request was refused, or lost its connection"
+            caplog.clear()
+        assert stored(group) == expected
+    finally:
+        group.stop()
+
+
+def changing(rows: Rows, change: Callable[[], None]) -> Iterator[pa.RecordBatch]:
+    """Batches, of which the third is made during a change: the second one's request is on its way then."""
+    for at, batch in enumerate(batches(rows, BLOCK_ROWS)):
+        if at == 2:
+            change()
+        yield batch
