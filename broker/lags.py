@@ -1,8 +1,8 @@
 """How far shared subscriptions and durable MQTT sessions are behind, for the figures: a few numbers for all of them.
 
 A message counts as long as its reader has not done with it: of a share, until it is settled; of a session, until it has
-been sent, as its gateway saved that last (``penstock.protocol.requests.sessions.saved_places``). Of a session counts
-what is stored here, at its home; what waits for it at other brokers only ``penstock session`` asks for.
+been sent, as its gateway saved that last (``penstock.protocol.requests.sessions.saved_places``). Of a session, messages
+at its home count; for messages at other brokers ask ``penstock session``.
 
 A session whose bytes cannot be read has an unknown lag: it is counted by itself, in no sum.
 

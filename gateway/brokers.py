@@ -1,13 +1,13 @@
 """Where the brokers are and which of them has a topic, as the name servers tell.
 
 ``refresh`` asks for all live brokers; each new one is announced once, and never withdrawn: its link fails by itself
-while it is away. A broker is known by its name: one that comes back at another address is the same ``Broker``, and
-whoever holds it goes on there; what was out at the old address has ended by then. ``find`` asks for one topic and,
-where nobody has it yet, has it made at the broker that every gateway would choose; never where it is, or may be, at a
-broker that is away (``NoRoute``), for a topic that is made a second time has other messages in it. Name servers are
-asked in turn until one answers. The address of a broker whose log has copies is its leader's: where a node names
-another leader, requests go there once the node has answered all that it was sent; where a node cannot be reached, the
-name servers are asked at the next tick. Nothing here waits: answers come by completion.
+while it is away. A broker is known by its name: one that comes back at another address is the same ``Broker``, and its
+holders continue there; requests at the old address have ended by then. ``find`` asks for one topic. If no broker has it
+yet, it is created at the broker that every gateway would choose, but never if a broker that is away has it or may have
+it (``NoRoute``), because a topic that is created twice has other messages. Name servers are asked in turn until one
+answers. The address of a broker whose log has copies is its leader's: where a node names another leader, requests go
+there once the node has answered all that it was sent; where a node cannot be reached, the name servers are asked at the
+next tick. Nothing here waits: answers come by completion.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.protocol.requests.topics import CreateTopic, DescribeTopic, TopicD
 from topicmap.queues import SYS_TOPIC
 
 ANSWER_S: Final = 5.0
-"""A name server that has not said for so long who lives hangs: it knows that at once, or nothing."""
+"""A name server that does not answer for this long hangs, because it answers from memory."""
 OnFound = Callable[["list[Broker] | PenstockError"], None]
 AskToMake = Callable[[], "DescribeTopic | PenstockError"]
 """The request with which a topic is made, or why it is not."""
@@ -174,8 +174,8 @@ class Brokers(Stage):
         away: NoRoute | None,
         refreshes: bool,
     ) -> None:
-        """``turns``: the name servers that were not asked yet. ``away``: an earlier one has said that what is asked for
-        is at a broker that is away."""
+        """``turns``: the name servers that were not asked yet. ``away``: an earlier one has said that a broker that is
+        away has the topic."""
         at, others = turns[0], turns[1:]
         if refreshes:
             self._asked, self._waits_since = at, None
@@ -234,7 +234,7 @@ class Brokers(Stage):
         return sorted(learned, key=lambda broker: broker.name)
 
     def _vacate(self, address: str) -> None:
-        """Whoever was at this address is there no more, and away until it is told of elsewhere."""
+        """The broker at this address is gone, and away until it is known at another one."""
         for broker in self._known.values():
             if broker.address == address:
                 self._move(broker, "", Nowhere())
@@ -268,7 +268,7 @@ class Brokers(Stage):
         self._learn(result.brokers)
         broker = self._known[maker_of(topic, result.brokers).broker]
         request: Request | PenstockError = DescribeTopic(topic, create=True)
-        if topic == SYS_TOPIC:  # figures that are told again anyway wait for no disk
+        if topic == SYS_TOPIC:  # figures that are published again wait for no disk
             request = CreateTopic(topic, 1, "cache")
         elif ask_to_make is not None:
             request = ask_to_make()

@@ -88,7 +88,7 @@ class FairQueue(Generic[K, T]):
         return key, item
 
     def charge(self, key: K, cost: int) -> None:
-        """Work for a key has cost so much, of the round and of the key's turn."""
+        """Charges the cost of a key's work to the round and to the key's turn."""
         self.room -= cost
         waiting = self._keys.get(key)
         if waiting is not None:

@@ -34,7 +34,7 @@ def _nobody(now_ms: int) -> None:
 
 class Health:
     """The health of one gateway. ``trouble``: what keeps its listeners from accepting, empty if nothing does.
-    ``on_time``: is told what time it is at a broker that has answered."""
+    ``on_time``: gets the time of a broker that has answered."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Health:
                 self._on_time(result.now_ms)
 
     def _tell(self, who: str, why_away: str, is_what: str = "lost") -> None:
-        """Logs that somebody is lost, or back. ``why_away``: empty for who is there."""
+        """Logs that a server is lost, or back. ``why_away``: empty for one that answers."""
         if bool(why_away) == (who in self._lost_at):
             return
         if why_away:
@@ -108,7 +108,7 @@ class Health:
         return self._errors.get(broker) or (f"silent for more than {AWAY_S:.0f} s" if is_silent else "")
 
     def _why_homeless(self) -> str:
-        """Why nobody knows where sessions are at home, though there are brokers that should."""
+        """Why the home of sessions is unknown although there are brokers."""
         is_told_of = self._brokers.unnamed or self.brokers_away == len(self._brokers.known)  # by another line
         return "" if is_told_of else self._home.trouble
 

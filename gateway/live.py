@@ -1,7 +1,7 @@
 """The settings of a running gateway that an operator changes: entries of the name servers' key-value store.
 
 The gateway asks for them whenever it asks which brokers there are. Without an entry its own setting counts again; an
-entry that it cannot take, as a newer name server may have, is told in the log and changes nothing. Pure but for the
+entry that it cannot take, as a newer name server may have, changes nothing and gets a line in the log. Pure but for the
 log.
 """
 

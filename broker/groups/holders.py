@@ -107,8 +107,8 @@ class Holders:
                     del one.floors[queue]
 
     def expire(self, now: float) -> Iterator[str]:
-        """Drops holders whose lease has ended and tells their groups. Each is told twice: when nobody is waited for any
-        more, so that what the others have said counts, and when all that are silent are gone."""
+        """Drops holders whose lease has ended and returns their groups. A group is returned twice: when it waits for no
+        holder any more, so that the other reports count, and when all silent holders are gone."""
         for group, first in self._leases.due(now):  # it stays due where telling of it fails
             held = self._groups.get(group, {})
             silent = [name for name in held if self._leases.get((group, name)) <= now]

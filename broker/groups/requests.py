@@ -291,8 +291,8 @@ class GroupRequests:
                 raise OffsetOutOfRange(f"{queue} ends at {bounds.end}; {offset} cannot be committed")
 
     def _possible(self, rows: Iterable[Progress]) -> Iterator[Progress]:
-        """Who has come further than a queue reaches, as a crash at level ``cache`` has left it, keeps its position
-        where it is. A queue whose topic was deleted has no position."""
+        """A reader beyond a queue's end, after a crash at level ``cache``, keeps its position. A queue whose topic was
+        deleted has no position."""
         for queue, offset, set_backs in rows:
             if offset < HOLDS:
                 raise OffsetOutOfRange(f"{queue}: {offset} is no offset")

@@ -1,7 +1,7 @@
-"""The owner of a log: decides what the log needs besides what is asked of the broker, and appends it.
+"""The owner of a log: appends the records that the log needs for its upkeep.
 
-Seals, keyframes, growth behind damage and removals are records, and only who leads a log writes records. A store that
-nobody owns appends nothing, however time passes: it does what the records say that it reads (``MessageStore.tick``).
+Seals, keyframes, growth behind damage and removals are records, and only the leader of a log writes records. A store
+without an owner appends nothing: it carries out the records that it reads (``MessageStore.tick``).
 """
 
 from __future__ import annotations

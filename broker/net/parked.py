@@ -144,4 +144,4 @@ class ParkedRequests:
 
 
 def _nobody(_: object) -> None:
-    """Nobody waits any more."""
+    """Drops the answer."""

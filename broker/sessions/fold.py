@@ -1,9 +1,9 @@
 """Fold of MQTT sessions: the owner of each client's session, its epoch, and what the owner saved of it.
 
-An epoch is the log position of the record that gave the session to its owner, plus one: it only grows, also for a
-client whose session ended and begins anew, and so a late word of an earlier owner is known by its epoch. The epoch in
-which a session began is its *generation*. Its filters are held open under ``holder(generation)``, by nobody's
-lease: they close with the session.
+An epoch is the log position of the record that gave the session to its owner, plus one. It only grows, also for a
+client whose session ended and begins anew. So a late request of an earlier owner is known by its epoch. The epoch in
+which a session began is its *generation*. Its filters are held open under ``holder(generation)``, without a lease: they
+close with the session.
 
 What owners save is kept in memory, and counted whenever it changes; the service limits how many bytes it has in all.
 """

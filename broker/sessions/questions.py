@@ -2,8 +2,8 @@
 
 An operator's command asks their home (``AskSubscriptions``), which passes the question on with the answer to a
 gateway's ``WatchSessions`` and is answered with ``TellSubscriptions``. Nothing of it is stored, and nothing is sent
-before a request asks. Only what was asked for is taken in, at most ``ASKS_MAX`` questions wait at a time, and each ends
-at its deadline with what was told until then.
+before a request asks. Only answers to open questions are taken, at most ``ASKS_MAX`` questions wait at a time, and each
+ends at its deadline with the answers until then.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is left of ``sessions_bytes_max`` while requests are looked at: nothing of them is stored yet.
 
-Only growth is refused. A session that shrinks, ends or stays as large as it is goes on beyond the limit too, so nobody
-is stuck there, and what a broker has kept under a larger limit stays.
+Only growth is refused. A session that shrinks, ends or keeps its size is saved beyond the limit too, so no session is
+stuck there. Sessions that were saved under a larger limit stay.
 """
 
 from __future__ import annotations

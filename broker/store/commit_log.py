@@ -210,8 +210,8 @@ class CommitLog:
 
     def prepare(self) -> None:
         """For an idle store: fills a little more of the room behind the end with zeros, up to ``ahead_bytes`` of
-        it and to the segment's end, so that later syncs cost less. What the disk refuses here is told to the append
-        that needs it."""
+        it and to the segment's end, so that later syncs cost less. An error of the disk here is raised by the append
+        that needs the room."""
         segment, ahead = self.active, self._settings.ahead_bytes
         at = self.end - segment.base
         start = max(at, segment.written)

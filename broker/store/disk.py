@@ -180,8 +180,8 @@ def _open_regular(path: Path, flags: int) -> int:
 
 
 class RealDisk:
-    """A data folder of the operating system. ``is_read_only``: its files are opened for reading alone, as who has no
-    right to more, and a copy that is read-only, let one."""
+    """A data folder of the operating system. ``is_read_only``: its files are opened for reading only, for a user
+    without the right to write, or a read-only copy."""
 
     def __init__(self, root: Path, *, is_read_only: bool = False) -> None:
         self.root = root

@@ -34,7 +34,7 @@ VERSION: Final = 2
 # number of key rows
 HEAD: Final = struct.Struct(">IIIQQIIQI")
 KEY: Final = struct.Struct(">IQII")
-"""Hash of a key, and which records have it: from a first position on one every so many bytes, and so many of them."""
+"""Hash of a key, and its records: a first position, the step in bytes from one record to the next, and their count."""
 KEY_DTYPE: Final = np.dtype([("hash", ">u4"), ("first", ">u8"), ("step", ">u4"), ("count", ">u4")])
 HASH_BYTES: Final = 4
 CRC_BYTES: Final = 4

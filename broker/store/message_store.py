@@ -237,9 +237,9 @@ class MessageStore:
         self._sealing.plan(position)
 
     def pass_over(self, damage: list[tuple[int, int]], count: int, now_ms: int) -> int | None:
-        """Recovery has come to the first damage and looked ahead: this is all there is, with so many records behind the
-        first. What stands before it is sealed, and keeps its offsets. To which light queues the lost records belonged
-        nobody knows, so those behind cannot have the offsets that they had. They get new ones beyond all that were ever
+        """Recovery has reached the first damage and looked ahead: this is all damage, with a number of records behind
+        the first. Records before it are sealed and keep their offsets. The light queues of the lost records are
+        unknown, so records behind the damage cannot keep their offsets. They get new ones beyond all that were ever
         given: the log's end and on. No offset means another message. So the log must grow until it is beyond all
         offsets again, before anything else is stored and before any reader gets them, for another start could give
         them out again; on a full disk that waits. Returns up to where the log is durable then, ``None`` if it has not
@@ -299,7 +299,7 @@ class MessageStore:
             self._sealing.plan(self._log.end)
 
     def _keep_lost_places(self) -> None:
-        """Whose the lost records were nobody knows: each of a topic's queues may have had as many of them, behind its
+        """The queues of the lost records are unknown: each of a topic's queues may have had as many of them, behind its
         last good one, as there was room for. Their offsets were given out, so no other message gets them. A topic may
         be lost with the record that made it: what is made from now on begins behind as many."""
         places = [(first, max(1, (end - first) // _FRAME_BYTES_MIN)) for first, end in self._index.passed.unsettled]

@@ -2,9 +2,10 @@
 
 The log decides (``scan.py``): a torn tail is cut, rot is reported and passed over. State is restored at the newest
 valid checkpoint before which all index chunks are good, else at a segment's keyframe, else at the log's beginning; the
-rest is replayed. Files of the index that the replay makes anew are removed first. What was found is synced before
-anything is told or written, and a seal then says so in the log; what no sync is known to have covered is written again
-before, because the last one may have failed. After rot all is sealed at once, so that the next start begins behind it.
+rest is replayed. Files of the index that the replay makes anew are removed first. The log is synced before anything is
+reported or written, and a seal then says so in the log. Bytes that no sync is known to have covered are written again
+before that, because the last sync may have failed. After rot all is sealed at once, so that the next start begins
+behind it.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ def open_store(
     own watermarks say. Queues and folds know the log up to there, and the rest waits for a leader; damage is kept for
     repair (``MessageStore.damage``), and queues and folds stop before it. ``None``: there is no other copy.
     ``cut_at``: what stands from this frame's begin on is taken back first; it was not committed.
-    ``now_ms``: store time of what is written into an empty log; elsewhere the log's last one counts, because nobody
-    knows yet how right the clock is (``broker/store_clock.py``).
+    ``now_ms``: store time of records in an empty log; otherwise the log's last store time counts, because the clock is
+    not checked yet (``broker/store_clock.py``).
 
     Raises ``DataFolderLocked``, ``DataFolderUnusable``, ``StorageFailed``; for a copy ``StateLost``.
     """

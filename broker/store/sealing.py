@@ -8,8 +8,8 @@ committed up to the position, chunk and checkpoint are written. Queues that ende
 their end may yet be lost.
 
 Chunks and checkpoints are derived and checked by checksum, so they are written without a sync: what a power loss tears
-is made again from the log. Where they cannot be written messages are stored and served all the same: that is told at
-once and tried again, and nothing more is planned meanwhile but where segments begin, for each plan holds the state.
+is made again from the log. If they cannot be written, messages are stored and served all the same: the log has an error
+at once, and the write is repeated. Meanwhile only starts of segments are planned, because each plan holds the state.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ CHECKPOINT_SHARE: Final = 4
 often."""
 STATE_MULTIPLE: Final = 8
 STRETCH: Final = 4
-"""So many times the state's bytes of log lie between two plans, up to so many chunks' worth: to make it into bytes
-takes time, with 100,000 filters a tenth of a second."""
+"""The distance of two plans in the log, in sizes of the state, and its limit in chunks: making the state into bytes
+takes time, a tenth of a second with 100,000 filters."""
 INDEX_SHARE: Final = 4
 """The index since the last plan, at most, as a multiple of the bytes of the log that a chunk is for."""
 KEYFRAME_PART: Final = 4
@@ -185,8 +185,8 @@ class Sealing:
         self.keyframe_due = None
 
     def catch_up(self, durable: int) -> None:
-        """Carries plans out while a start reads the log, of which so much is known to be durable: each holds the state
-        once more. Not the newest, for where one begins a segment its keyframe may be still to come, or to be written.
+        """Carries plans out while a start reads the log, up to the durable position, because each plan holds the state
+        once more. Not the newest: if it begins a segment, its keyframe may follow.
         Raises ``StorageFull``."""
         while len(self._plans) > KEPT_PLANS and self._plans[0].position <= durable:
             deque(self._seal(self._plans[0]), 0)

@@ -62,7 +62,7 @@ class Snapshot:
 
     def ends_in_slices(self, size: int) -> Iterator[list[tuple[Queue, int]]]:
         """Queues that had unsealed entries at the position, in the order of their keys, and the offset that each had
-        reached; so many at a time."""
+        reached; a number of them at a time."""
         self.finish()
         for at in range(0, len(self._ended), size):
             yield list(zip(self._ended[at : at + size], self._end_offsets[at : at + size], strict=True))

@@ -264,8 +264,8 @@ class TimerRequests:
         self._fired += len(batch)
 
     def _awake(self, sleeper: Sleeper, frame: bytes, now_ms: int) -> Incoming:
-        """What is stored of a message that wakes: itself; where it is refused now, a dead letter; where it is damaged,
-        that it is gone."""
+        """The records for a message that wakes: the message; a dead letter if it is refused now; a note of the loss if
+        it is damaged."""
         if not frame:
             return self._gone(sleeper)
         record = Timers.record_in(fact_in(frame))

@@ -1,9 +1,9 @@
 """Enhanced authentication of one connection (MQTT 5, 4.12): which AUTH may come when, and what follows from each.
 
-A client that names a method in its CONNECT goes through an exchange (``gateway.login.auth.Exchange``) before anything
-else is done for it: its session, its will and whoever has its client id now are touched only when it has proven who it
-is. It may send nothing but AUTH and DISCONNECT until its CONNACK (MQTT-3.1.2-30; ``gateway/mqtt/connection.py`` judges
-that, and that the method stays the same).
+A client that names a method in its CONNECT goes through an exchange (``gateway.login.auth.Exchange``) first. Its
+session, its will and the connection that has its client id now are touched only after the proof. It may send nothing
+but AUTH and DISCONNECT until its CONNACK (MQTT-3.1.2-30; ``gateway/mqtt/connection.py`` judges that, and that the
+method stays the same).
 
 A connected client may authenticate again with the same method while its traffic goes on (MQTT 5, 4.12.1). It must be
 the same user: a session is one user's. An exchange that fails, or takes longer than a CONNECT may, ends the connection

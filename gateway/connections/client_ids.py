@@ -1,8 +1,8 @@
 """Client ids: which may be used, by whom, and who takes one back from another user.
 
-A session is one user's, and its client id with it, as long as it lasts. So whoever connects first with an id keeps it,
-unless the access rules give the id to somebody else: that user takes it back, also from a session that lasts for days.
-The other user's session ends then; its owner by rule begins a new one and sees nothing of it. Nothing here waits.
+A session is one user's, and its client id with it, as long as it lasts. So the first user of an id keeps it, unless the
+access rules give the id to another user: that user takes it back, also from a session that lasts for days. The other
+user's session ends then; its owner by rule begins a new one and sees nothing of it. Nothing here waits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class ClientIds:
         return f"auto-{self._rng.getrandbits(64):016x}"  # auth.ASSIGNED_ID
 
     def unfit(self, client_id: str, *, takes_id: bool) -> Reason:
-        """Why nobody may use this id, 0 if it may be used. ``takes_id``: a client without one may be given one."""
+        """The reason code for an id that no client may use, 0 for others. ``takes_id``: a client without an id may get
+        one."""
         if not client_id:  # (MQTT-3.1.3-7, -8) of 3.1.1; 3.1 has no empty ids
             takes_id = takes_id and self._settings.empty_client_ids
             return 0 if takes_id else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
@@ -58,8 +59,8 @@ class ClientIds:
         )
 
     def ask_back(self, identity: Identity, on_answer: Callable[[str], None]) -> None:
-        """The home keeps the session of this id for another user. ``on_answer`` is told whose it is if this one may
-        take it, else nothing: the empty string."""
+        """The home keeps the session of this id for another user. ``on_answer`` gets that user's name if this one may
+        take the id, else the empty string."""
 
         def answered(user_name: str) -> None:
             is_owner = bool(user_name) and self._authenticator.takes_back(identity, user_name)
@@ -76,6 +77,6 @@ class ClientIds:
 
 
 def is_anothers(device: Client | None, identity: Identity) -> bool:
-    """Whether a connection is another user's. An anonymous one is nobody's."""
+    """Whether a connection is another user's. An anonymous connection has no user."""
     holder = device.identity if device is not None else None
     return holder is not None and holder.user_name not in ("", identity.user_name)

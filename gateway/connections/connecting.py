@@ -2,8 +2,8 @@
 
 The order: identity first, then what the will may do, then the session, from its home, with a new epoch; only then is
 anything of the old state touched. So a failed login neither disturbs the client that it names nor publishes its will. A
-client that comes while another connection holds its session takes it over: that connection is told 0x8E and closed
-before the new one is answered (MQTT-3.1.4-3), also where it is another gateway's. Nothing here waits.
+client whose session another connection holds takes it over: that connection gets 0x8E and is closed before the new one
+is answered (MQTT-3.1.4-3), also at another gateway. Nothing here waits.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Connecting:
     # ------------------------------------------------------------ the session
 
     def _open(self, device: Guest, asked: Arriving, identity: Identity | Reason, done: OnAdmitted) -> None:
-        """Has the session handed over; whoever has it here lets go of it first."""
+        """Has the session handed over; a connection that has it here releases it first."""
         if not isinstance(identity, Identity):
             done(identity)
             return
@@ -288,7 +288,7 @@ class Connecting:
 
 
 def _reason_of(error: PenstockError) -> Reason:
-    """Why the home of sessions did not give one, as the CONNACK says it. A limit of the home's is told by its name."""
+    """The CONNACK's reason why the home gave no session. It names a limit of the home."""
     if isinstance(error, Busy):
         return Told(ReasonCode.QUOTA_EXCEEDED, error.message)
     return ReasonCode.NOT_AUTHORIZED if isinstance(error, Fenced) else ReasonCode.SERVER_UNAVAILABLE

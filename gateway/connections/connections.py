@@ -117,6 +117,6 @@ class Connections:
         device.drop()
 
     def close(self) -> None:
-        """The gateway stops: every client is told, every will without a delay is published."""
+        """The gateway stops: every client gets a DISCONNECT, every will without a delay is published."""
         for device in list(self._stays):
             device.fail(ReasonCode.SERVER_SHUTTING_DOWN)

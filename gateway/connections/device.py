@@ -38,8 +38,8 @@ from penstock.errors import PenstockError
 from penstock.protocol.requests.topics import DescribeTopic
 
 _PROGRESS_BYTES: Final = 1024
-"""A client that has sent so much more of a packet is as alive as one that has sent a whole one (MQTT-3.1.2-22): it
-cannot ping within a packet, and a long one takes its time on a slow line. Fewer bytes than these keep nobody alive."""
+"""A client that has sent this many bytes of a packet counts as alive, like one that has sent a whole packet
+(MQTT-3.1.2-22): it cannot ping within a packet, and a long one takes time on a slow line."""
 
 
 class Device(Incoming):
@@ -381,8 +381,7 @@ class Device(Incoming):
         self._close(self._connection.farewell(reason), reason, ends_session=ends_session, is_taken=True)
 
     def give_up(self) -> None:
-        """The connection took too long to become one: it has not said who it is, or nobody could hand its session
-        over."""
+        """The client has not logged in in time, or its session could not be handed over in time."""
         if not self._waits:
             self.drop("no CONNECT came within connect_wait_s")
         else:
@@ -405,7 +404,7 @@ class Device(Incoming):
             self._services.disconnecting.left(self, CLIENT_CLOSED)
 
     def _close(self, farewell: bytes, why: Reason | str, **how: bool) -> None:
-        """``how``: what ``Disconnecting.left`` is told."""
+        """``how``: the argument of ``Disconnecting.left``."""
         if self.is_over:
             return
         self.send(farewell)

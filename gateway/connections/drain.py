@@ -1,6 +1,6 @@
-"""An operator drains a gateway: its clients are sent to another server, so many a second, and no new ones come in.
+"""Draining of a gateway by an operator: sends its clients to another server, at a bounded rate, and admits no new ones.
 
-MQTT 5 clients are told 0x9C and the Server Reference (MQTT 5, 4.11), older ones are closed. Their wills are published
+MQTT 5 clients get 0x9C and the Server Reference (MQTT 5, 4.11), older ones are closed. Their wills are published
 after their delay, as for any connection that the server closes; their sessions are where they always are, so that the
 next gateway has them. The log has a line when it begins and one when the last client has gone. Time comes with
 ``tick``.
@@ -45,7 +45,7 @@ class Drain:
         return self._settings.has_moved
 
     def begin(self) -> None:
-        """From now on nobody is let in, and those who are here go."""
+        """Begins to refuse new clients and to send the connected ones away."""
         if not self.is_on:
             self.is_on = True
             self._began_at = self._rounds.now

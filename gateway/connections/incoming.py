@@ -242,7 +242,7 @@ class Incoming(Sender):
         self._in_turn(first, partial(self._tell_refused, mark, reason))
 
     def fate_unknown(self, marks: list[bytes]) -> None:
-        """Nobody knows whether these records are stored: the client must ask again, on a new connection."""
+        """It is unknown whether these records are stored: the client must send again, on a new connection."""
         if any(marks):
             self.fail(ReasonCode.SERVER_BUSY)
 

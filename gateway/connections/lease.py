@@ -77,8 +77,8 @@ class GatewayLease:
         broker.submit(request, partial(self._kept, self._now, self.epoch))
 
     def begin_epoch(self, on_begun: Callable[[], None]) -> None:
-        """Another epoch begins; ``on_begun`` is told when the home knows it, and will end this one for what it takes
-        away from then on."""
+        """Begins another epoch. ``on_begun`` is called when the home has it; the home ends it for sessions that it
+        gives away from then on."""
         self.epoch = self._new_epoch()
         self.has_lapsed = False
         self._on_begun = on_begun
@@ -92,7 +92,7 @@ class GatewayLease:
             self._is_fresh = False
             is_lapsed = self._now - self._renewed_at >= self._lease_s and asked_at > self._lapsed_at
             if is_lapsed:
-                self._lapsed_at = self._now  # what was asked until now, the home has answered before it hears of this
+                self._lapsed_at = self._now  # the home has answered earlier requests before it hears of this
             self._renewed_at = asked_at
             self._judge_epoch(epoch, result.is_over, is_lapsed)
             self._home.begin()

@@ -39,10 +39,10 @@ from penstock.service.certificates import Certificates
 from penstock.service.metrics import with_label
 
 ACCEPTS_PER_ROUND: Final = 32
-"""So many connections are accepted before the rounds of the shards have their turn: some 4 ms."""
+"""Number of connections that are accepted before the rounds of the shards have their turn: some 4 ms."""
 _OUT_OF_DESCRIPTORS_S: Final = 0.1
 _MADE_ROOM: Final = descriptors.SPARE // 2
-"""So many more sockets may be open for a moment, until those that made room for them are closed."""
+"""Number of further sockets that may be open for a moment, until those that made room for them are closed."""
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Listener:
         self._peer = Peer("", None, listening.name)
         protocol = "http/1.1" if listening.is_web else "mqtt"
         if listening.is_web:
-            import gateway.transports.websocket  # noqa: F401 -- loaded by who wants it, before anybody is connected
+            import gateway.transports.websocket  # noqa: F401 -- loaded only where it is used, before the first client
         self.certificates = (
             None if listening.files is None else Certificates(listening.files, protocol, f"listener {listening.name}")
         )
@@ -137,8 +137,7 @@ class Listener:
         self._arriving.add(services.rounds.now + self._settings.connect_wait_s, arrival.ticket)
 
     async def rest(self, wait_s: float) -> None:
-        """Accepts nobody for so long: a handshake takes the time of dozens of messages, and nobody has said yet who is
-        there."""
+        """Pauses accepting: a handshake takes the time of dozens of messages, and its client is unknown yet."""
         self._tally.rests()
         await trio.sleep(wait_s)
 

@@ -1,4 +1,4 @@
-"""What operators are told of clients that are connected here, and what is done with one when they ask for it."""
+"""Answers to operators about clients that are connected here, and the actions that they request."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Clients on their way to their sessions, and what is put back where one does not arrive.
 
-A home that gives a session knows the will and the expiry of whoever asked, before anybody knows whether that client is
-admitted. If it is not, a session that was there before stays as it was, with its messages, its expiry and the will that
-waited; and the will of a connection that was never admitted is no will (MQTT-3.1.2-7).
-One entry per client, while one of its connections waits for its session. Nothing here waits.
+A home that gives a session gets the will and the expiry of the client before the client is admitted. If it is not, a
+session that was there before stays as it was, with its messages, its expiry and the will that waited; and the will of a
+connection that was never admitted is no will (MQTT-3.1.2-7). One entry per client, while one of its connections waits
+for its session. Nothing here waits.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class PendingConnects:
             pending.ask_anew(device)
 
     def doubt(self) -> None:
-        """Sessions of this gateway may have been given to others without a word: whoever is on its way to one here is
-        to ask for it again."""
+        """Sessions of this gateway may have gone to others unnoticed: clients that wait for one here have to ask for it
+        again."""
         for pending in self._of.values():
             pending.doubt()
 

@@ -1,10 +1,10 @@
 """What connected clients have subscribed to, and whether they may have their client ids, judged anew when the access
 rules change: a few at a time.
 
-Each costs what the rules cost, and there may be very many: judged at one go, 40,000 by 200 rules held up everybody for
-longer than the home of sessions waits for a gateway. So each turn of a round's end judges some, and calls for the next
-while there are more. What clients publish is judged anew at once, for that costs nothing until they do; who comes, or
-subscribes, meanwhile is judged by the new rules as ever.
+Each costs what the rules cost, and there may be very many: judged at one go, 40,000 by 200 rules stopped the gateway
+for longer than the home of sessions waits for it. So each turn of a round's end judges some, and calls for the next
+while there are more. Publications are judged by the new rules at once, because that costs nothing before they come; so
+are new connections and subscriptions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gateway.sessions.subscriptions import Subscription
 from topicmap.names import plain_filter
 
 PER_TURN: Final = 16
-"""So many clients and subscriptions; a round's end has up to eight turns."""
+"""Number of clients and subscriptions in a turn; a round's end has up to eight turns."""
 _ID_TAKEN: Final = Told(ReasonCode.NOT_AUTHORIZED, "the access rules no longer let this user use the client id")
 
 

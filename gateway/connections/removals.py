@@ -1,8 +1,8 @@
 """Connections of users who are not in the password file any more end.
 
-Who has logged in by a file is a user as long as it says so: a device that was stolen, and is taken out, must not go on
-for as long as it keeps its connection. A password that has changed ends no connection: files are made anew with other
-salts, and a fleet is not to come down for that. Whoever showed a token or a certificate is no user of the file.
+A login by a file is valid as long as the file has the user: a stolen device that was removed must not keep its
+connection. A password that has changed ends no connection: files are made anew with other salts, and a fleet is not to
+come down for that. Clients with a token or a certificate are no users of the file.
 
 A file that is being written may be read half, so it is looked at again some seconds after it has changed. Time comes
 with ``tick``.

@@ -1,8 +1,8 @@
 """One SUBSCRIBE under way: each filter judged, opened at the brokers, and answered by one SUBACK with a code per
 filter, in order. And one UNSUBSCRIBE. Both have turns (``gateway/connections/turns.py``).
 
-User properties may ask for history and places (``gateway/sessions/options.py``); what was asked wrongly is told in the
-SUBACK's reason string.
+User properties may ask for history and places (``gateway/sessions/options.py``); the SUBACK's reason string names wrong
+ones.
 
 A filter that is refused (malformed, not allowed, over the quota) has its code at once; the others stand when
 every broker has opened them. The SUBACK goes before anything that the subscriptions deliver, retained messages
@@ -72,7 +72,7 @@ class Subscribing(Task):
         self._why = ""
         self._codes = [0] * len(packet.subscriptions)
         self._weight = 0  # as how many subscriptions the session's count
-        self._unsettled = 1  # so many are to come before it is answered: filters that are opened, and their judgement
+        self._unsettled = 1  # answers to wait for: filters that are opened, and their judgement
 
     def go_on(self, most: int) -> None:
         """Judges filters and opens those that may be."""

@@ -1,6 +1,6 @@
 """Takeovers by other gateways: a client whose session is here has connected elsewhere, or an operator ends its session.
 
-The session goes at once: its connection is told 0x8E and closed (MQTT-3.1.4-3). A client that waits here for the same
+The session goes at once: its connection gets 0x8E and is closed (MQTT-3.1.4-3). A client that waits here for the same
 session is refused when the home answers; a will that waits here is handed over. Nothing here waits.
 """
 

@@ -2,8 +2,8 @@
 
 A *tap* reads beside its device: the same bytes, cut once more into packets, of which it keeps the type, packet id,
 name, QoS, size of the payload and reason codes; never a payload, user name or password. It keeps the last
-``LINES_MAX``, so an operator who asks too seldom misses some, which the numbers of the others show. A tap ends when no
-operator asks any more. A device without one pays for a comparison per chunk. Pure.
+``LINES_MAX``. An operator who polls too seldom misses some; gaps in the numbers show that. A tap ends when no operator
+asks any more. A device without one pays for a comparison per chunk. Pure.
 """
 
 from __future__ import annotations

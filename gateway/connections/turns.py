@@ -28,11 +28,11 @@ class Task:
     __slots__ = ("left",)
 
     def __init__(self, filters: int) -> None:
-        """``left``: so many of its filters have not been looked at."""
+        """``left``: the number of its filters that are not done."""
         self.left = filters
 
     def go_on(self, most: int) -> None:
-        """Carries out so many more filters at most; with the last one it is done."""
+        """Carries out at most this many further filters; with the last one it is done."""
         raise NotImplementedError
 
 

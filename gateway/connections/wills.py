@@ -5,12 +5,12 @@ is back by then (MQTT-3.1.3-9). The delay counts from when the client went, whic
 home of sessions tells for how long a client has been gone. The session stays this gateway's until then. Before the will
 is published the home confirms that the session is still ours, so that two gateways never publish one; afterwards the
 session is released, or ended where its time is over. A gateway that dies in between leaves the will to the next: it
-comes at least once. Whoever left it must still be allowed to publish it when its time has come.
+comes at least once. Its publisher must still be allowed to publish it when it is due.
 
-A published will has an *executor* until it is stored: while its broker is away it is published again, also where nobody
-knows whether it was stored. The home has the will for that long too, so that another gateway can see to it if this one
-dies, unless the client wants its session back meanwhile. Executors have ``KEPT_BYTES_MAX`` together; what is beyond is
-published once.
+A published will has an *executor* until it is stored: while its broker is away it is published again, also if it is
+unknown whether it was stored. The home has the will for that long too, so that another gateway can see to it if this
+one dies, unless the client wants its session back meanwhile. Executors have ``KEPT_BYTES_MAX`` together; what is beyond
+is published once.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class Wills:
         self._due.add(min(pending.due, self._rounds.now + LOOK_S), pending)
 
     def moment(self, will: Will, expiry_s: int, absence_s: float = 0.0) -> float:
-        """When a will is due whose client has been gone for so long; that may be past."""
+        """When a will is due whose client has been gone for a time; that may be past."""
         return self._rounds.now + min(will.delay_s, expiry_s) - absence_s
 
     def due(self, client: str) -> float:

@@ -4,13 +4,13 @@ client.
 A feed's one pull brings a batch, from a broker in this process as the runs that were stored; it is decoded once and,
 for the sessions at the head, encoded once per kind of subscriber (``Run``). A session whose window or output is full is
 left where it is: it becomes *lagging*, reads on from the feed's window or by a pull of its own when there is room
-again, and costs nobody memory. A session without a connection is only its cursors. A QoS 0 message for a connection
+again, and takes no memory. A session without a connection is only its cursors. A QoS 0 message for a connection
 whose output is full is dropped and counted.
 
 What a feed's pull brings is handed out in its completion, to those with room. All else that a completion means is
 noted and done at the round's end in ``flush``, so that one round makes one OpenFilters and one CloseFilters per broker.
 A broker in this process may answer what a completion asks before that has ended: the answer to a pull for one session
-sends nothing, but it may find the filter closed, and then nobody reads along any more (``_reopen``, ``_try``).
+sends nothing, but it may find the filter closed, and then no cursor reads along any more (``_reopen``, ``_try``).
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class Downstream(Stage):
         on_done: OnDone,
         history: tuple[Start, str] | None = None,
     ) -> None:
-        """Adds or replaces a subscription (MQTT-3.8.4-3). ``on_done`` is told what kept it from standing, if
-        anything did; retained messages follow, or the ``history`` of a topic from some start on."""
+        """Adds or replaces a subscription (MQTT-3.8.4-3). ``on_done`` gets the error that kept it from standing, if
+        any; retained messages follow, or the ``history`` of a topic from some start on."""
         before = session.subscriptions.get(subscription.filter)
         self._replaces[subscription] = self._replaces.get(before, before) if before is not None else None
         session.subscriptions[subscription.filter] = subscription
@@ -262,7 +262,7 @@ class Downstream(Stage):
         if cursor.feed.detach(cursor):
             if cursor.session.set_behind(cursor, False):
                 cursor.feed.lagging -= 1
-                self._windows.trim(cursor.feed)  # a window that nobody needs is not extended
+                self._windows.trim(cursor.feed)  # a window without readers is not extended
             cursor.backlog = None
             self.retained.stop(cursor)
             self.replays.interrupt(cursor)
@@ -345,7 +345,7 @@ class Downstream(Stage):
 
     def _not_pulled(self, feed: Feed[Cursor], cursor: Cursor | None, first: int, result: Result) -> None:
         """The feed's pull brought nothing, or a cursor's own. Where both are under way the feed's shows by itself that
-        the filter is closed: until then nobody begins anew."""
+        the filter is closed: until then no cursor begins anew."""
         if isinstance(result, OffsetOutOfRange):
             feed.broker.submit(QueryBounds((feed.queue,)), partial(self._bounded, feed, cursor, first))
         elif isinstance(result, QueueNotFound) and (cursor is None or not feed.is_pulling):

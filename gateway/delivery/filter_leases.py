@@ -11,11 +11,12 @@ because that broker has seen to it (``broker/net/mirror.py``). A session without
 was opened in its name, not where its gateway came to know of the broker.
 
 A broker that does not answer costs little, for however long. What failed there is kept, and at each tick one piece of
-it is asked for again; when that is answered, so is the rest. Kept is what somebody here still waits for, and what
-sessions that go on have let go of, because no lease ends that and nobody else knows of it (``UNHEARD_MAX`` of these;
-beyond that the oldest stay open until their sessions end). What sessions had that are over is said once and not kept:
-their home closes it with the record that ends them, and every other broker asks the home which of the sessions that it
-holds filters for are over, turn after turn, also when it comes back after years (``broker/net/mirror.py``).
+it is asked for again; when that is answered, so is the rest. It keeps requests that a client here waits for, and
+filters that continuing sessions have released, because no lease ends those and no other gateway knows of them
+(``UNHEARD_MAX`` of these; beyond that the oldest stay open until their sessions end). What sessions had that are over
+is said once and not kept: their home closes it with the record that ends them, and every other broker asks the home
+which of the sessions that it holds filters for are over, turn after turn, also when it comes back after years
+(``broker/net/mirror.py``).
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from penstock.protocol.requests.request import Result
 FILTERS_PER_REQUEST: Final = 1000
 FILTER_BYTES_PER_REQUEST: Final = 1 << 20
 CLOSES_MAX: Final = 250
-"""So many filters close at a time, in one request, the others a little later: when thousands of clients are cut off at
-once, with all their filters, everybody else would wait for that."""
+"""Number of filters that one request closes; the others follow a little later. Otherwise all clients would wait when
+thousands are cut off at once with all their filters."""
 UNHEARD_MAX: Final = 10_000
 
 OnDone = Callable[["PenstockError | None"], None]
@@ -71,7 +72,7 @@ def portions(filters: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 class PendingSubscription:
-    """A subscription on its way to all brokers. ``left``: so many answers are missing."""
+    """A subscription on its way to all brokers. ``left``: the number of missing answers."""
 
     __slots__ = ("_error", "_on_done", "left")
 
@@ -214,7 +215,7 @@ class FilterLeases:
         return True
 
     def close(self, lasting: Lasting, filters: Sequence[str]) -> None:
-        """A session that goes on is saved without these; its brokers are told until they have heard it."""
+        """A continuing session is saved without these; its brokers get the request until they have answered."""
         for shelf in self._shelves.values():
             for first, end in portions(filters):
                 self._let_go(shelf, lasting.holder(shelf.broker.name), tuple(filters[first:end]))

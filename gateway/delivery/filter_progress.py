@@ -33,8 +33,8 @@ class Mark:
 
 
 class FilterProgress:
-    """The marks of one gateway's subscriptions. ``topic_of`` tells the topic of a filter, ``found`` is told which
-    queues that has, ``passed`` what a cursor has come past."""
+    """The marks of one gateway's subscriptions. ``topic_of`` gives the topic of a filter; ``found`` gets the topic's
+    queues, ``passed`` the offsets that a cursor has passed."""
 
     def __init__(
         self,

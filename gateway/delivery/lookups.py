@@ -1,10 +1,10 @@
 """Whose turn it is: what subscriptions are owed of the past is looked for little by little, each session in its turn.
 
-History and retained messages are looked for among very many, of which few may match. So little is under way from one
-broker at a time, measured by what there is to look at and not by the number of requests: whoever subscribes to a
-thousand filters over a million messages keeps nobody else waiting. A broker in this process answers at once; of it no
-more than that is asked within one round either, however often the round's end comes here. Sessions come in turn, and of
-each its requests in their order. Answers are noted, and who was answered goes on in ``take``.
+History and retained messages are looked for among very many, of which few may match. So the work under way at one
+broker is bounded, measured by messages to look at and not by requests: a client that subscribes to a thousand filters
+over a million messages does not delay others. A broker in this process answers at once; of it no more than that is
+asked within one round either, however often the round's end comes here. Sessions come in turn, and of each its requests
+in their order. Answers are noted; ``take`` continues the sessions that got one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from gateway.sessions.session import Cursor, Session
 from penstock.protocol.requests.request import Request, Result
 
 WORK_MAX: Final = 512
-"""So much may be under way from one broker when one more request goes out. One is a message that is read and judged;
-the rest is measured by what takes as long."""
+"""The work that may be under way at one broker when another request goes out. The unit is a message that is read and
+judged; other work is measured by its time."""
 WORK_PER_TURN: Final = 64
 """The work of a session's turn: one request at least."""
 
@@ -77,9 +77,9 @@ class LookupTurns(Generic[Held]):
         rounds: Rounds,
         fail: Callable[[Cursor], None],
     ) -> None:
-        """``current``: what each cursor is held for; of what is not there any more nothing is asked, and no answer is
-        told. ``go_on`` is told of cursors that may go on. ``fail`` is called, within the ``except``, where an answer
-        has brought an error that nobody has foreseen: it ends one client, and no round."""
+        """``current``: what each cursor is held for; cursors that are gone get no requests and no answers. ``go_on``
+        gets cursors that may continue. ``fail`` is called, within the ``except``, if an answer has caused an unforeseen
+        error: it ends one client, and no round."""
         self._current = current
         self._go_on = go_on
         self._fail = fail
@@ -99,7 +99,7 @@ class LookupTurns(Generic[Held]):
         self._call()
 
     def spent(self, cursor: Cursor, work: int) -> None:
-        """There was so much to look at of which nothing was known when it was asked for."""
+        """Adds work that was unknown at the request."""
         self._lines[cursor.feed.broker].queue.charge(cursor.session, work)
 
     def ready(self, cursor: Cursor) -> None:

@@ -5,10 +5,10 @@ unacknowledged: first where it begins, in every queue of the topic, then as its 
 passes messages over (``gateway/delivery/filter_progress.py``). A message counts with its PUBACK or PUBREC, also after
 UNSUBSCRIBE, one of QoS 0 when it is sent, and only for the subscription that it was sent for. Of all subscriptions with
 a name, at this gateway (here) and at all (``broker/groups/holders.py``), the one that has come least far decides;
-nothing moves a position back by itself. Native consumers of the group begin there, and whoever subscribes with the name
-begins where they ended. While a native consumer is a member of the group its queues are its own. Who sets a position
-back, as such a consumer may, takes it from the subscriptions that stand: they move it no more in that queue, until they
-are made again.
+nothing moves a position back by itself. Native consumers of the group begin there, and a later subscription with the
+name begins where they ended. While a native consumer is a member of the group its queues are its own. A position that
+is set back, as such a consumer may do, is lost to the subscriptions that stand: they move it no more in that queue,
+until they are made again.
 
 A message that comes to a client through an older subscription of its session counts for one with a name, too. That one
 has come past it when it meets it in its own queue; if the older one is not there yet (``Left``), the position waits.
@@ -35,7 +35,8 @@ from penstock.protocol.requests.request import Result
 from topicmap.names import matches
 
 LEFT_MAX: Final = 256
-"""So many messages that are left to others are known one by one in a queue, and those behind them together."""
+"""Number of messages left to other subscriptions that are known one by one in a queue; those behind them are known
+together."""
 
 
 class Left(NamedTuple):
@@ -56,8 +57,8 @@ class Left(NamedTuple):
 
 
 class Track:
-    """One subscription in one queue: the offset after all that it has come past, ``UNKNOWN`` if nobody can say where
-    it began; what of it is not acknowledged, with the filter through which it went; what is left to others."""
+    """One subscription in one queue: the offset after all that it has passed, ``UNKNOWN`` if its beginning is unknown;
+    what of it is not acknowledged, with the filter through which it went; what is left to others."""
 
     __slots__ = ("left", "next", "unsettled")
 
@@ -98,7 +99,7 @@ class Track:
 
 class Course:
     """The way of one subscription, also after it has ended (``is_over``), as long as something that was sent is not
-    acknowledged. ``void``: queues in which somebody has set the position back since it began. ``begin``: where it began
+    acknowledged. ``void``: queues in which the position was set back since it began. ``begin``: where it began
     in queues that it has not met yet: they had nothing, if it has begun here. ``is_cut_off``: the broker had closed its
     filter, and it has not gone on yet."""
 
@@ -318,7 +319,7 @@ class NamedPositions:
                     self._end(course)
 
     def _found(self, cursor: Cursor, queues: Iterable[str]) -> None:
-        """It has a say in all of these, also where nothing comes to it: whoever has come further there waits for it."""
+        """It has a say in all of these, also where nothing comes to it: subscriptions that are further wait for it."""
         course = self._courses[cursor]
         for queue in queues:
             course.track(queue)
@@ -385,7 +386,7 @@ class NamedPositions:
         self._holds.begun(course.group, course)
 
     def _end(self, course: Course) -> None:
-        """Its last word counts; from then on it holds nobody back."""
+        """Its last report counts; from then on it holds no other back."""
         group = course.group
         self._holds.work_out(group)
         for courses in (self._of_session[course.session], self._of_group[group]):

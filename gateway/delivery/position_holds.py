@@ -21,10 +21,10 @@ from penstock.protocol.requests.request import Result
 
 LEASE_S: Final = 15.0
 UNKNOWN: Final = -1
-"""How far it is nobody can say: the position is to stay where it is."""
+"""An unknown progress: the position has to stay where it is."""
 
 ROWS_MAX: Final = 16_384
-"""So many rows are told in one go; the others come next. At two goes a second that is room in a lease for 30 times as
+"""Number of rows in a report; the others come next. At two goes a second that is room in a lease for 30 times as
 many, such as 480 names of a topic with 1024 queues."""
 
 Group = tuple[Broker, str]
@@ -71,7 +71,7 @@ class Hold:
 
 class PositionHolds:
     """All of one gateway, which brokers know as ``holder``. ``floor`` says how far the subscriptions of a name have
-    come in a queue, ``None`` if none has a say. ``set_back`` is told that somebody has set a position back.
+    come in a queue, ``None`` if none has a say. ``set_back`` is called when a position was set back.
     ``commits`` and ``refused`` count reports of what has changed."""
 
     def __init__(
@@ -132,7 +132,7 @@ class PositionHolds:
             if isinstance(result, HeldOffsets):
                 return HeldOffsets(result.progress[: len(asked)])
             hold.told = None
-            if isinstance(result, LogReplaced):  # it begins anew, and whoever asks again is answered
+            if isinstance(result, LogReplaced):  # it begins anew, and a repeated request is answered
                 return Unavailable(result.message)
             return result
 
@@ -201,7 +201,7 @@ class PositionHolds:
             return
         if hold.is_over:
             del self._holds[group]
-        else:  # somebody has the name again
+        else:  # the name is in use again
             hold.told = None
             self._due[group] = None
 

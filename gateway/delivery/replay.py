@@ -43,7 +43,7 @@ BYTES: Final = 128 * 1024
 PAGE_BYTES_MIN: Final = 4 * 1024
 PAGE_COUNT: Final = 128
 LOOK_COUNT: Final = 512
-"""So many messages a pull brings where the one before it brought none that the filter matches."""
+"""Number of messages in a pull after one without a match for the filter."""
 LOOKED_AT_MAX: Final = 100_000
 STEP_MAX: Final = 4096
 QUEUES_KEPT_MAX: Final = 256
@@ -163,7 +163,7 @@ class Replays:
         return cursor in self._replays
 
     def begin(self, cursor: Cursor, start: Start, topic: str, before: int = -1) -> None:
-        """Holds a cursor until its history is sent: what was stored before its first live message, or ``before``. One
+        """Holds a cursor until its history is sent: messages stored before its first live message, or ``before``. One
         whose broker is still to open its filter begins then."""
         if not cursor.is_attached:
             self._interrupted[cursor] = start, topic
@@ -242,7 +242,7 @@ class Replays:
 
     def _answered(self, replay: Replay, told: Callable[..., None], about: tuple[Source, ...], result: Result) -> None:
         replay.waiting -= 1
-        if isinstance(result, TopicNotFound):  # no broker keeps history of what nobody has published
+        if isinstance(result, TopicNotFound):  # there is no history without a publication
             replay.sources = []
         elif isinstance(result, QueueNotFound) and about:
             about[0].leave()
@@ -310,9 +310,9 @@ class Replays:
         source.at = _within(source, reply.offset)
 
     def _is_history_before(self, replay: Replay, sources: Sequence[Source]) -> bool:
-        """A name that nobody has used yet begins behind no live message, or its position would be past some that are
-        still to be sent: those that were stored between the opening of the filter and the look at the queue's end.
-        Whether that is known; if not, it is looked for, back from where the queue was to begin."""
+        """A new name begins before all live messages; otherwise its position would be past some that are still to be
+        sent: those that were stored between the opening of the filter and the look at the queue's end. Whether that is
+        known; if not, it is looked for, back from where the queue was to begin."""
         for source in sources if replay.start.name else ():
             if source.low < source.at:
                 pull = Pull(source.queue, max(source.low, source.at - source.step), PAGE_BYTES_MIN, 1)

@@ -35,7 +35,7 @@ class Piece:
     Attributes:
         packets: by id, in their order.
         is_read: whether all of them are whole; the others are being read.
-        is_awaited: somebody has to be told when they are.
+        is_awaited: a caller waits until they are.
     """
 
     def __init__(self, packets: dict[int, Blob]) -> None:
@@ -52,7 +52,7 @@ class Resending:
     """Resends of one gateway: what sessions had been sent and not acknowledged when their clients came back."""
 
     def __init__(self, clock: Clock, saver: SessionSaver, sending: Sending, on_more: Callable[[Session], None]) -> None:
-        """``on_more`` is told of sessions that may have something to be sent, and room."""
+        """``on_more`` gets sessions that may have messages to send, and room."""
         self._clock = clock
         self._saver = saver
         self._sending = sending
@@ -147,7 +147,7 @@ def come_back(session: Session, bytes_max: int) -> int:
 
 
 def next_again(session: Session, bytes_max: int) -> list[int]:
-    """Ids of what is to be sent again and has room now, in its order: the first, and more up to so many bytes."""
+    """Ids of what is to be sent again and has room now, in its order: the first, and more up to a number of bytes."""
     in_flight = session.in_flight
     waiting = session.to_resend = [packet_id for packet_id in session.to_resend or () if packet_id in in_flight] or None
     room = session.window - len(session.releasing) - len(in_flight) + len(waiting or ())

@@ -3,7 +3,7 @@
 A feed that everybody reads alike costs little, however many they are, and goes on at once. Where messages are looked at
 one by one, for a session with several filters or one that has fallen behind, it is the number of these *looks* that
 costs, and one client can ask for very many: with 500 overlapping filters each of its messages is looked at 500 times.
-So of these there are only so many in one flush, and sessions have turns (``gateway/fairness.py``); what is left has its
+So their number in one flush is bounded, and sessions have turns (``gateway/fairness.py``); what is left has its
 turn in the next round, after other work. A feed with readers that lag waits behind those that it has left behind: else
 it would run away from them, and each of them would have to read on by itself.
 """
@@ -19,14 +19,15 @@ from gateway.messages.feed import Feed
 from gateway.sessions.session import Cursor, Session
 
 LOOKS_MAX: Final = 512
-"""So many looks are begun in one flush. A round has up to eight of these, which takes some 10 ms; in plain Python four
-times as much."""
+"""Number of looks that begin in one flush. A round has up to eight of these, which takes some 10 ms; in plain Python
+four times as much."""
 LOOKS_PER_TURN: Final = 64
-"""With so many a session's turn is over, as soon as it has done what cannot be divided: the messages of one pull."""
+"""After this many looks a session's turn ends, as soon as the messages of one pull, which cannot be divided, are
+done."""
 _LOOKS_KEPT: Final = LOOKS_MAX // 2
 """For sessions that wait for a turn, whatever the feeds cost that go on at once."""
 LOOK_BYTES: Final = 16 * 1024
-"""To send so many bytes takes as long as to look at a message."""
+"""Number of bytes whose sending takes as long as a look at a message."""
 _PASSES_MAX: Final = 16  # of one flush, however little there is to look at
 
 Waiter = Session | Feed[Cursor]
@@ -81,7 +82,7 @@ class DeliveryScheduler:
         self._queued.difference_update(self._in_turn.drop(session))
 
     def add_feed(self, feed: Feed[Cursor]) -> None:
-        """Somebody waits for what comes after its head."""
+        """Whether a cursor waits for messages after its head."""
         alone = self._who_looks(feed)
         if alone is not None:
             self._queue(alone, feed)

@@ -77,7 +77,7 @@ class Sending:
             return False
         if batch.first < cursor.start or batch.first <= max(cursor.seen, session.overlap.ended_until):
             return False
-        if one.shows_place or one.counts:  # what it is sent is like nobody else's
+        if one.shows_place or one.counts:  # its packets differ from all others
             return False
         if cursor.doubtful_ms:
             if batch.arrivals[0].stored_ms <= cursor.doubtful_ms:

@@ -5,12 +5,12 @@ At QoS 0 nothing is kept. A subscription that is replaced by one of QoS 0 goes o
 what was open in its session's name is let go of: when it stands, when what stood before is put back, or when its
 connection ends before the brokers have answered, for it is saved as it is then.
 
-What is let go of is closed when the session is durable without it. Until then whoever gets the session may go on with
-the subscription, and looks for what is in flight in these queues; and a session that is another gateway's by now
-cannot be saved. In that save all that is in flight through them is the session's own and found in its topic's queue
-(MQTT-3.10.4-3). A gateway that gets a session closes what the one before has not closed. What is wanted again
-meanwhile is closed all the same, and then opened, so that it begins where the new subscription does; a share goes on.
-Decides only; never waits.
+What is let go of is closed when the session is durable without it. Until then the next owner of the session may
+continue the subscription, and looks for messages in flight in these queues; and a session that is another gateway's by
+now cannot be saved. In that save all that is in flight through them is the session's own and found in its topic's queue
+(MQTT-3.10.4-3). A gateway that gets a session closes what the one before has not closed. What is wanted again meanwhile
+is closed all the same, and then opened, so that it begins where the new subscription does; a share goes on. Decides
+only; never waits.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SessionHolds:
         if lasting is not None and lasting.closing:
             left, lasting.closing = lasting.closing, {}
             self._leases.close(lasting, list(left))
-            self._note(session)  # else whoever has it next closes them once more
+            self._note(session)  # else its next owner closes them once more
 
     def part(self, session: Session, *, ends: bool) -> None:
         """The connection of a session is over, and its last state is about to be saved if it goes on. What is on its

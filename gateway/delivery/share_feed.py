@@ -1,8 +1,8 @@
 """A shared subscription at one broker: its members here, what the broker has leased to this gateway, and who gets it.
 
-Messages go round: each to the member that has waited longest among those with room. One that nobody has room for
-waits, and is given back to the broker when that does not change soon. In an ordered share the messages of a key go to
-one member as long as some are on their way to it, and stay in order: what its member could not take or has lost goes
+Messages go round: each to the member that has waited longest among those with room. A message that no member has room
+for waits, and is given back to the broker when that does not change soon. In an ordered share the messages of a key go
+to one member as long as some are on their way to it, and stay in order: what its member could not take or has lost goes
 back to the broker with all that waits behind it.
 
 Invariant: a message that was leased is in exactly one of ``waiting``, ``sent``, ``to_settle`` (or being settled) and
@@ -25,14 +25,15 @@ from topicmap.names import parse_share, plain_filter
 from topicmap.queues import filter_queue
 
 PER_MEMBER_MAX: Final = 32
-"""So many messages are asked for at a time for each member, so that no gateway takes what others could have."""
+"""Number of messages that are requested at a time for each member, so that no gateway takes messages that others could
+deliver."""
 
 WAITING_MAX: Final = 1024
 ASIDE_MAX: Final = 64
-"""So many messages of an ordered share may wait for their members while others go on."""
+"""Number of messages of an ordered share that may wait for their members while others go on."""
 
 SENT: Final = 0  # it is on its way
-DONE: Final = 1  # nobody will acknowledge it
+DONE: Final = 1  # no acknowledgement will come
 NO_ROOM: Final = 2
 TOO_LARGE: Final = 3  # for this member
 
@@ -91,9 +92,9 @@ class ShareFeed:
         self.members: dict[Session, Cursor] = {}
         self.free: dict[Cursor, None] = {}
         self.waiting: deque[Leased] = deque()
-        self.aside: deque[Leased] = deque()  # too large for the members with room; nobody waits behind them
+        self.aside: deque[Leased] = deque()  # too large for the members with room; no message waits behind them
         self.sent: dict[int, tuple[Cursor, int]] = {}
-        self._keys: dict[int, tuple[Cursor, int]] = {}  # key -> who has messages of it, and how many
+        self._keys: dict[int, tuple[Cursor, int]] = {}  # key -> the member that has messages of it, and how many
         self.to_settle: dict[int, None] = {}
         self.to_return: dict[int, int] = {}  # offset -> key
         self.settling: dict[int, None] = {}
@@ -241,7 +242,7 @@ class ShareFeed:
             self.waiting = deque(one for one in self.waiting if one.key not in keys)
 
     def give_up_waiting(self) -> None:
-        """Nobody here has had room for these."""
+        """No member here has had room for these."""
         if not self.members:
             self.waiting.extend(self.aside)
             self.aside.clear()
@@ -271,7 +272,7 @@ class ShareFeed:
         return (*self.sent, *waiting, *self.to_settle, *self.settling)
 
     def lost(self) -> None:
-        """The share has ended at the broker: what we had of it is nobody's any more."""
+        """The share has ended at the broker: its messages here are dropped."""
         self.is_open = self.is_unsure = False
         self.must_resume = True
         for table in (self.sent, self._keys, self.to_settle, self.to_return):

@@ -50,8 +50,8 @@ class SharedSubscriptions:
     """All of one gateway. ``owner`` is its name in this life, for the leases of messages too: one of the same name that
     died may have some yet. The lease of what it has open is kept with that of its filters
     (``gateway/delivery/filter_leases.py``). ``settled``, ``returned`` and ``dropped`` (too large for every member)
-    count messages; ``send_as`` sends a message to a session; ``on_opening`` is told what is opened at a broker, in
-    whose name."""
+    count messages; ``send_as`` sends a message to a session; ``on_opening`` gets the shares that are opened at a
+    broker, with their owner."""
 
     def __init__(
         self,
@@ -100,8 +100,7 @@ class SharedSubscriptions:
     # ------------------------------------------------------------ subscriptions
 
     def subscribe(self, session: Session, subscription: Subscription, on_done: OnDone | None) -> None:
-        """A session becomes a member; ``on_done`` is told what kept it from that at a broker that is somewhere, if
-        anything did."""
+        """A session becomes a member; ``on_done`` gets the error of a broker that answers, if any."""
         share = subscription.filter
         self._shares.setdefault(share, {})[session] = subscription
         self._of.setdefault(session, {})[share] = None
@@ -178,8 +177,8 @@ class SharedSubscriptions:
     def part(self, session: Session, *, ends: bool) -> None:
         """The connection of a session is over, and its last state is about to be saved if it goes on here: what it has
         not got goes to others, but what it may have got of QoS 2 does not, nor what it has kept when it let go of a
-        share: the exchange goes on (MQTT-3.10.4-3). Nobody knows yet whether that save is heard, so nothing is settled
-        that no earlier one has: what it was to keep from that one on is sent to others and to it."""
+        share: the exchange goes on (MQTT-3.10.4-3). It is unknown yet whether that save arrives, so only messages of
+        earlier saves are settled: what it was to keep from that one on is sent to others and to it."""
         lasting = session.lasting
         goes_on = lasting is not None and not ends and not lasting.is_lost
         left = lasting.closing if lasting is not None and goes_on else ()
@@ -321,7 +320,7 @@ class SharedSubscriptions:
             for pending in waiting:
                 pending.answered(error)
             if error is not None and error.retryable and not waiting and is_ours and share in self._shares:
-                self._failed[self._feed(broker, share)] = None  # nobody waits for it, so nobody else asks again
+                self._failed[self._feed(broker, share)] = None  # no other code waits for it and asks again
 
     def _resumed(self, feed: ShareFeed, result: Result) -> None:
         if isinstance(result, PenstockError):
@@ -398,8 +397,8 @@ class SharedSubscriptions:
     # ------------------------------------------------------------ time
 
     def tick(self, now: float) -> None:
-        """Keeps the leases of messages, tries again what failed, gives back what nobody here has room for; about twice
-        a second."""
+        """Renews the leases of messages, repeats failed requests, and gives back messages that no member here has room
+        for; about twice a second."""
         self._ask_again()
         for feed in self._feeds.values():
             if feed.waiting:

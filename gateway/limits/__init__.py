@@ -1,1 +1,1 @@
-"""What one client may take, how fast, and what it is told when it wants more."""
+"""Limits and rates of one client, and the reason codes for clients that exceed them."""

@@ -1,7 +1,7 @@
 """What went through each listener: connections, bytes, packets, publications, both ways.
 
 A ``ListenerCounters`` is plain numbers that devices count up, a chunk at a time and never a message at a time;
-everything else about figures is done when somebody reads them."""
+everything else about figures is done when they are read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Final
 from penstock.service.metrics import with_label
 
 BEYOND: Final = 65_535
-"""So many messages a client may have open beyond its Receive Maximum at a lenient listener, each time it is asked: more
-than there are packet ids, so that bytes alone bound it."""
+"""Number of messages that a client may have open beyond its Receive Maximum at a lenient listener: more than there are
+packet ids, so that bytes alone bound it."""
 
 
 class ListenerCounters:
@@ -121,7 +121,7 @@ class Counters:
         return tally
 
     def entered(self, tally: ListenerCounters, connected: int) -> None:
-        """One connection more; so many there are now at all listeners."""
+        """Counts a connection and returns the number at all listeners."""
         tally.entered()
         self.most_connected = max(self.most_connected, connected)
 

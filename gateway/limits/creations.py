@@ -1,6 +1,6 @@
 """How many topics clients make: by the first message under a new first level.
 
-A topic stays for long, so whoever makes up first levels would take all that a broker may have. Each client has a rate,
+A topic stays for long, so a client that makes up first levels could use up a broker's topics. Each client has a rate,
 and so has each user; clients without a user name count by their address, for they choose their ids. Only a topic that
 no broker has is counted, when it is about to be made. Pure.
 """

@@ -1,8 +1,8 @@
 """Connections without an accepted CONNECT, by address: one address that fills the room makes room for the others.
 
-Whoever opens sockets and says nothing takes no place from other addresses: where the room is full, the address that has
-most gives its newest one up for a newcomer from an address with fewer. A herd behind one address has the whole room as
-long as nobody else wants it. Addresses count as ``host_of`` says. Pure.
+Silent sockets of one address take no place from other addresses: when the room is full, the address that has most loses
+its newest one to a client from an address with fewer. A herd behind one address may use the whole room as long as no
+other address needs it. Addresses count as ``host_of`` says. Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class HalfOpens:
 
     def __init__(self) -> None:
         self._by_host: dict[str, dict[HalfOpen, None]] = {}
-        self._hosts: dict[int, dict[str, None]] = {}  # how many a host has -> the hosts that have so many
+        self._hosts: dict[int, dict[str, None]] = {}  # a number of connections -> the hosts that have it
         self._most = 0
         self._count = 0
 

@@ -1,10 +1,10 @@
 """What all clients of a gateway together may have it hold: of packets that are not complete, of output that is not
 taken, and of messages that no broker has stored. The limits of one client bound none of these where there are many.
 
-Looked at now and then, so that it costs next to nothing and nobody counts on the way of a message; a gateway may hold
-somewhat more than it should until then. Output and what is not stored are bounded by holding back: each client may
-have its share, and nobody loses anything. A packet that is not complete can only be thrown away, with its client:
-those that hold the most go first.
+It is checked now and then, so that it costs next to nothing and no message is counted on its way; a gateway may hold
+somewhat more than it should until then. Output and what is not stored are bounded by holding back: each client may have
+its share, and loses nothing. A packet that is not complete can only be thrown away, with its client: those that hold
+the most go first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gateway.mqtt.reason_codes import Reason
 from gateway.settings import OUTPUT_BYTES_LEAST, GatewaySettings
 
 LOOKS_PER_S: Final = 25_000
-"""So many connections are looked at in a second, each of them twice at most."""
+"""Number of connections that are checked in a second, each of them twice at most."""
 
 _log: Final = logging.getLogger(__name__)
 

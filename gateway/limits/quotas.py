@@ -1,8 +1,8 @@
 """The limits that a client can run into: which setting holds each, the reason code it is refused with, and how
 often it was.
 
-A limit that is hit is counted here and nowhere else, so that an operator can see every refusal. The table is data; what
-is done at the limit is said by whoever asks.
+A limit that is hit is counted here and nowhere else, so that an operator can see every refusal. The table is data; the
+caller decides what happens at the limit.
 """
 
 from __future__ import annotations

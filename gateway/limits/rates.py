@@ -69,8 +69,8 @@ class Pacing:
         return Pace(messages, Bucket(self._bytes, now) if self._bytes else None)
 
     def spend(self, client: Paced, pace: Pace, size: int, now: float) -> Reason:
-        """A client sent so many bytes, and what ``published`` counted since. Makes it wait where that is too much;
-        returns the reason code to close it with where it is to be closed instead, else 0."""
+        """Charges the bytes that a client sent, and the publications that ``published`` counted since. Makes it wait if
+        that is too much; returns the reason code to close it with where it is to be closed instead, else 0."""
         published, pace.published = pace.published, 0
         wait_s, limit = 0.0, ""
         for bucket, count, name in (
@@ -137,7 +137,7 @@ class Takeovers:
         self._buckets.spend(client_id, now)
 
     def are_over(self, client_id: str, now: float) -> bool:
-        """Whether there were so many that whoever comes now must wait."""
+        """Whether the rate is used up, so that the next client must wait."""
         return not self._buckets.has(client_id, now)
 
 

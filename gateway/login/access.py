@@ -1,12 +1,12 @@
 """Clients with passwords, and what each may do: the authenticator behind ``password_file`` and ``acl_file``.
 
 Checking a password is slow on purpose, so it is done elsewhere (``gateway/login/verifier.py``), a bounded number at a
-time, of each address in turn (``gateway/fairness.py``); when too many wait, a client is told to come back
-(0x89). Credentials that were right are remembered for a while under a keyed hash that only this process can make, so
-that a herd of reconnecting devices is let in at once; a user whose line in the file changes is not remembered any more.
-A wrong name takes as long as a wrong password and is answered alike. A SCRAM-SHA-256 exchange
+time, of each address in turn (``gateway/fairness.py``); when too many wait, a client gets 0x89 (try later). Credentials
+that were right are remembered for a while under a keyed hash that only this process can make, so that a herd of
+reconnecting devices is let in at once; a user whose line in the file changes is not remembered any more. A wrong name
+takes as long as a wrong password and is answered alike. A SCRAM-SHA-256 exchange
 (``penstock/access/scram_exchange.py``) costs microseconds here and is answered at once. A check that ends in an error
-lets nobody in: its client is told 0x88.
+refuses its client with 0x88.
 
 What is not allowed is refused: without an access file, users may do everything that the ``$`` rule leaves them, and
 anonymous clients come only from where ``anonymous`` says; with one, only what a rule allows. Pure: passwords, hashes
@@ -84,8 +84,8 @@ class Access:
     """Satisfies ``gateway.login.auth.Authenticator``.
 
     Args:
-        anonymous: who may come without credentials.
-        waiting_max: so many checks wait; more clients are told to come back.
+        anonymous: which clients may come without credentials.
+        waiting_max: number of checks that may wait; further clients get 0x89.
         remember_s: for how long credentials that were right are not checked again; 0: never remembered.
         key: secret of this process, for what is remembered.
         wake: called when there is something to check.
@@ -227,8 +227,8 @@ class Access:
         return _Counted(self, ScramExchange(self._scram_keys, nonce), client_id, peer, is_again=is_again)
 
     def _scram_keys(self, user: str) -> ScramKeys:
-        """A user's keys; for one who is not there, or has none, those of a decoy, which is made in any case, so that
-        both take as long."""
+        """A user's keys; a decoy's for an unknown user or one without keys. The decoy is made in any case, so that both
+        take the same time."""
         decoy, found = self._users.decoy(user), self._users.by_name.get(user)
         assert decoy.scram is not None
         return decoy.scram if found is None or found.scram is None else found.scram
@@ -279,7 +279,7 @@ class Access:
         check.done(Identity(check.client_id, check.user, is_listed=True))
 
     def left_unchecked(self, check: Check) -> None:
-        """A check ended in an error: nobody knows whether the password is right."""
+        """A check ended in an error: it is unknown whether the password is right."""
         self.unchecked += 1
         self.attempts.proves_right(check.peer)
         check.done(SERVER_UNAVAILABLE)

@@ -4,10 +4,10 @@ A client hears no cause, only that it was refused; an operator sees it in the fi
 second, in the log. Neither ever has a password, a token or a proof in it, nor a user name that is not one: people type
 passwords into the wrong field.
 
-An address from which too many logins have failed in the last minute is asked for no password or proof until there were
-fewer; whose credentials are remembered, who shows a certificate or a token, and who is connected is not touched. A
-password is counted as it goes to its check, and given back if it is right: so none is checked beyond the limit, however
-many wait. Pure but for the log.
+From an address with too many failed logins in the last minute no password or proof is checked until there were fewer.
+Remembered credentials, certificates, tokens and connected clients are not affected. A password is counted when its
+check begins, and the count is returned if it is right: so none is checked beyond the limit, however many wait. Pure but
+for the log.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Attempts:
         refused: how many, by cause.
 
     Args:
-        per_min_max: so many may fail from each address in a minute; 0: no limit.
+        per_min_max: number of logins from each address that may fail in a minute; 0: no limit.
         refuse: counts one that is turned away at the limit, and gives the reason code.
         clock: seconds that never go back.
         audit: the audit log that keeps each.
@@ -106,7 +106,7 @@ class Attempts:
         self._tell(cause, peer, client_id, user, "")
 
     def failed(self, cause: str, peer: Peer, client_id: str, user: str = "", detail: str = "") -> None:
-        """One failed. ``user``: only of a user who is there, or whom a token names that is rightly signed. ``detail``:
+        """A login has failed. ``user``: set only for a known user, or the one of a rightly signed token. ``detail``:
         more of the cause, for the log."""
         self.refused[cause] += 1
         if cause not in _NO_GUESSES:

@@ -28,7 +28,7 @@ MQTT: Final = "mqtt"
 
 
 ASSIGNED_ID: Final = re.compile("auto-[0-9a-f]{16}")
-"""A client id that a gateway has made. Rules about client ids do not concern it: nobody can guess one."""
+"""A client id that a gateway has made. Rules about client ids do not concern it, because it cannot be guessed."""
 
 
 class Peer(NamedTuple):
@@ -134,8 +134,8 @@ class Anonymous:
     """Admits clients without credentials: from ``nobody``, from the ``loopback`` address, or from ``everyone``.
 
     Credentials that are shown cannot be checked here, and so are not believed: the client is as anonymous as without.
-    ``$``-topics belong to the system: nobody may publish there but answers, and only that device gets what is for
-    one. ``at``: who at listeners that have a rule of their own.
+    ``$``-topics belong to the system: clients may publish only answers there, and only the named device gets its
+    messages. ``at``: the same at listeners that have a rule of their own.
     """
 
     __slots__ = ("_at", "_who")

@@ -2,11 +2,11 @@
 threads.
 
 Files are read at the start, where a bad one is an error, and in a thread when they change
-(``penstock/service/watched.py``). At most ``CHECKERS`` passwords are checked at a time, so that a
-herd of clients takes at most so many cores' worth of time and 16 MiB each.
+(``penstock/service/watched.py``). At most ``CHECKERS`` passwords are checked at a time, so that a herd of clients takes
+at most that many cores and 16 MiB for each.
 
-An error that nobody has foreseen, while a password is checked, refuses that one login: it is told in the log and
-counted, and the next one is checked.
+An unforeseen error while a password is checked refuses that one login: it is logged and counted, and the next one is
+checked.
 """
 
 from __future__ import annotations

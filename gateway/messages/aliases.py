@@ -7,9 +7,9 @@ that leave now are rewritten. Numbers are given first come first served, up to t
 (MQTT-3.1.2-26, -27, 3.3.2-11) and ``topic_alias_sent_max``; names that come later go out in full, as do short ones, for
 which a number saves nothing, and those of more than 1,024 bytes, which a connection would have to keep.
 
-A ``PacketRun`` is shared, and so are its aliased forms: numbers belong to the feed, and whoever does not know one of
-them yet is sent the form that names each topic once more, which is right for everybody. So a run has at most two
-aliased forms per number of aliases that clients take, however many subscribers there are. Pure.
+A ``PacketRun`` is shared, and so are its aliased forms: numbers belong to the feed, and a client that does not know one
+of them yet gets the form that names each topic once more, which is right for all. So a run has at most two aliased
+forms per number of aliases that clients take, however many subscribers there are. Pure.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def rewritten(packet: bytes, name: bytes, number: int, *, is_named: bool) -> byt
 
 
 def aliased_run(run: PacketRun, numbers: Numbers, limit: int) -> AliasedPacketRun:
-    """A run as it goes to clients that take so many aliases."""
+    """A run as it goes to clients that take a number of aliases."""
     defines: dict[int, bytes] = {}
     naming: list[bytes] = []
     brief: list[bytes] = []

@@ -1,8 +1,8 @@
-"""A pulled batch as it came: messages of it are made into ``Arrival`` objects only where somebody looks at one.
+"""A pulled batch as it came: its messages become ``Arrival`` objects only where code looks at one.
 
 Most batches are *even*: consecutive messages of one device, all with the same size, flag and properties, that do not
 expire. Of frames this is seen by comparing columns of the batch, all messages at once; a run that a broker in the same
-process hands over is even as it is. Whoever sends such a batch needs nothing else (``gateway/messages/outgoing.py``).
+process hands over is even as it is. Sending such a batch needs nothing else (``gateway/messages/outgoing.py``).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _columns(body_bytes: int, tail_bytes: int) -> np.dtype[Any]:
 
 @lru_cache(maxsize=1024)
 def column(at: int, size: int, row_bytes: int) -> np.dtype[Any]:
-    """Of rows of so many bytes, the ``size`` bytes at a place, as the field ``column``."""
+    """Of rows with a number of bytes, the ``size`` bytes at a place, as the field ``column``."""
     return np.dtype({"names": ["column"], "formats": [("V", size)], "offsets": [at], "itemsize": row_bytes})
 
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class CompactSet(Generic[T]):
-    """``add`` and ``discard`` are told of a thing by identity or equality, as a set's are."""
+    """``add`` and ``discard`` compare by identity or equality, as those of a set."""
 
     __slots__ = ("_many", "_one")
 

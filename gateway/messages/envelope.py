@@ -171,7 +171,7 @@ def _application(mqtt_properties: bytes) -> bytes:
     try:
         return b64decode(mqtt_properties.partition(b":")[2], validate=True)
     except (ValueError, Base64Error):
-        return b""  # written by somebody else under our reserved name: the message itself is still good
+        return b""  # another program wrote our reserved name: the message itself is still good
 
 
 def _user(packed: bytes) -> str:
@@ -211,7 +211,7 @@ class Arrival:
         queue_id, queue_offset: its topic queue, and its place in that.
         expires_ms: wall-clock time after which it is not delivered, or ``NEVER``.
         born_ms, stored_ms: wall-clock times at its sender and when it was stored.
-        origin: where it was pulled; ``None`` where nobody needs to find it again.
+        origin: where it was pulled; ``None`` if it need not be found again.
         encoded: forms in two parts, for all subscribers that get the same bytes (``gateway/messages/outgoing.py``).
     """
 
@@ -277,7 +277,7 @@ class Arrival:
 
     @property
     def user(self) -> str:
-        """As whom the device published it, if it was to be retained; empty for nobody in particular."""
+        """The user as whom the device published it, if it was to be retained; empty without one."""
         return self.heading.user
 
     @property

@@ -1,10 +1,10 @@
 """The live end of one light queue: its newest messages, decoded once, and the cursors of the sessions that read along.
 
 ``head`` is the offset after the newest message that was pulled. A cursor with ``next == head`` is *at the head*;
-one with less is *lagging*. The window holds messages just before the head, only while a connected session still
-needs them, and only so many bytes of them: who falls out of it reads from the log by a pull of its own. The queue
-is read on only while some connected cursor is at the head, so that one slow reader does not have its backlog read
-twice and a queue that nobody reads costs nothing.
+one with less is *lagging*. The window holds messages just before the head, only while a connected session still needs
+them, up to a number of bytes: a cursor that falls out of it reads from the log by a pull of its own. The queue is read
+on only while some connected cursor is at the head, so that one slow reader does not have its backlog read twice and a
+queue without readers costs nothing.
 
 This module keeps the books; ``gateway/delivery/downstream.py`` pulls and sends.
 """
@@ -81,7 +81,7 @@ class Feed(Origin, Generic[Reader]):
         self._alias_numbers: dict[bytes, int] | None = None
 
     def pull(self, bytes_max: int, count_max: int, wait_s: float, tell: Callable[[Feed[Reader], Result], None]) -> None:
-        """Asks for what comes after the head. ``tell`` is told of the answer, and whose it is."""
+        """Asks for messages after the head. ``tell`` gets the answer and the feed."""
         self.is_pulling = True
         self.broker.submit(GivenPull(self.queue, self.head, bytes_max, count_max, wait_s), Answer(tell, self))
 
@@ -114,13 +114,13 @@ class Feed(Origin, Generic[Reader]):
         return self._alias_numbers
 
     def begin_at(self, offset: int) -> None:
-        """Sets the head where nobody is reading; elsewhere the readers have their own place."""
+        """Sets the head of a feed without readers; readers have their own place."""
         if not self.reading and not self.is_pulling:
             self.head = offset
             self.clear()
 
     def wants_pull(self) -> bool:
-        """Whether somebody waits for what comes after the head."""
+        """Whether a cursor waits for messages after the head."""
         return not self.is_pulling and not self.is_closed and self.head >= 0 and self.reading > self.lagging
 
     def extend(self, batch: Sequence[Arrival], head: int) -> None:
@@ -141,7 +141,7 @@ class Feed(Origin, Generic[Reader]):
         return window[at:] if at else window
 
     def trim(self, window_bytes_max: int) -> None:
-        """Lets go what nobody needs, and of the rest the oldest beyond the limit."""
+        """Drops messages without readers, and the oldest of the others beyond the limit."""
         window = self.window
         if not self.lagging:
             self.clear()

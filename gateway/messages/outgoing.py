@@ -4,8 +4,7 @@ A ``Blob`` is a PUBLISH packet with a gap for the packet id. Which blob a sessio
 the delivered QoS, the RETAIN flag and its subscription identifiers; equal choices share one blob, kept at the
 ``Arrival``. A ``PacketRun`` is the packets of a whole batch with packet ids already in place, made from the queue
 offsets, so that a fan-out hands the very same bytes to every subscriber at the head of the queue. Of an even batch
-(``gateway/messages/batch.py``) the packets are put together without a blob each; a blob is made when somebody asks for
-it.
+(``gateway/messages/batch.py``) the packets are put together without a blob each; a blob is made on request.
 
 Nothing here knows sessions or queues. Invariant: DUP is 0 in every blob (MQTT-3.3.1-3); only ``packet(dup=True)``, used
 for a resend, sets it.
@@ -185,7 +184,7 @@ def is_expired(arrival: Arrival, now_ms: int) -> bool:
 
 
 class AliasedPacketRun(NamedTuple):
-    """A run for clients that take so many aliases (``gateway/messages/aliases.py``).
+    """A run for clients that take a number of aliases (``gateway/messages/aliases.py``).
 
     ``defines``: number -> name of every alias in it; ``naming``: the packets, the first of each topic with its name and
     its number, the others with the number; ``brief``: the packets for those who know all numbers; ``largest``: bytes of
@@ -232,11 +231,11 @@ class Several(InFlight):
 _ENCODED_IDS: Final = np.tile(np.arange(1, PACKET_ID_MAX + 1, dtype=">u2"), 2).view("V2")
 """Every packet id as it is sent; behind the largest comes 1."""
 _TOGETHER_BYTES: Final = 4096
-"""Messages that weigh so much in all stand together as one ``Several``."""
+"""The weight of messages that stand together as one ``Several``."""
 
 
 _FEW: Final = 24
-"""So many packets are put together one by one as quickly as in columns."""
+"""Number of packets up to which one by one is as quick as in columns."""
 
 
 def _few(even: Stretch, qos: int, head: bytes, lead: bytes) -> bytes:
@@ -268,7 +267,7 @@ def _many(even: Stretch, qos: int, head: bytes, lead: bytes) -> bytes:
 
 
 def _ids(first: int, count: int) -> Sequence[int]:
-    """So many packet ids from ``first`` on; behind the largest comes 1."""
+    """A number of packet ids from ``first`` on; after the largest follows 1."""
     over = first + count - 1 - PACKET_ID_MAX
     if over <= 0:
         return range(first, first + count)
@@ -287,7 +286,7 @@ class PacketRun:
         data: the packets, packet ids in place.
         in_flight: packet id -> what is held of those with QoS 1 or 2.
         qos: the highest QoS among them.
-        senders: client ids of the publishers (whoever is among them and wants no local copies needs another way).
+        senders: client ids of the publishers (a client among them that wants no local copies needs another way).
         weight: bytes of those in flight, roughly.
         largest: bytes of the largest packet, at most two too many.
         expiring: whether any message expires: then the bytes would be good for a moment only, and none are made.

@@ -1,9 +1,8 @@
 """The windows of all feeds together: what readers that lag may still want of what was pulled.
 
-Each feed bounds its own (``gateway/messages/feed.py``). But a session may have a thousand filters, and where somebody
-else reads the same ones quickly, each of them has a window: two clients could have a gateway hold hundreds of
-megabytes. Beyond the bound the window that has changed least lately is let go of, whole; who lags there reads from the
-log. Pure.
+Each feed bounds its own (``gateway/messages/feed.py``). But a session may have a thousand filters, and if another one
+reads the same filters quickly, each of them has a window: two clients could have a gateway hold hundreds of megabytes.
+Beyond the bound the window that has changed least lately is let go of, whole; who lags there reads from the log. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Final, Generic
 from gateway.messages.feed import Feed, Reader
 
 WINDOWS_MAX: Final = 64
-"""So many full windows may be there at a time, or more that are not full."""
+"""Number of full windows at a time, or more that are not full."""
 
 
 class Windows(Generic[Reader]):

@@ -72,7 +72,7 @@ LEVEL: Final = "penstock-level"
 ANY_SIZE: Final = 1 << 30
 """What a client takes that does not say: more than any packet has."""
 WHY_CHARS_MAX: Final = 1000
-"""A reason string may quote what somebody else has sent: it is cut, for more than 65,535 bytes are no string."""
+"""A reason string may quote another client's text: it is cut at 65,535 bytes, the longest string."""
 _TELLS_LEVEL: Final = ((LEVEL, "true"),)
 _ELSEWHERE: Final = frozenset({ReasonCode.USE_ANOTHER_SERVER, ReasonCode.SERVER_MOVED})
 _CONNACK: Final = 2
@@ -158,7 +158,7 @@ class Connection:
         except PacketError as error:
             packets, fault = list(self._reader.before_damage), error.reason_code
             if not packets and self._reader.level >= V5:
-                self.level = self._reader.level  # also of a wrong CONNECT, whose client is told (MQTT 5, 4.13.2)
+                self.level = self._reader.level  # also of a wrong CONNECT (MQTT 5, 4.13.2)
         for at, packet in enumerate(packets):
             refused = self._judge(packet)
             if refused:

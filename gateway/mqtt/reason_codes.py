@@ -107,7 +107,7 @@ class PacketError(ProtocolError):
     """Bytes for which the connection must close (MQTT-4.13.1-1; 4.8.0-1 of 3.1.1).
 
     Attributes:
-        reason_code: what an MQTT 5 peer is told.
+        reason_code: the code for an MQTT 5 peer.
     """
 
     def __init__(self, message: str, reason_code: int) -> None:

@@ -4,8 +4,8 @@ Time is cut into buckets of one second, so that adding costs the same however ma
 removed: when a bucket is due its owner looks whether the thing still is (a client that spoke since then is simply
 added again). An item comes out no earlier than its time and at most one second and one tick later.
 
-Because nothing is removed, whoever adds things that may be gone long before they are due looks after them once in
-``LOOK_S`` seconds: so what is gone is forgotten soon, however far off it was due.
+Because nothing is removed, callers that add things that may be gone long before they are due check them once in
+``LOOK_S`` seconds. So gone things are forgotten soon, however far off they were due.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Output:
         raise NotImplementedError
 
     def write_now(self, data: bytes) -> None:
-        """Output that goes at once if nothing is before it: for what nobody adds to."""
+        """Output that goes at once if nothing is before it, for packets to which no others are added."""
         self.write(data)
 
     def set_reading(self, reads: bool) -> None:
