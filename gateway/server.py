@@ -1,7 +1,7 @@
 """The running gateway: listener, shards, ticker, and an orderly end.
 
 ``run`` puts the parts together, serves until it is cancelled, and then says goodbye: the listener closes first,
-every client is told 0x8B (MQTT 5) and closed, wills are published, and what was sent to the brokers has a moment to
+every client gets 0x8B (MQTT 5) and is closed, wills are published, and what was sent to the brokers has a moment to
 be answered.
 """
 

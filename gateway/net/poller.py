@@ -1,10 +1,10 @@
 """The seam between a shard and the operating system's readiness list: which sockets have something to do.
 
 ``EpollPoller`` is the real one: an epoll whose own descriptor trio waits for, and an eventfd by which a completed reply
-wakes the shard. It tells a descriptor once, when something has happened there (edge-triggered: the kernel looks at each
-half as often as if it told for as long as there is something); whoever has not taken all of it asks to be told again by
-``change``. A test hands in readiness by itself (tests/gateway/net/test_shard.py). A poller knows
-descriptors and event masks, never sockets or clients.
+wakes the shard. It is edge-triggered: it reports a descriptor once, when something has happened there, so the kernel
+looks at each half as often. A caller that has not taken everything asks for another report by ``change``. A test hands
+in readiness by itself (tests/gateway/net/test_shard.py). A poller knows descriptors and event masks, never sockets or
+clients.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ENDED: Final = select.EPOLLRDHUP
 """The other side sends no more: behind what there is to read, its end is to be read too."""
 _ALWAYS: Final = ENDED | select.EPOLLET
 EVENTS_MAX: Final = 1024
-"""Descriptors handled in one round: the other tasks of the process get their turn after so many."""
+"""Number of descriptors handled in one round, before the other tasks of the process get their turn."""
 
 
 class Poller(Protocol):
@@ -35,8 +35,7 @@ class Poller(Protocol):
         ...
 
     def wait_here(self) -> bool:
-        """The same without a checkpoint, where nobody else has anything to do; False where that is not so, or is so no
-        longer: then ``wait``."""
+        """The same without a checkpoint, if no other task has anything to do. False otherwise: then ``wait``."""
         ...
 
     def poll(self) -> list[tuple[int, int]]:
@@ -46,7 +45,7 @@ class Poller(Protocol):
     def add(self, descriptor: int, mask: int) -> None: ...
 
     def change(self, descriptor: int, mask: int) -> None:
-        """Other events, or the same once more: what is ready then is told."""
+        """Sets other events, or the same ones again; the next wait reports what is ready."""
         ...
 
     def remove(self, descriptor: int) -> None: ...

@@ -11,11 +11,11 @@ half of that is gone. A line that closes is taken out of the poller first; one t
 shut for writing and then read to its end, for a short while, because closing it with unread input would destroy the
 farewell on its way.
 
-Who comes or goes costs as much as a hundred messages, and after a fault of the network thousands do at once. Only so
-many of them have their turn in a round, in the order in which they came; whoever stays is served in every round.
+A client that connects or leaves costs as much as a hundred messages, and after a network fault thousands do at once. A
+round serves a bounded number of them, in their order; the other clients are served in every round.
 
-An error that nobody has foreseen, while the packets of one connection are carried out, ends that connection and no
-other: it is told in the log and counted (``failures``).
+An unforeseen error while the packets of one connection are carried out ends that connection and no other. It is logged
+and counted (``failures``).
 
 What goes over a plain socket is what the occupant says. Where that is wrapped (TLS, WebSocket, a load balancer's
 header) the line has a ``Codec``: what is read passes through it before the occupant hears it, a round's output is
@@ -45,19 +45,19 @@ CODED_BYTES: Final = 16 * 1024
 LINGER_S: Final = 2.0
 MUCH_BYTES: Final = 64 * 1024
 WRITE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""So much goes out in one piece to lines that each have ``MUCH_BYTES`` or more: some 20 ms."""
+"""Bytes that go out at once to lines that each have ``MUCH_BYTES`` or more: some 20 ms."""
 CROWD: Final = 128
-"""Where so many are ready, others become ready while they are read: these are in the same round, with the same sync of
-the disk."""
+"""Number of ready lines from which on others become ready while these are read: they join the same round, with the same
+sync of the disk."""
 _TOLD_MAX: Final = 8 * EVENTS_MAX
-"""So many are looked at in one round. Those that come or go only wait, so whoever is ready behind thousands of them is
+"""Number of lines looked at in one round. Lines that come or go only wait, so others behind thousands of them are
 served in the same round."""
 CHANGES_MAX: Final = 32
-"""So many come or go in one round: some 3 ms compiled, three times as much plain."""
+"""Number of lines that come or go in one round: some 3 ms compiled, three times as much plain."""
 _CODED_CHANGE: Final = 8
-"""A handshake of TLS or WebSocket takes so much longer."""
+"""How many times longer a handshake of TLS or WebSocket takes."""
 _HELD_CHANGE: Final = 100
-"""So many subscriptions that end take as long as a connection."""
+"""Number of ending subscriptions that take as long as a connection."""
 _GOES: Final = BROKEN | ENDED
 _recv: Final = socket.socket.recv
 _send: Final = socket.socket.send
@@ -285,7 +285,7 @@ class Line(Output):
             self._next = b""
             self._out = self._own = None
             self._rest = None
-            self.codec = None  # whoever still holds the line holds nothing big
+            self.codec = None  # remaining references to the line hold no large buffers
             self._socket.close()
 
 
@@ -380,12 +380,12 @@ class Shard(Stage):
         return served
 
     def tick(self, now: float) -> None:
-        """Gives up on farewells that nobody has read to their end."""
+        """Gives up on farewells that the clients have not read to their end."""
         for line in self._lingering.take(now):
             line.shut()
 
     def _is_change(self, line: Line, mask: int) -> bool:
-        """Whether somebody comes or goes here: the poller tells of it once, so what else it tells waits too."""
+        """Whether the line comes or goes: the poller reports it once, so its other reports wait too."""
         if mask & _GOES or line.is_noted:
             return True
         return line.occupant is not None and line.occupant.is_new()

@@ -22,7 +22,7 @@ from trio._core._run import GLOBAL_RUN_CONTEXT, SystemClock
 from penstock.clock import RealClock
 
 ROUNDS_MAX: Final = 1024
-"""After so many rounds trio has its turn anyway."""
+"""Number of rounds after which trio has its turn anyway."""
 WAIT_S_MAX: Final = 60.0
 
 
@@ -42,8 +42,8 @@ class TrioPoll:
         self._idlers = runner.waiting_for_idle
         self._runnable: set[trio.lowlevel.Task] = set()
         self._deadline = 0.0
-        self._is_known = False  # deadlines come and go with the steps of tasks; a round sets none
-        self._rounds = ROUNDS_MAX  # who can run in this turn nobody knows; who can from the next one on, we are told
+        self._is_known = False  # deadlines change with the steps of tasks; a round sets none
+        self._rounds = ROUNDS_MAX  # the tasks that can run in this turn are unknown; later ones are reported
         instrument: Any = self
         trio.lowlevel.add_instrument(instrument)
 
@@ -55,8 +55,8 @@ class TrioPoll:
         self._is_known = False
 
     def left_s(self) -> float:
-        """For so many seconds trio has nothing to do unless its descriptor becomes ready; 0 if it must have its turn
-        now. To be asked once a round."""
+        """The seconds for which trio has nothing to do unless its descriptor becomes ready; 0 if it must have its turn
+        now. To be called once a round."""
         self._rounds += 1
         if self._rounds <= ROUNDS_MAX and not self._runnable and not self._idlers:
             if not self._is_known:
@@ -73,6 +73,6 @@ class TrioPoll:
         self._rounds = ROUNDS_MAX
 
     def close(self) -> None:
-        """It is told of tasks no longer."""
+        """Ends the reports of tasks."""
         instrument: Any = self
         trio.lowlevel.remove_instrument(instrument)

@@ -1,6 +1,6 @@
 """What is on its way to a broker: publications, whose they are, and how they are gathered into batches.
 
-Nothing here decides when something leaves, or is told of what became of it: that is ``upstream.py``'s.
+``upstream.py`` decides when a batch leaves, and handles the broker's answer.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Publisher(Occupant):
     is_over: bool
 
     def stored(self, first: int, marks: list[bytes], size: int, exact: bool) -> None:
-        """Records of so many bytes are stored: their marks may leave. ``first``: the number of the first one that has a
-        mark; the others that have one follow it. ``exact``: there are PUBRECs among them."""
+        """Records of a number of bytes are stored: their marks may leave. ``first``: the number of the first one that
+        has a mark; the others that have one follow it. ``exact``: there are PUBRECs among them."""
         raise NotImplementedError
 
     def stored_one(self, first: int, mark: bytes, size: int) -> None:
@@ -54,11 +54,11 @@ class Publisher(Occupant):
         self.stored(first, [mark], size, False)
 
     def answered(self, size: int) -> None:
-        """So many bytes of its records are unstored no more: they are refused, lost, or kept."""
+        """A number of bytes of its records are no longer unstored: they are refused, lost, or kept."""
         raise NotImplementedError
 
     def refused(self, first: int, mark: bytes, code: int, why: str = "") -> None:
-        """One record is not stored, for this error, and not tried again; whoever gives it up counts it. ``why``: the
+        """One record is not stored, for this error, and not repeated; the caller counts it. ``why``: the
         error's words, where they are known."""
         raise NotImplementedError
 
@@ -67,7 +67,7 @@ class Publisher(Occupant):
         raise NotImplementedError
 
     def fate_unknown(self, marks: list[bytes]) -> None:
-        """Nobody knows whether these records are stored."""
+        """It is unknown whether these records are stored."""
         raise NotImplementedError
 
     def hold_reading(self) -> None:
@@ -134,7 +134,7 @@ class BrokerBatch:
         device.answered(run.size)
 
     def keep_one(self, device: Publisher, run: Run, mark: bytes, number: int, first: int) -> None:
-        """The same of one message, whose bytes count as unstored until its device is told."""
+        """The same of one message, whose bytes count as unstored until its device gets the answer."""
         device.kept += 1
         device.hold_reading()
         self.kept.append(Kept(device, run, mark, number, first))

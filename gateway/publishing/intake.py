@@ -31,7 +31,7 @@ _PUBACKS: Final = np.arange(_PUBACK << 16 | 1, _PUBACK + 1 << 16, dtype=">u4").t
 _NO_ID: Final = b"\x00\x00"
 _NONE: Final = b""
 _HAND_OVER_BYTES: Final = 1 << 20
-"""So many bytes of records are handed over at once; then there is room in the batch again. A run has no more either:
+"""Bytes of records that are handed over at once; then there is room in the batch again. A run has no more either:
 many short packets are much longer as records, with the name and the client's id in each."""
 PARTIAL_BYTES_MAX: Final = 4096
 
@@ -152,7 +152,8 @@ def _take_same(
 
 
 def _hand_over(device: Sender, upstream: Upstream, lane: BrokerBatch, count: int, size: int, acknowledged: int) -> None:
-    """The last ``count`` messages in the lane are this device's, ``size`` bytes of records; so many have QoS 1."""
+    """The last ``count`` messages in the lane are this device's, ``size`` bytes of records, with a number of QoS 1
+    messages."""
     device.sequence += acknowledged
     device.unstored += size
     tally, pace = device.tally, device.pace

@@ -39,7 +39,7 @@ class Placing:
         gave_up: Callable[[int], None],
     ) -> None:
         """``place`` takes a publication whose broker is known, ``flush`` sends what it has taken. ``gave_up`` hears how
-        many messages are given up that no device is told of."""
+        many messages are given up without an answer to a device."""
         self._brokers = brokers
         self._lane_of = lane_of
         self._place = place
@@ -158,7 +158,7 @@ class Placing:
             self._leave(queue, left)
         if topic.waiting:
             self._unfound.append(topic)
-        elif not topic.lanes:  # whoever makes up topics that no broker takes fills no memory here
+        elif not topic.lanes:  # topics that no broker takes must not fill memory here
             self._topics.pop(topic.name, None)
         for publication in refused:
             self._refuse(publication, error)

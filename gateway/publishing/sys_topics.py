@@ -1,9 +1,9 @@
-"""What a gateway tells of itself under ``$SYS``: its figures as retained messages, every so many seconds.
+"""A gateway's figures under ``$SYS``: retained messages, published at an interval.
 
 Each value is a message of its own, ``$SYS/brokers/NAME/clients/connected`` and so on; the last levels are mosquitto's
 where they mean the same. They take the ordinary way to the broker, into the topic of the first level, which is made
-with the level ``cache`` because a lost value is told again. A value expires after three intervals, so that one of a
-gateway that is gone does not outlive it for long; at a clean stop it is taken back at once. Clients never publish
+with the level ``cache`` because a lost value is published again. A value expires after three intervals, so that one of
+a gateway that is gone does not outlive it for long; at a clean stop it is taken back at once. Clients never publish
 here (``topicmap.names.is_reserved``), nor do native producers: each value says which gateway tells it, and the broker
 refuses one that does not. A wildcard in the first level never matches (MQTT-4.7.2-1).
 """
@@ -53,7 +53,7 @@ class SysTopics:
         return self._every_s > 0 and now >= self._due
 
     def tell(self, figures: Mapping[str, float], now: float) -> None:
-        """Publishes all values; none while nothing leaves this gateway, for nobody would give them up."""
+        """Publishes all values; none while nothing leaves this gateway, because they would stay queued."""
         self._due = now + self._every_s
         if self._upstream.is_held:
             return

@@ -14,7 +14,7 @@ to a topic that is being looked up waits in ``placing.py``. What a broker refuse
 (``lease_recovery.py``), and all that follows, stays here until it leaves in another epoch (``go_on``), in its order,
 without what is of connections that are over by then. Brokers, and the requests to one broker, are answered in any
 order: a device brings its acknowledgements in order by the numbers that go with its records (``Publisher.sequence``).
-Nothing here waits: the round's end is told by ``flush``.
+Nothing here waits: ``flush`` marks the round's end.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Upstream(Stage):
         self.is_refused = False  # a broker has: it is over
         self.is_held = False  # nothing more leaves in it
         self._over: tuple[str, ...] = NONE  # epochs of gateways
-        self.level = ""  # what the messages have reached whose acknowledgements are told
+        self.level = ""  # the level of the messages that are acknowledged
         self.unanswered = 0
         self.dropped = 0
         self.unauthorized = 0  # of these, what the access rules refused
@@ -172,7 +172,7 @@ class Upstream(Stage):
         self.grown(lane, publication.run.size)
 
     def grown(self, lane: BrokerBatch, size: int) -> None:
-        """Tells that so many bytes of records were added to a lane."""
+        """Reports the bytes of records that were added to a lane."""
         lane.size += size
         if lane.size >= self._append_bytes_max:
             self._append(lane)
@@ -233,7 +233,7 @@ class Upstream(Stage):
             self.stored += len(batch.marks)
             self._tell(batch)
             if not self.unanswered:
-                self.rounds.send()  # before what waits for the same records is told of them
+                self.rounds.send()  # before others that wait for the same records get the answer
         elif isinstance(result, Fenced):
             self._refused_epoch(batch)
         elif isinstance(result, PenstockError) and not result.unknown:
@@ -370,8 +370,8 @@ class Upstream(Stage):
     # ------------------------------------------------------------ waiting for room
 
     def retry(self) -> None:
-        """Tries again what the log had no room for, in order, and looks up again where nobody could say. What a closed
-        connection has left here was never acknowledged and is given up."""
+        """Tries again what the log had no room for, in order, and looks up again topics without an answer. What a
+        closed connection has left here was never acknowledged and is given up."""
         self._append_again()
         self._placing.look_again()
         self._placing.sweep(self.rounds.now)

@@ -12,7 +12,7 @@ from gateway.sessions.subscriptions import Redo, is_left
 from topicmap.names import matches, overlaps
 
 ENDED_MAX: Final = 64
-"""Of so many subscriptions that have ended a session knows what they had delivered. One counts only for those that are
+"""Number of ended subscriptions of which a session knows what they had delivered. One counts only for those that are
 younger and began before it ended; for each of these at most one of its filter does. So where eleven stand at a time
 there are never more that count, however often they come and go. Where there are more, some messages come twice."""
 
@@ -39,7 +39,7 @@ class Ended(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """A subscription of a session at a broker, with so many ``older`` ones there, that may come to what was stored
+    """A subscription of a session at a broker, with the number of ``older`` ones there, that may reach messages stored
     after ``reached``."""
 
     broker: str
@@ -58,7 +58,7 @@ class Standing(NamedTuple):
 
 
 def still_needed(ended: Sequence[Ended], standing: Sequence[Standing]) -> list[Ended]:
-    """Of those that have ended the ones that somebody may come to; the latest where they are too many."""
+    """The ended ones that a subscription may still reach; the latest if they are too many."""
     found = []
     for one in ended:
         for other in standing:
@@ -69,10 +69,10 @@ def still_needed(ended: Sequence[Ended], standing: Sequence[Standing]) -> list[E
 
 
 def without(ended: Sequence[Ended], broker: str, older: int) -> list[Ended]:
-    """The same when a subscription leaves a broker that has so many older ones there."""
+    """The same when a subscription leaves a broker, by the number of older ones there."""
     return [one._replace(older=one.older - 1) if one.broker == broker and one.older > older else one for one in ended]
 
 
 def have_delivered(ended: Sequence[Ended], broker: str, older: int, position: int, name: str) -> bool:
-    """Whether one of those that had no more than so many older ones has delivered a message."""
+    """Whether one with no more than a number of older ones has delivered a message."""
     return any(one.older <= older and one.broker == broker and one.has_delivered(position, name) for one in ended)

@@ -39,7 +39,7 @@ class Client(Protocol):
         ...
 
     def send(self, data: bytes, count: int = 1) -> None:
-        """Sends so many packets."""
+        """Sends a number of packets."""
         ...
 
     def fail(self, reason: Reason, *, ends_session: bool = False) -> None:
@@ -56,10 +56,10 @@ class Lasting:
 
     Attributes:
         generation: tells it from earlier sessions of the same client.
-        doubtful_ms: what was stored until this wall-clock time may have been sent already, by a gateway that was lost.
+        doubtful_ms: messages stored until this wall-clock time may have been sent already, by a gateway that was lost.
         home: name of the broker where it is at home.
         has_new_terms: subscriptions have changed since the last save.
-        unsaved: packets that leave when the next save is durable, and ``when_saved``: who wants to know it.
+        unsaved: packets that leave when the next save is durable, and ``when_saved``: the callbacks for then.
         unsaved_bytes: of these packets, and of those whose save is under way.
         is_full: these are too many for anything to be sent behind them.
         is_saving: packets wait for a save that is under way; what comes later waits behind them.

@@ -11,11 +11,12 @@ from topicmap.filters import FilterIndex
 from topicmap.names import SHORT_BYTES_MAX, matches
 
 COMPARED_MAX: Final = 32
-"""A new name is compared with so many filters, one by one; of more there is an index, which weighs something."""
+"""Number of filters that a new name is compared with one by one; for more there is an index, which takes memory."""
 NAMES_MAX: Final = 256
 NAMES_PER_FILTER: Final = 32
 NAMES_OF_MANY_MAX: Final = 4096
-"""Of many filters so many names are remembered: each cursor looks at all names of a pull before the next one does."""
+"""Number of names that are remembered for many filters: each cursor looks at all names of a pull before the next one
+does."""
 
 
 class Matching:

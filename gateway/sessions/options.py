@@ -5,9 +5,9 @@ has reached.
 
 In a SUBSCRIBE ``penstock-start`` says from where on its filters are wanted: ``beginning``, ``last=N``, ``time=T``
 (milliseconds since 1970, or ISO 8601), ``offset=N`` (in every queue of the topic) or ``offset=QUEUE:N`` (again for each
-queue), or ``named=NAME``, a position that the server keeps. A named position that nobody has kept yet begins where a
-second ``penstock-start`` says, or now. ``penstock-place`` is ``true`` or ``false``: whether each message says where it
-is stored.
+queue), or ``named=NAME``, a position that the server keeps. A new named position begins where a second
+``penstock-start`` says, or now. ``penstock-place`` is ``true`` or ``false``: whether each message says where it is
+stored.
 
 docs/guide/device.md is the page of this; whatever differs from it is refused, a property that begins with ``penstock-``
 and is none of these too, so that a slip of the pen never means "from now on". Pure.
@@ -28,7 +28,7 @@ EVERY_QUEUE: Final = -1
 NAME_BYTES_MAX: Final = 255
 _QUOTED_CHARS_MAX: Final = 60
 LAST_MAX: Final = 4096
-"""So many messages ``last=N`` may ask for: where they begin is looked for in memory."""
+"""Number of messages that ``last=N`` may ask for: their beginning is looked for in memory."""
 _MOST: Final = (1 << 63) - 1
 
 NOW: Final = "now"
@@ -121,7 +121,7 @@ def _start(values: Sequence[str]) -> Start:
 
 
 def _cut(said: str) -> str:
-    """What was said, as far as it helps."""
+    """The valid part of the options."""
     return repr(said if len(said) <= _QUOTED_CHARS_MAX else said[:_QUOTED_CHARS_MAX] + "...")
 
 

@@ -29,8 +29,8 @@ OnRead = Callable[["PenstockError | None"], None]
 
 
 class Rereading:
-    """Reading of some messages again, all of them of brokers that are known. ``on_found`` is told of each that is
-    there, ``on_read`` once, when that was all, or why it may not have been. ``sparing``: what may stand between them is
+    """Reading of some messages again, all of them of brokers that are known. ``on_found`` gets each message,
+    ``on_read`` is called once at the end, with the error if some may be missing. ``sparing``: messages between them are
     not read along, though that takes more requests."""
 
     def __init__(

@@ -24,7 +24,7 @@ from penstock.errors import PenstockError
 from penstock.protocol.requests.sessions import OpenedSession
 
 ABSENT_MAX: Final = 16_384
-"""So many packet ids of a session at the most are kept for messages of brokers that are not known."""
+"""Largest number of packet ids of a session that are kept for messages of unknown brokers."""
 
 OTHER_MOUNT: Final = Told(
     ReasonCode.NOT_AUTHORIZED, "its session has subscriptions outside of this listener's mount point: start a clean one"
@@ -33,7 +33,7 @@ OnResumed = Callable[["PenstockError | None"], None]
 
 
 class Resuming:
-    """One session on its way back. ``on_resumed`` is told when its exchanges stand, or why they cannot."""
+    """One session on its way back. ``on_resumed`` is called when its exchanges stand, or with the error."""
 
     def __init__(
         self, session: Session, flow: Flow, brokers: Brokers, is_v5: bool, now_ms: int, mount: str = ""

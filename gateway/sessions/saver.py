@@ -1,11 +1,11 @@
 """When the state of lasting sessions is saved: before what depends on it leaves, else now and then.
 
-A QoS 2 message, and its PUBREL, leave only after the session's state with them in it is durable at its home: whoever
-takes the session over, after whatever loss, goes on with the same exchange, and so the client gets the message once
-(MQTT-4.3.3). A SUBACK or UNSUBACK waits in the same way. Everything else (places, QoS 1 exchanges) is saved at the next
-tick; what is lost of it with a gateway is only sent again. A session that is too large to be kept loses its connection,
-and so does one for whose growth its home has no room, if something waits for that; else it is saved again later.
-Nothing here waits.
+A QoS 2 message, and its PUBREL, leave only after the session's state with them is durable at its home. So the next
+owner of the session continues the same exchange, after any loss, and the client gets the message once (MQTT-4.3.3). A
+SUBACK or UNSUBACK waits in the same way. Everything else (places, QoS 1 exchanges) is saved at the next tick; what is
+lost of it with a gateway is only sent again. A session that is too large to be kept loses its connection, and so does
+one for whose growth its home has no room, if something waits for that; else it is saved again later. Nothing here
+waits.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def flow_of(session: Session) -> Flow:
         if origin.filter in lasting.held and origin.filter not in lasting.closing:
             if made.qos == 1 and is_share(origin.filter):  # those go to other members
                 continue
-        elif origin.is_light:  # nobody holds its queue when this is saved and the gateway gone
+        elif origin.is_light:  # its queue has no holder when this is saved and the gateway gone
             arrival = arrival.in_its_topic()
         sent.append(sent_as(packet_id, arrival, made.variant))
     sent += lasting.absent.values()

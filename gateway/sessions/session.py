@@ -168,7 +168,7 @@ class Cursor(Attachable):
 
     def place(self) -> Place:
         """Where a later connection of the session goes on. What was left to others that have not come to it yet is gone
-        over again there: nobody would know that it was."""
+        over again there, unnoticed."""
         at, redos = self.next, self.left()
         for primary, (first, _, _) in (self.skipped or {}).items():
             more = self._left_to(primary)
@@ -237,7 +237,7 @@ class Overlap:
         return max(come_to, default=-1)
 
     def remove(self, cursor: Cursor) -> None:
-        """It comes to nothing more of what was stored until now: others that lag are to know what it has delivered."""
+        """It reaches no more of the messages stored until now: others that lag have to know what it has delivered."""
         broker, older = cursor.feed.broker, self._older(cursor)
         ended = cursor.ended(older)
         if ended is not None and any([other.feed.broker is broker and other is not cursor for other in self.cursors]):
@@ -247,7 +247,7 @@ class Overlap:
         self._matching = None
 
     def restore(self, ended: Sequence[Ended]) -> None:
-        """So much is known of those that have ended; where that is much, of those that still count."""
+        """The size of what is known of ended ones; if that is large, of those that still count."""
         self.ended = list(ended) if len(ended) <= ENDED_MAX else still_needed(ended, self._standing())
         self.ended_until = max([one.seen for one in self.ended], default=-1)
 
@@ -374,7 +374,7 @@ class Session(InboundExchanges):
         self.to_resend: list[int] | None = None  # ids in flight that this connection has not been sent yet
         self.releasing = _NONE_RELEASING
         self.is_sharing = False  # it is a member of a shared subscription
-        self.settled: dict[object, Callable[[Blob], None]] | None = None  # who wants to know what the client has
+        self.settled: dict[object, Callable[[Blob], None]] | None = None  # callbacks for messages that the client has
         self.next_id = 1
         self.will = will
 
@@ -394,7 +394,7 @@ class Session(InboundExchanges):
             self.lasting.unsaved, self.lasting.when_saved = [], []
 
     def lose(self) -> None:
-        """It is another gateway's: its client here is told, and nothing of it is touched any more."""
+        """It belongs to another gateway: its client here gets a DISCONNECT, and the session stays untouched."""
         if self.device is not None:
             self.will = None
             if self.lasting is not None:
@@ -410,8 +410,8 @@ class Session(InboundExchanges):
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no more deliveries for now: nobody is there, the client takes no more output, or too much
-        waits for the session to be durable."""
+        """Whether it takes no more deliveries for now: it has no connection, the client takes no more output, or too
+        much waits for the session to be durable."""
         device, lasting = self.device, self.lasting
         return device is None or device.is_full or (lasting is not None and lasting.is_full)
 
@@ -454,8 +454,8 @@ class Session(InboundExchanges):
 
     def send(self, made: Blob, doubtful_ms: int = 0) -> bytes | None:
         """The packet of a delivery, entered as in flight; ``None`` when the window is full. It has DUP if it may have
-        been sent before, as what was stored until ``doubtful_ms`` may: with QoS 1, for of QoS 2 nothing is sent that
-        nobody knows of."""
+        been sent before, which holds for messages stored until ``doubtful_ms``: with QoS 1 only, because a QoS 2
+        message is sent only after it was saved."""
         if not made.qos:
             return made.head
         if self.room() <= 0 or (self.in_flight and self.in_flight_bytes + made.weight > self.window_bytes):
@@ -507,7 +507,7 @@ class Session(InboundExchanges):
         return self._settle(packet_id, 1)
 
     def tell_settled(self, who: object, tell: Callable[[Blob], None]) -> None:
-        """From now on ``tell`` is told of each message that the client has; one of each ``who``."""
+        """From now on ``tell`` gets each message that the client has; one callback of each ``who``."""
         if self.settled is None:
             self.settled = {}
         self.settled[who] = tell

@@ -1,13 +1,13 @@
 """The way to the broker where the cluster's sessions are at home, and the duties that come with having some.
 
-All sessions live at the broker that holds the topic ``HOME_TOPIC``. What is asked before that broker is known, and has
-heard that this gateway begins anew, waits: else it would take what it has just given for an earlier epoch's.
-What it cannot be asked ends in the link's error. Saves of a round leave as one request, or as several where they are
-many or large; one whose session the wire could not bring back to anybody is refused here.
+All sessions live at the broker that holds the topic ``HOME_TOPIC``. Requests wait until that broker is known and has
+the gateway's new epoch; otherwise it would take what it has just given for an earlier epoch's. A request that cannot be
+sent ends in the link's error. Saves of a round leave as one request, or as several where they are many or large; one
+whose session the wire could not bring back to anybody is refused here.
 
 The last word about a session whose client has gone is said again until the home has heard it, and its client is let in
-here only after that: a session that nobody has released would stay this gateway's, connected, for as long as the
-gateway lives. An opening whose answer was lost is given back in the same way, and so is a claim: it is offered again.
+here only after that: a session that was not released would stay this gateway's, connected, as long as the gateway
+lives. An opening whose answer was lost is given back in the same way, and so is a claim: it is offered again.
 
 The lease on these sessions is ``lease.py``, what other gateways and operators want of them ``watch.py``. Each opening
 brings the epochs of gateways that are over.
@@ -48,13 +48,14 @@ _log: Final = logging.getLogger(__name__)
 
 SAVES_PER_REQUEST: Final = 1000
 SAVES_BYTES_MAX: Final = 1 << 20
-"""So much goes into one request, or one save that has more."""
+"""Bytes of one request; a larger save is a request of its own."""
 PART_BYTES_MAX: Final = HEADER_BYTES_MAX // 2 - 128 * 1024
-"""Of terms, and of flow: they change apart, and whoever opens the session gets both, with its will, in one header."""
+"""Of terms, and of flow: they change apart, and the next owner of the session gets both, with its will, in one
+header."""
 NO_ROOM: Final = Busy("the limit sessions_bytes_max is reached")
-"""What a save is told, it and no other, if its session would grow beyond what the home keeps: nothing of it was."""
+"""The error of a save whose session would grow beyond the home's limit: nothing of it was saved, others were."""
 LOST_OPENINGS_MAX: Final = 100_000
-"""So many clients' openings are given back when their answers are lost; what is beyond waits for its client."""
+"""Number of clients whose openings are given back when their answers are lost; further ones wait for their clients."""
 
 OnSaved = Callable[["bool | PenstockError"], None]
 """Told True when the save is durable, False when the session is another's by now, or the error: the link's, the home's
@@ -95,11 +96,11 @@ class SessionStore:
         self.found: Broker | None = None
         self._is_looking = False
         self.trouble = ""
-        self._waiting: dict[str, tuple[OpenSession, OnOpened]] = {}  # client -> what is asked once the home is there
+        self._waiting: dict[str, tuple[OpenSession, OnOpened]] = {}  # client -> what the home is asked for later
         self._later: list[Callable[[], None]] = []
         self._latest: dict[str, OpenSession] = {}  # client -> its last opening, until it is answered
         self._saves: list[tuple[SessionSave, OnSaved]] = []
-        # client -> last words about its session, in their order, with who is told if it proves to be another's
+        # client -> last words about its session, in order, with the callback if it is another gateway's
         self._unheard: dict[str, dict[SessionSave, Callable[[], None]]] = {}
         self._is_repeating = False
         self._is_ready = False  # the home has heard of this gateway
@@ -128,7 +129,7 @@ class SessionStore:
         on_opened: OnOpened,
         instead_of: str = "",
     ) -> None:
-        """Takes a session over from whoever has it. ``instead_of``: the other user whose session may end for it."""
+        """Takes a session over from its owner. ``instead_of``: the other user whose session may end for it."""
         request = OpenSession(
             self.owner, client, clean, expiry_s, will, user=user, heard=self._last_over, instead_of=instead_of
         )
@@ -143,7 +144,7 @@ class SessionStore:
         self._look()
 
     def find_user(self, client: str, on_user: Callable[[str], None]) -> None:
-        """Whose the session of a client is that has been asked for; empty: nobody's, or that is not known."""
+        """The user of a client's session that was asked for; empty without one, or if it is unknown."""
 
         def answered(result: Result) -> None:
             found = result.sessions if isinstance(result, SessionsPage) else ()
@@ -152,15 +153,15 @@ class SessionStore:
         self._submit(ListSessions(client=client), answered)
 
     def ask_later(self, error: PenstockError, ask: Callable[[], None]) -> bool:
-        """Has an opening that ended in this error asked again in a moment. False where that is of no use: nobody takes
-        the home's place."""
+        """Has an opening that ended in this error asked again in a moment. False if that is of no use: no other broker
+        takes the home's place."""
         if self.broker is None or not self.broker.has_copies or not isinstance(error, Unavailable):
             return False
         self._later.append(ask)
         return True
 
     def withdraw(self, client: str) -> bool:
-        """Nobody waits for this session any more: whether it had not been asked for yet, and never will be."""
+        """Cancels an opening. Returns whether it was not sent yet, and never will be."""
         if self._waiting.pop(client, None) is None:
             return False
         del self._latest[client]
@@ -232,9 +233,9 @@ class SessionStore:
 
     def let_go(self, save: SessionSave, on_lost: Callable[[], None] = ignore_loss) -> None:
         """The last word about a session: said again until the home has heard it. Where it is too large for that, or
-        the home has no room, it is said without what is to be kept, and the session goes on from what was saved
-        before. ``on_lost``: it was another's already; nobody can say so any more once an answer was lost on its way,
-        for the word may have been heard then."""
+        the home has no room, it is said without the state, and the session continues from the last save. ``on_lost``:
+        it was another gateway's already; after a lost answer that is unknown, because the home may have heard the word
+        then."""
         if _is_too_large(save):
             save = _bare(save)
         if save.client in self._unheard:
@@ -251,8 +252,7 @@ class SessionStore:
     def finish(
         self, client: str, epoch: int, expiry_s: int, *, ends: bool, on_lost: Callable[[], None] = ignore_loss
     ) -> None:
-        """Nothing is left to be done here for a session: it is over, or whoever opens it next has it, without its
-        will."""
+        """A session is done here: it is over, or the next gateway that opens it has it, without its will."""
         if ends:
             self.end(client, epoch, on_lost)
         else:
@@ -379,7 +379,7 @@ class SessionStore:
         self._wake()
 
     def use(self, broker: Broker) -> None:
-        """What is asked goes there from now on, behind the lease."""
+        """Requests go there from now on, behind the lease."""
         self.broker, self.found = broker, None
 
     def begin(self) -> None:

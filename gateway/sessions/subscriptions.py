@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from topicmap.names import matches
 
 REDOS_MAX: Final = 64
-"""So many stretches that are gone over again are kept; each subscription may have left messages to each other one.
-Where there are more all is gone over again, and some messages come twice."""
+"""Number of repeated stretches that are kept; each subscription may have left messages to each other one. If there are
+more, everything is repeated, and some messages come twice."""
 
 
 class Subscription:
@@ -53,9 +53,9 @@ class Subscription:
 
 
 class Redo(NamedTuple):
-    """A stretch of a queue that is gone over again: below ``until``, only what ``filter`` matches, and all of ``also``,
-    and what was stored after ``after``, the last message that the ended subscription came to. Its own stretches it had
-    not come through are gone over for it: that is what ``also`` is for."""
+    """A repeated stretch of a queue: below ``until``, only messages that ``filter`` matches, all of ``also``, and
+    messages stored after ``after``, the last one that the ended subscription reached. Its own stretches it had not come
+    through are gone over for it: that is what ``also`` is for."""
 
     until: int
     after: int
@@ -82,7 +82,7 @@ def without_dominated(redos: Sequence[Redo]) -> list[Redo]:
 
 
 def bounded(filter: str, redos: list[Redo]) -> list[Redo]:
-    """So many stretches of a queue as are kept. ``filter``: the queue's."""
+    """The stretches of a queue that are kept. ``filter``: the queue's."""
     if len(redos) > REDOS_MAX:
         redos = without_dominated(redos)
     if len(redos) <= REDOS_MAX:

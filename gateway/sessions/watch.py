@@ -72,7 +72,7 @@ class SessionWatch:
 
 
 def _is_told(result: Result) -> None:
-    """Nothing follows from it: whoever asked asks again."""
+    """Ignores it: the caller asks again."""
 
 
 def terms_of(session: Session, question: SessionQuestion) -> SessionTerms:

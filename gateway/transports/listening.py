@@ -35,13 +35,14 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 class Listening:
     """One listener.
 
-    Attributes: name: told apart from the others by. kind, host, port: what is spoken where; port 0 takes any free one.
+    Attributes:
+        name: its name. kind, host, port: the protocol and the address; port 0 takes any free one.
         files: of TLS, ``None`` where that is not spoken. path, origins: of WebSocket: where it is, and the pages that
         may open it (all if none is named). proxies: networks of load balancers that say in front of each connection
-        where it comes from; nobody else may then connect. connections_max: how many may be at this listener, 0 for as
-        many as at the gateway. is_lenient: whether clients may have more QoS 1 and 2 messages open than they were told.
-        anonymous: who may come without credentials (``ANONYMOUS``); empty: as the gateway's setting says. mount: what
-        stands before every name and filter of its clients, with a slash at its end; empty for nothing.
+        where it comes from; no other address may then connect. connections_max: how many may be at this listener, 0 for
+        as many as at the gateway. is_lenient: whether clients may exceed their Receive Maximum. anonymous: which
+        clients may come without credentials (``ANONYMOUS``); empty: as the gateway's setting says. mount: what stands
+        before every name and filter of its clients, with a slash at its end; empty for nothing.
     """
 
     name: str

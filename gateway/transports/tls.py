@@ -18,7 +18,7 @@ from typing import Any, Final
 from penstock.service.certificates import name_of
 
 RECORDS_BYTES: Final = 64 * 1024
-"""So much is encoded or decoded at a time: a buffer of OpenSSL's stays as large as it once was."""
+"""Bytes that are encoded or decoded at a time: a buffer of OpenSSL never shrinks."""
 _CLOSED: Final = "the client closed"
 _CONNECT: Final = b"\x10"
 _NO_TLS: Final = "; the client speaks MQTT without TLS"

@@ -1,14 +1,14 @@
 """MQTT over WebSocket (RFC 6455): the HTTP request that opens it, then binary frames.
 
 The frames are wsproto's, the request h11's; this says which requests are let through and what becomes of frames.
-Binary frames only, anything else closes with 1003 (MQTT-6.0.0-1), as soon as its header is read: what a text frame
-carries is looked at by nobody, whether it is UTF-8 or not. Packets may span frames and share them
-(MQTT-6.0.0-2): what they carry is one stream. The client offers the sub-protocol ``mqtt`` (or ``mqttv3.1``) and the
-server selects it (MQTT-6.0.0-4). No extension is offered, so nothing is ever unpacked. A request that opens no
-WebSocket is answered with the status that says why: 400, 403 (a foreign page), 404, 405, 426 or 431.
+Binary frames only, anything else closes with 1003 (MQTT-6.0.0-1), as soon as its header is read: the content of a text
+frame is not looked at, UTF-8 or not. Packets may span frames and share them (MQTT-6.0.0-2): what they carry is one
+stream. The client offers the sub-protocol ``mqtt`` (or ``mqttv3.1``) and the server selects it (MQTT-6.0.0-4). No
+extension is offered, so nothing is ever unpacked. A request that opens no WebSocket is answered with the status that
+says why: 400, 403 (a foreign page), 404, 405, 426 or 431.
 
-Whoever looks at a web page has it open WebSockets from where he is, behind every firewall: whose page it is, only its
-origin says (RFC 6455, 10.2). So one that no listener names and that is not this machine's own is told of (``page``).
+A web page can open WebSockets from its reader's machine, behind every firewall; only the origin names the page's site
+(RFC 6455, 10.2). So ``page`` says if the origin is neither this machine nor one that a listener names.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class WebSocketCodec:
 
 
 def _own(farewell: CloseConnection) -> CloseConnection:
-    """What the client is told where wsproto will read no more of it."""
+    """The answer to a client of which wsproto reads no more."""
     if farewell.code == CloseReason.UNSUPPORTED_DATA:  # by ``_BinaryOnly``, for which wsproto has no words
         return CloseConnection(CloseReason.UNSUPPORTED_DATA, "binary frames only")
     return farewell
