@@ -24,7 +24,7 @@ from penstock import errors
 from penstock.errors import InvalidRequest, PenstockError, ProtocolError, TooLarge, UnknownRequest
 from penstock.protocol.requests.request import Bytes, Reply, Request, Result
 from penstock.protocol.requests.servers import Ping
-from penstock.protocol.requests.table import REQUESTS
+from penstock.protocol.requests.table import REPLIES, REQUESTS
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 HEADER_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -122,6 +122,13 @@ _SHAPES: Final[dict[type, _Shape]] = {}
 def _shape_of(cls: type) -> _Shape:
     found = _SHAPES.get(cls)
     return found if found is not None else _SHAPES.setdefault(cls, _shape(cls))
+
+
+def learn_shapes() -> None:
+    """Finds out the shapes of all kinds at once. Where the code travels by value (``penstock/spark/shipping.py``) this
+    must be done before: the names in the annotations do not travel."""
+    for cls in (*REQUESTS.values(), *REPLIES):
+        _shape_of(cls)
 
 
 # ---------------------------------------------------------------- frames

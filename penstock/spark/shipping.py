@@ -25,6 +25,7 @@ import msgpack
 
 from penstock.errors import InvalidConfig
 from penstock.protocol.message import IS_COMPILED
+from penstock.protocol.wire import learn_shapes
 
 if TYPE_CHECKING:
     from penstock.spark.source import PenstockSource
@@ -64,6 +65,7 @@ def shipped(cores: int = 0) -> type[PenstockSource]:
         InvalidConfig: it is compiled and its sources cannot be loaded.
     """
     _by_value()
+    learn_shapes()
     source = _of_sources() if IS_COMPILED else _loaded()
     source.cores = cores
     return source
