@@ -1,13 +1,12 @@
-"""Where the brokers are and which of them has a topic, as the name servers tell.
+"""The known brokers, and the broker of a topic, as the name servers say.
 
-``refresh`` asks for all live brokers; each new one is announced once, and never withdrawn: its link fails by itself
-while it is away. A broker is known by its name: one that comes back at another address is the same ``Broker``, and its
-holders continue there; requests at the old address have ended by then. ``find`` asks for one topic. If no broker has it
-yet, it is created at the broker that every gateway would choose, but never if a broker that is away has it or may have
-it (``NoRoute``), because a topic that is created twice has other messages. Name servers are asked in turn until one
-answers. The address of a broker whose log has copies is its leader's: where a node names another leader, requests go
-there once the node has answered all that it was sent; where a node cannot be reached, the name servers are asked at the
-next tick. Nothing here waits: answers come by completion.
+``refresh`` asks for all live brokers. A new one is announced once and never withdrawn: its link fails by itself while
+it is away. A broker is known by its name; at another address it is the same ``Broker``. ``find`` asks for one topic. If
+no broker has it, it is created at the broker that every gateway would choose, but never if a broker that is away may
+have it (``NoRoute``).
+
+If a broker's log has copies, its address is the leader's: requests follow a new leader once the old node has answered
+all that it was sent. Name servers are asked in turn until one answers. Nothing here waits: answers come by completion.
 """
 
 from __future__ import annotations

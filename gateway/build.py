@@ -1,7 +1,7 @@
-"""The composition of a gateway: each object is made here, once, from what it uses, and is not rewired later.
+"""The composition of a gateway: makes each object once, from what it uses, and rewires nothing later.
 
-``build`` makes all that decides; it opens nothing and never waits. The running service (``gateway/server.py``) adds
-sockets, files and tasks; the tests (``tests/gateway/rig.py``) make the same gateway on a broker in memory.
+``build`` opens nothing and never waits. The running service (``gateway/server.py``) adds sockets, files and tasks; the
+tests (``tests/gateway/rig.py``) build the same gateway on a broker in memory.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Whether a gateway can serve: is a broker there, does the listener accept, is it not being drained or held?
+"""Health of a gateway: a broker answers, the listeners accept, and the gateway is neither drained nor held.
 
-Each known broker is asked every few seconds who it is; one that has not answered for longer counts as away. A gateway
-is fit for traffic while the one is there where its sessions are at home, without which no client gets in: what needs
-another one waits. The log has one line when a broker or the
-name servers are lost and one when they are back, however often they are asked in between. Nothing here waits: answers
-come by completion, time with ``tick``.
+Each known broker is asked every few seconds; one that does not answer in time counts as away. A gateway is ready while
+the home of sessions answers, because without it no client gets in; work for other brokers waits. The log has one line
+when a server is lost and one when it is back. Nothing here waits: answers come by completion, time with ``tick``.
 """
 
 from __future__ import annotations

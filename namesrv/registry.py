@@ -1,18 +1,20 @@
-"""Which brokers live and what they hold: leases by broker name, and an index from topic to brokers.
+"""The live brokers and their topics: leases by broker name, and an index from topic to brokers.
 
-Pure: time is an argument, a call is a whole request. A broker is believed until its lease ends, then it is gone with
-all its topics; nothing outlives the process. But a topic is never called unknown while a broker may have it: one that
-is away keeps its topics' names for ``away_s_max``, and after a start of this process a broker that others name as their
-peer is waited for as long as their leases last. For ``away_s_max`` answers name the brokers that are away, so that a
-client does not take a part for the whole. Else the topic would be made a second time, at another broker, with other
-messages, other retained values and other sessions in it. The last word of a broker counts: a registration replaces what
-it said before, and a heartbeat that names another version than the one on file is told to register again, so that both
-sides agree after whatever was lost or came late. Two brokers can share neither a name nor an address. Of a group of
-copies of one log, which has one name, the node of the highest epoch has it; the others can be read
-(``namesrv/copies.py``).
+Time is an argument, a call is a whole request. A broker is believed until its lease ends; nothing outlives the process.
+A topic is never called unknown while a broker may have it, because a topic that is created twice has other messages and
+sessions:
+
+| broker | its topics |
+|---|---|
+| away | stay known for ``away_s_max``; answers name the broker, so that a client does not take a part for the whole |
+| named as a peer, since this process began | it is waited for as long as a lease lasts |
+
+The latest registration replaces the earlier one; a heartbeat with another version has to register again. Two brokers
+share neither a name nor an address. Of a group of copies the node of the highest epoch has the name; the others can be
+read (``namesrv/copies.py``).
 
 Invariants: ``_holders`` has exactly the topics of the brokers in ``_brokers``; no answer names a broker whose lease has
-ended; no broker is in two of ``_brokers``, ``_away`` and ``_unheard``; ``_expected`` has some of the last.
+ended; no broker is in two of ``_brokers``, ``_away`` and ``_unheard``; ``_expected`` has some of the last. Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The operating system's clocks: a module of its own because it is compiled, and read several times for a message.
 
-``penstock/world.py`` makes it; code that has a world takes its clock from there. Services read the wall clock through
+``penstock/world.py`` makes the clock; code that has a world takes it from there. Services read the wall clock through
 ``guarded_clock.py``.
 """
 

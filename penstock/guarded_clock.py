@@ -1,8 +1,8 @@
-"""A wall clock that does not believe a jump of the machine's at once. Pure.
+"""A wall clock that does not follow a jump of the machine's clock at once. Pure.
 
-Time goes on by the steady clock, and small corrections of the wall clock are followed. A reading that is further off,
-forward or back, is a *jump*: it is believed once it has stood for ``STANDS_S`` (decision 29). A process that has just
-started has no earlier reading; ``resume`` and ``witness`` tell it what others know.
+Time follows the steady clock and small corrections of the wall clock. A reading that is further off is a *jump*: it is
+believed once it has stood for ``STANDS_S`` (decision 29). A new process has no earlier reading; ``resume`` and
+``witness`` give it the readings of others.
 """
 
 from __future__ import annotations

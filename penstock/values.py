@@ -1,7 +1,7 @@
-"""Values: what says something and is never changed, and compares, hashes and shows itself by its fields.
+"""Values: immutable objects that compare, hash and print by their fields.
 
-They are dataclasses, but ``dataclass`` would write and compile each method for each class: of the two hundred that a
-service has, it took a quarter of the time of a start. Here only ``__init__`` is made for each class.
+They are dataclasses, but ``dataclass`` would write and compile each method for each class, which took a quarter of a
+service's start. Here only ``__init__`` is made for each class.
 """
 
 from __future__ import annotations

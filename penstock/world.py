@@ -1,10 +1,9 @@
 """The one seam to time, chance and threads.
 
-Whatever a core needs of the outside world it gets as an argument that was made here: so the whole system also runs in a
-deterministic simulation, where ``tests/simulation`` hands in its own ``World``. The disk has a seam of its own
-(``broker/store/disk.py``); the network's seam is trio's socket factory. The clocks are in ``clock.py``, which is
-compiled. No other module may import ``time``, ``random``, ``secrets``, ``uuid`` or ``threading`` (ruff's banned-api
-table in pyproject.toml, kept by ``make check``).
+A core gets everything that it needs of the outside world as an argument made here. So the whole system also runs in a
+deterministic simulation, with the ``World`` of ``tests/simulation``. The disk has a seam of its own
+(``broker/store/disk.py``); the network's seam is trio's socket factory. No other module may import ``time``,
+``random``, ``secrets``, ``uuid`` or ``threading`` (ruff's banned-api table in pyproject.toml).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""One connection: accepted, let in, served packet by packet, let go; with its lease, takeovers and will."""
+"""One connection: accepted, admitted, served packet by packet, ended; with the gateway's lease, takeovers and wills."""

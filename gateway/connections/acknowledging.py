@@ -1,8 +1,8 @@
-"""The rest of the QoS exchanges of a connection, both ways: PUBACK, PUBREC, PUBREL and PUBCOMP; and PINGREQ.
+"""The QoS exchanges of a connection, both ways: PUBACK, PUBREC, PUBREL, PUBCOMP; and PINGREQ.
 
-An acknowledgement makes room for what waits in the log. For a session that outlives its connection, a PUBREL leaves
-only when the session with the exchange in it is durable, and a PUBCOMP only when the id is free for ever. Functions
-of a device and the services of its gateway; no state of their own.
+An acknowledgement makes room for waiting messages. For a session that outlives its connection, a PUBREL leaves only
+when the session is durable with the exchange in it, and a PUBCOMP only when the packet id is free for ever. Functions
+of a device and the services of its gateway, without state of their own.
 """
 
 from __future__ import annotations

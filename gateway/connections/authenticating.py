@@ -1,13 +1,12 @@
-"""Enhanced authentication of one connection (MQTT 5, 4.12): which AUTH may come when, and what follows from each.
+"""Enhanced authentication of one connection (MQTT 5, 4.12): which AUTH may come when, and what follows from it.
 
-A client that names a method in its CONNECT goes through an exchange (``gateway.login.auth.Exchange``) first. Its
-session, its will and the connection that has its client id now are touched only after the proof. It may send nothing
-but AUTH and DISCONNECT until its CONNACK (MQTT-3.1.2-30; ``gateway/mqtt/connection.py`` judges that, and that the
-method stays the same).
+A client that names a method in its CONNECT first goes through an exchange (``gateway.login.auth.Exchange``). Its
+session, its will and another connection with its client id are touched only after the proof. Until its CONNACK it may
+send nothing but AUTH and DISCONNECT (MQTT-3.1.2-30).
 
-A connected client may authenticate again with the same method while its traffic goes on (MQTT 5, 4.12.1). It must be
-the same user: a session is one user's. An exchange that fails, or takes longer than a CONNECT may, ends the connection
-with 0x87 (MQTT-4.12.0-4, -4.12.1-2), whatever the cause.
+A connected client may authenticate again with the same method and as the same user, while its traffic goes on (MQTT 5,
+4.12.1). An exchange that fails, or takes longer than a CONNECT may, ends the connection with 0x87 (MQTT-4.12.0-4,
+-4.12.1-2).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a CONNECT asks for and what a CONNACK grants, freed from the differences between the protocol versions.
+"""The request of a CONNECT and the grants of a CONNACK, independent of the protocol version.
 
-Before MQTT 5 a session either ends with its connection (clean session) or never (MQTT-3.1.2-6 of 3.1.1); from MQTT
-5 on the client says for how long. Pure translations, no state.
+Before MQTT 5 a session either ends with its connection (clean session) or never (MQTT-3.1.2-6 of 3.1.1); with MQTT 5
+the client gives a time. Pure translations, no state.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""CONNECT: a client is identified, given its session, and admitted.
+"""CONNECT handling: identifies the client, opens its session, and admits it.
 
-The order: identity first, then what the will may do, then the session, from its home, with a new epoch; only then is
-anything of the old state touched. So a failed login neither disturbs the client that it names nor publishes its will. A
-client whose session another connection holds takes it over: that connection gets 0x8E and is closed before the new one
-is answered (MQTT-3.1.4-3), also at another gateway. Nothing here waits.
+The order is: identity; rights of the will; the session, from its home, with a new epoch; then the old state. So a
+failed login neither disturbs the client that it names nor publishes its will. If another connection has the session,
+also at another gateway, that connection gets 0x8E and is closed before the new one is answered (MQTT-3.1.4-3). Nothing
+here waits.
 """
 
 from __future__ import annotations

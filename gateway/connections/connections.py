@@ -1,7 +1,6 @@
-"""The connections of one gateway, from when they are accepted until they are over.
+"""The connections of one gateway, from their accept to their end.
 
-It counts them (by listener, by address, those that are half open), logs their ends, and watches the times in which they
-must do something. Nothing here waits.
+It counts them by listener, by address and half open, logs their ends, and enforces their timeouts. Nothing here waits.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """One connected client: what each of its packets does, and what it is sent.
 
-``receive`` takes a chunk as it comes from the socket and carries out every complete packet in it, in order. Runs of
-plain PUBLISH and PUBACK go the straight way (``gateway/publishing/intake.py``), everything else through the protocol
-state (``gateway/mqtt/connection.py``). The device itself never waits: answers that need a broker come back through
-``stored``, ``refused`` (``incoming.py``) and the completions of SUBSCRIBE.
+``receive`` takes a chunk of the socket and carries out each complete packet in it, in order. Runs of plain PUBLISH and
+PUBACK take the fast path (``gateway/publishing/intake.py``), others the protocol state
+(``gateway/mqtt/connection.py``). The device never waits: answers of brokers come back through ``stored``, ``refused``
+(``incoming.py``) and the completions of SUBSCRIBE. Promises:
 
-Promises: PUBACK and PUBREC leave only after the record is stored, in the order of the PUBLISHes; a SUBSCRIBE or
-UNSUBSCRIBE is carried out after all that came before it is stored or refused; a QoS 2 id is stored once however often
-it is sent (MQTT-4.3.3-10); a client with too much unstored or unanswered is not read (``hold_reading``); after ``fail``
-or ``drop`` nothing more is carried out or sent (MQTT-3.14.4-1).
+- PUBACK and PUBREC leave only after the record is stored, in the order of the PUBLISHes.
+- A SUBSCRIBE or UNSUBSCRIBE is carried out after all earlier publications are stored or refused.
+- A QoS 2 id is stored once, however often it is sent (MQTT-4.3.3-10).
+- A client with too much unstored or unanswered is not read (``hold_reading``).
+- After ``fail`` or ``drop`` nothing more is carried out or sent (MQTT-3.14.4-1).
 """
 
 from __future__ import annotations

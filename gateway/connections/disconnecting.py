@@ -1,8 +1,8 @@
 """The end of a connection, and what follows for its session and its will.
 
-A will is published when the connection ends without a normal DISCONNECT, after its delay or when the session ends,
-whichever is first (MQTT-3.1.2-8); a client that is back in time cancels it. A session that outlives its connection is
-saved and released; this gateway holds nothing of it from then on but a will that waits. Nothing here waits.
+A will is published when the connection ends without a normal DISCONNECT: after its delay, or when the session ends,
+whichever is first (MQTT-3.1.2-8). A client that is back in time cancels it. A session that outlives its connection is
+saved and released; then this gateway keeps only a waiting will of it. Nothing here waits.
 """
 
 from __future__ import annotations

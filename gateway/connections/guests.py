@@ -1,4 +1,4 @@
-"""Connections as those know them that let them in: what a CONNECT asks for, what it is granted, and what came of it."""
+"""Pending and admitted connections as CONNECT handling sees them: the request, the grants, and the outcome."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What a connected client publishes: taken or declined, and answered in the order of its PUBLISHes.
+"""Publications of a connected client: accepted or refused, and answered in the order of the PUBLISHes.
 
-Each PUBLISH that is to be answered has the next number (``Publisher.sequence``). Brokers answer in any order, and a
-message that is declined here is known to be at once; an answer that comes before its turn waits in ``_later`` until all
-before it are sent (MQTT-4.6.0-2, -3). What waits is bounded as what is unstored: the receive maximum counts it still,
-and its bytes (``owed``) count beside those of records, so that its client is not read when that is too much.
+Each PUBLISH that needs an answer has the next number (``Publisher.sequence``). Brokers answer in any order, and
+refusals are known at once; an answer that comes early waits in ``_later`` until all before it are sent (MQTT-4.6.0-2,
+-3). Waiting answers are bounded like unstored messages: the receive maximum counts them, and so do their bytes
+(``owed``).
 """
 
 from __future__ import annotations

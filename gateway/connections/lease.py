@@ -1,9 +1,9 @@
 """The lease of this gateway on its sessions.
 
-It is renewed at the home of sessions, at a third of its time. Each answer names sessions that a dead gateway left with
-something to be done, whose wills are claimed. With each renewal goes the name of this gateway's *epoch*, which the home
-ends when it gives away what this gateway has not let go of. A lease that has lapsed, or an epoch that is over, is noted
-in ``has_lapsed``; ``lease_recovery.py`` sees to what follows. Nothing here waits.
+It is renewed at the home of sessions after each third of its time, with the name of this gateway's *epoch*. The home
+ends the epoch when it gives away a session that this gateway has not released. Each answer names sessions of dead
+gateways whose wills are to be claimed. A lapsed lease, or an epoch that is over, is noted in ``has_lapsed``;
+``lease_recovery.py`` reacts. Nothing here waits.
 """
 
 from __future__ import annotations

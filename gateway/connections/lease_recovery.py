@@ -1,14 +1,12 @@
-"""Whether this gateway still has the sessions that it believes to have.
+"""Recovery after a lost lease or a fenced append: stops publishing, begins a new epoch, and revalidates every session.
 
-A process that stood still (stopped, its machine paused, its network away) does not know it. Others may have got its
-clients meanwhile, and what those had sent here before is older than what they have published since. So the home of
-sessions ends the *epoch* of a gateway from which it takes a session that was not let go of, or that it takes for dead,
-and no broker stores anything of an epoch that is over. That is what guards the log; it needs no clock, and covers what
-was in any buffer at that time. Here the gateway recovers: as soon as a broker or the home says so, it sends nothing
-more, begins another epoch, and asks the home about every session. What was kept back leaves with the new epoch, except
-that of sessions which are another gateway's: their connections are closed, and their wills are for the other gateway.
+A process that stood still does not know it, and other gateways may have its clients by then. The home of sessions
+therefore ends the *epoch* of a gateway from which it takes a session that was not released, or that it takes for dead.
+No broker stores anything of an ended epoch. This needs no clock, and covers messages in any buffer.
 
-A session that is taken after the new epoch has begun ends that one, so nothing falls between. Nothing here waits.
+Messages that were held back leave with the new epoch, except those of sessions that another gateway has: their
+connections are closed here, and the other gateway has their wills. A session that is taken after the new epoch has
+begun ends that one, so no session is missed. Nothing here waits. docs/protocols/fencing.md has the states.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Where clients come in: every listening socket, and the door behind it.
+"""Listeners: every listening socket, and the limits that a new connection has to pass.
 
-A connection that speaks MQTT at once becomes a device as it is accepted. One that has something before it (TLS, HTTP, a
-load balancer's header) is a ``PendingConnection`` until its first byte of MQTT: only then is it known whose it is. An
-arrival counts as half open (``half_open_max``, ``gateway/limits/half_open.py``) and has the time of a CONNECT
-(``connect_wait_s``). What it holds is its own (an OpenSSL connection has 50 KB): when it has gone, or is a device,
-nothing but its empty ``Ticket`` waits for that time.
+A plain connection becomes a device when it is accepted. One that begins with TLS, HTTP or a load balancer's header is a
+``PendingConnection`` until its first byte of MQTT. Both count as half open (``gateway/limits/half_open.py``) and have
+the time of a CONNECT (``connect_wait_s``). When a connection ends or becomes a device, only its empty ``Ticket`` waits
+for that time.
 
 A connection beyond a limit is closed, unless a half-open one makes room for it. One limit is the number of descriptors
-that the process has left for clients (``penstock/service/descriptors.py``). A listener for load balancers accepts
-connections from their networks only.
+that clients may use (``penstock/service/descriptors.py``). A listener for load balancers accepts connections from their
+networks only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Clients on their way to their sessions, and what is put back where one does not arrive.
+"""Clients that wait for their sessions, and what is restored if one does not arrive.
 
-A home that gives a session gets the will and the expiry of the client before the client is admitted. If it is not, a
-session that was there before stays as it was, with its messages, its expiry and the will that waited; and the will of a
-connection that was never admitted is no will (MQTT-3.1.2-7). One entry per client, while one of its connections waits
-for its session. Nothing here waits.
+The home gets the will and the expiry of a client before the client is admitted. If it is not admitted, an existing
+session stays as it was, with its messages, expiry and waiting will; the will of a connection that was never admitted
+does not count (MQTT-3.1.2-7). One entry per client, while one of its connections waits. Nothing here waits.
 """
 
 from __future__ import annotations

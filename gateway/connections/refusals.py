@@ -1,5 +1,7 @@
-"""Whether a CONNECT is considered at all: the limits on connections and their rates, and what it asks for that is not
-offered. These checks come before the client is asked who it is. Nothing here waits."""
+"""Checks of a CONNECT before its login: limits on connections and their rates, and features that are not offered.
+
+Nothing here waits.
+"""
 
 from __future__ import annotations
 

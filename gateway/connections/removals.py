@@ -1,11 +1,9 @@
-"""Connections of users who are not in the password file any more end.
+"""Ends the connections of users who were removed from the password file.
 
 A login by a file is valid as long as the file has the user: a stolen device that was removed must not keep its
-connection. A password that has changed ends no connection: files are made anew with other salts, and a fleet is not to
-come down for that. Clients with a token or a certificate are no users of the file.
-
-A file that is being written may be read half, so it is looked at again some seconds after it has changed. Time comes
-with ``tick``.
+connection. A changed password ends no connection, because a file that is made anew has other salts, and a whole fleet
+would be cut off. Logins by token or certificate do not depend on the file. A file may be read while it is written, so
+it is checked again some seconds after a change. Time comes with ``tick``.
 """
 
 from __future__ import annotations

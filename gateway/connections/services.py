@@ -1,6 +1,7 @@
-"""What the packets of a connection use of its gateway: one record for all connections, made by ``gateway/build.py``.
+"""The objects of a gateway that the packets of a connection use: one record for all connections, made by
+``gateway/build.py``.
 
-A plain class, not a tuple: compiled, its attributes are read in a fraction of the time, several for each packet.
+A plain class, not a tuple, because compiled code reads its attributes in a fraction of the time.
 """
 
 from __future__ import annotations

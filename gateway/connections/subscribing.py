@@ -1,12 +1,8 @@
-"""One SUBSCRIBE under way: each filter judged, opened at the brokers, and answered by one SUBACK with a code per
-filter, in order. And one UNSUBSCRIBE. Both have turns (``gateway/connections/turns.py``).
+"""One SUBSCRIBE or UNSUBSCRIBE in progress.
 
-User properties may ask for history and places (``gateway/sessions/options.py``); the SUBACK's reason string names wrong
-ones.
-
-A filter that is refused (malformed, not allowed, over the quota) has its code at once; the others stand when
-every broker has opened them. The SUBACK goes before anything that the subscriptions deliver, retained messages
-included. If the connection is gone by then the subscriptions stay with the session and nothing is sent.
+Each filter is judged and opened at the brokers; one SUBACK has a code per filter, in order. Both have turns
+(``gateway/connections/turns.py``). User properties may ask for history and places (``gateway/sessions/options.py``);
+the SUBACK's reason string names wrong ones.
 """
 
 from __future__ import annotations

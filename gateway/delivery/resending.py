@@ -1,9 +1,8 @@
-"""What a client had been sent before it came back, and has not acknowledged, goes again (MQTT-4.4.0-1).
+"""Sends unacknowledged messages again when a client is back (MQTT-4.4.0-1).
 
-At once, and before anything new: the session that was read names it, so it needs no save. In pieces, as the client
-takes them: of a client that does not read no more is in memory than its output may hold. What is large is held without
-its bytes and read again from the log for the piece that it belongs to, from its topic's queue, for that is there
-whatever has become of the filter through which it came. What is not there any more is given up, as it would have been
+They go at once, before anything new: the session that was read names them, so no save is needed. They go in pieces, as
+the client takes them, so a client that does not read has no more in memory than its output may hold. Large messages are
+held without their bytes and read again from their topic's queue. A message that the log no longer has is given up, as
 before the CONNACK (``gateway/sessions/resuming.py``).
 """
 

@@ -1,11 +1,13 @@
 """Retained messages for a new subscription: fetched page by page, sent before the first live message.
 
-The broker's retained values are fetched after the filter was opened at some log position. A value stored after that
-position comes live as well, so it is left out here; one stored before it cannot. The subscriber therefore gets, per
-topic, the value that precedes its first live message, once, and in that order (its cursor is *held* until the last page
-is sent). What its publisher may no longer publish is not sent. At most one page per subscription is in memory, and no
-page is fetched while the last one is not sent, and none before its turn (``gateway/delivery/lookups.py``). A session
-that outlives its connection is owed what it has not been sent: with it is saved after which name to go on."""
+They are fetched after the filter was opened at a log position. A value that was stored after that position comes live,
+so it is left out here. So a subscriber gets, per topic, the value before its first live message, once and in that
+order; its cursor is *held* until the last page is sent. A value that its publisher may no longer publish is not sent.
+
+At most one page per subscription is in memory, and the next is fetched when it is sent and its turn comes
+(``gateway/delivery/lookups.py``). For a session that outlives its connection, the name to continue after is saved with
+it.
+"""
 
 from __future__ import annotations
 

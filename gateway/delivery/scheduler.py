@@ -1,11 +1,9 @@
-"""What is to be read and sent in a round: which feeds go on, and which sessions that lag may be sent more.
+"""Decides which feeds are read on in a round, and which lagging sessions are sent more.
 
-A feed that everybody reads alike costs little, however many they are, and goes on at once. Where messages are looked at
-one by one, for a session with several filters or one that has fallen behind, it is the number of these *looks* that
-costs, and one client can ask for very many: with 500 overlapping filters each of its messages is looked at 500 times.
-So their number in one flush is bounded, and sessions have turns (``gateway/fairness.py``); what is left has its
-turn in the next round, after other work. A feed with readers that lag waits behind those that it has left behind: else
-it would run away from them, and each of them would have to read on by itself.
+A feed whose readers all get the same is cheap and goes on at once. A session with several filters, or one that lags,
+needs a *look* at each message, and one client can cause very many: with 500 overlapping filters 500 for each message.
+So the looks of one flush are bounded, and sessions have turns (``gateway/fairness.py``). A feed with lagging readers is
+read on after those readers, so that they can catch up.
 """
 
 from __future__ import annotations

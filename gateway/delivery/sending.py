@@ -1,14 +1,14 @@
-"""What a session is sent of the messages that its cursors come to: in which form, whether there is room for it now, and
-whether it must wait for the session to be durable.
+"""The form in which a session is sent a message, whether it has room, and whether the message waits for a save.
 
-A batch that a feed has pulled goes to everybody of one kind as the same bytes (``PacketRun``), where nothing is
-particular about the subscriber; else its messages go one by one. A QoS 0 message for a connection whose output is full
-is dropped and counted, as is one that is larger than the client takes (MQTT-3.1.2-25). A QoS 2 message, and all that
-comes behind it, leaves when the session with it in it is durable (``gateway/sessions/saver.py``); a session with too
-much that waits for that is full, as a connection is. What a client had been sent before it came back goes again at
-once, as far as it has room, for the session that was read names it.
+| message | sent |
+|---|---|
+| a pulled batch, for subscribers of one kind | as the same bytes for all (``PacketRun``); otherwise one by one |
+| QoS 0, for a full output, or larger than the client takes (MQTT-3.1.2-25) | dropped and counted |
+| QoS 2, and all behind it | when the session is durable with it (``gateway/sessions/saver.py``) |
+| sent before the client came back | at once, as far as it has room |
 
-Which messages a cursor comes to, and when, is decided in ``gateway/delivery/downstream.py``.
+A session with too much waiting for a save is full. ``gateway/delivery/downstream.py`` decides which messages a cursor
+reaches.
 """
 
 from __future__ import annotations

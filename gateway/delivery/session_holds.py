@@ -1,16 +1,12 @@
-"""What is open at the brokers in the names of sessions that outlive their connections: the filters and shares of
-subscriptions for which something is kept while the client is away.
+"""Filters and shares that are open at the brokers in the names of sessions that outlive their connections.
 
-At QoS 0 nothing is kept. A subscription that is replaced by one of QoS 0 goes on through what its gateway has open, and
-what was open in its session's name is let go of: when it stands, when what stood before is put back, or when its
-connection ends before the brokers have answered, for it is saved as it is then.
+A subscription of QoS 0 keeps nothing while its client is away. If it replaces another one, the filter in the session's
+name is released: when it stands, when the earlier one is put back, or when its connection ends first. A released filter
+is closed when the session is durable without it; until then the session's next owner may continue the subscription, and
+finds messages in flight there (MQTT-3.10.4-3).
 
-What is let go of is closed when the session is durable without it. Until then the next owner of the session may
-continue the subscription, and looks for messages in flight in these queues; and a session that is another gateway's by
-now cannot be saved. In that save all that is in flight through them is the session's own and found in its topic's queue
-(MQTT-3.10.4-3). A gateway that gets a session closes what the one before has not closed. What is wanted again meanwhile
-is closed all the same, and then opened, so that it begins where the new subscription does; a share goes on. Decides
-only; never waits.
+A gateway that gets a session closes what its former gateway has not closed. A filter that is wanted again meanwhile is
+closed and opened again, so that it begins with the new subscription; a share continues. Decides only; never waits.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""A shared subscription at one broker: its members here, what the broker has leased to this gateway, and who gets it.
+"""A shared subscription at one broker: its members here, the messages leased to this gateway, and their receivers.
 
-Messages go round: each to the member that has waited longest among those with room. A message that no member has room
-for waits, and is given back to the broker when that does not change soon. In an ordered share the messages of a key go
-to one member as long as some are on their way to it, and stay in order: what its member could not take or has lost goes
-back to the broker with all that waits behind it.
+Each message goes to the member with room that has waited longest. A message that no member has room for goes back to
+the broker after a while. In an ordered share the messages of a key go to one member as long as some are on their way to
+it; if that member cannot take one or loses it, the broker gets it back with all that waits behind it.
 
-Invariant: a message that was leased is in exactly one of ``waiting``, ``sent``, ``to_settle`` (or being settled) and
-``to_return`` (or being returned); also one that the broker leases a second time, because it has not heard of this
-gateway for too long. This module keeps the books; ``gateway/delivery/shared.py`` asks and sends.
+Invariant: a leased message is in exactly one of ``waiting``, ``sent``, ``to_settle`` (or being settled) and
+``to_return`` (or being returned), also if the broker leases it a second time. ``gateway/delivery/shared.py`` asks and
+sends.
 """
 
 from __future__ import annotations

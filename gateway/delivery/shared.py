@@ -1,16 +1,16 @@
 """Shared subscriptions of one gateway: ``$share/GROUP/FILTER``, and ``$oshare/...`` with the order of each key.
 
-Every broker divides its messages of a share among the gateways that have members of it: a gateway takes as many as its
-members have room for, and tells what became of them. A message counts as settled with its PUBACK, whatever its reason
-code (MQTT-4.8.2-6); one of QoS 0 when it is sent; one of QoS 2 when the session that has it is durable, for from then
-on it belongs to that session (MQTT-4.8.2-4, -5), or with PUBREC where the session ends with its connection. QoS 1
-messages of a connection that ends are given back at once. Retained messages are not sent.
+Each broker divides its messages of a share among the gateways with members. A gateway takes as many as its members have
+room for, and reports when they are settled:
 
-A broker that is away is asked for nothing until it is somewhere again; a member waits for the others only. What
-sessions have open there in their own names it has opened by then itself (``broker/net/mirror.py``).
+| message | settled |
+|---|---|
+| QoS 0 | when it is sent |
+| QoS 1 | with its PUBACK of any code (MQTT-4.8.2-6); given back when the connection ends |
+| QoS 2 | when the session is saved with it (MQTT-4.8.2-4, -5), or with PUBREC if the session is not kept |
 
-What arrives by completion is only noted; requests leave at the round's end, for each share one at a time of each kind,
-so that many acknowledgements travel together. Nothing here waits.
+Retained messages are not sent. A broker that is away gets no requests; a member waits for the others only. Requests
+leave at the round's end, one at a time of each kind for each share. Nothing here waits.
 """
 
 from __future__ import annotations

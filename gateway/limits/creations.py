@@ -1,8 +1,8 @@
-"""How many topics clients make: by the first message under a new first level.
+"""The rate at which clients create topics by the first message under a new first level.
 
 A topic stays for long, so a client that makes up first levels could use up a broker's topics. Each client has a rate,
-and so has each user; clients without a user name count by their address, for they choose their ids. Only a topic that
-no broker has is counted, when it is about to be made. Pure.
+and each user; clients without a user name count by their address, because they choose their ids. Only a topic that no
+broker has is counted, when it is about to be created. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Limits on what one packet and one name may hold, and on how long a client may take nothing of what it is sent.
+"""Limits on one packet and one name, and on the time for which a client may read nothing.
 
-The codec takes any packet that the standard allows; how much of it this gateway takes is said here. Work is no more
-than the packet's own. Each limit that is met is counted in ``gateway/limits/quotas.py``.
+The codec accepts any packet that the standard allows; these limits say how much of it this gateway accepts. Their work
+is no more than the packet's own. ``gateway/limits/quotas.py`` counts each limit that is met.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""What all clients of a gateway together may have it hold: of packets that are not complete, of output that is not
-taken, and of messages that no broker has stored. The limits of one client bound none of these where there are many.
+"""The memory that all clients of a gateway use together: incomplete packets, unread output, and unstored messages.
 
-It is checked now and then, so that it costs next to nothing and no message is counted on its way; a gateway may hold
-somewhat more than it should until then. Output and what is not stored are bounded by holding back: each client may have
-its share, and loses nothing. A packet that is not complete can only be thrown away, with its client: those that hold
-the most go first.
+The limits of one client do not bound these sums. They are checked now and then, so that the check costs next to
+nothing; until then a gateway may hold somewhat more. Output and unstored messages are bounded by holding back: each
+client may have its share, and loses nothing. Incomplete packets can only be dropped, with their clients: those that
+hold most go first.
 """
 
 from __future__ import annotations

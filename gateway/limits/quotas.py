@@ -1,8 +1,6 @@
-"""The limits that a client can run into: which setting holds each, the reason code it is refused with, and how
-often it was.
+"""The limits that a client can reach: their settings, their reason codes, and how often each was reached.
 
-A limit that is hit is counted here and nowhere else, so that an operator can see every refusal. The table is data; the
-caller decides what happens at the limit.
+This is the only place that counts refusals. The table is data; the caller decides what happens at the limit.
 """
 
 from __future__ import annotations

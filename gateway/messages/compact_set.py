@@ -1,7 +1,7 @@
-"""A set of things of which there is nearly always one, in the order in which they came.
+"""A compact set: nearly always one thing, in the order of arrival.
 
-Most filters have one subscriber, and there may be 100,000 of them: a dict for each would weigh five times as much. From
-the second thing on this is a dict all the same.
+Most filters have one subscriber, and there may be 100,000 of them: a dict for each would take five times the memory.
+From the second thing on this is a dict.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The windows of all feeds together: what readers that lag may still want of what was pulled.
+"""The windows of all feeds together: pulled messages that lagging readers may still need.
 
-Each feed bounds its own (``gateway/messages/feed.py``). But a session may have a thousand filters, and if another one
-reads the same filters quickly, each of them has a window: two clients could have a gateway hold hundreds of megabytes.
-Beyond the bound the window that has changed least lately is let go of, whole; who lags there reads from the log. Pure.
+Each feed bounds its own window (``gateway/messages/feed.py``). But a session may have a thousand filters, each with a
+window: two clients could make a gateway hold hundreds of megabytes. Beyond the bound the window that has changed least
+lately is dropped; its lagging readers read from the log. Pure.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""From a client's PUBLISH to the broker's answer."""
+"""Publishing: from a client's PUBLISH to the broker's answer."""

@@ -1,4 +1,4 @@
-"""What is on its way to a broker: publications, whose they are, and how they are gathered into batches.
+"""A batch on its way to a broker: publications, their devices, and how they are gathered.
 
 ``upstream.py`` decides when a batch leaves, and handles the broker's answer.
 """

@@ -1,10 +1,9 @@
-"""The straight way for the commonest packets: runs of plain PUBLISH and of PUBACK in one chunk, without a packet
-object each.
+"""The fast path for the commonest packets: runs of plain PUBLISH and of PUBACK in one chunk, without a packet object
+each.
 
-A plain PUBLISH has QoS 0 or 1, no DUP, no RETAIN, a length of at most two bytes, no MQTT 5 properties, and a name
-that its client has used before, so that everything about it is known but payload and id. Whatever differs in any
-way is left to the codec, whose word is final: this module never judges a packet, it only stops in front of it. That
-both ways give the same outcome is kept by tests/gateway/publishing/test_intake.py. Pure.
+A plain PUBLISH has QoS 0 or 1, no DUP, no RETAIN, a length of at most two bytes, no MQTT 5 properties, and a name that
+its client has used before. Any other packet is left to the codec: this module never judges a packet, it only stops in
+front of it. tests/gateway/publishing/test_intake.py compares the outcomes of both ways. Pure.
 """
 
 from __future__ import annotations

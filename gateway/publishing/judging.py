@@ -1,5 +1,4 @@
-"""Why a client may not publish under a name, leave a will, or subscribe: the name itself, the limits, the rules, and
-what a broker would not store."""
+"""Reasons to refuse a name, a will or a subscription: the name itself, limits, access rules, a broker's limits."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
 """Publications that wait until the broker of their topic is known.
 
-A topic is looked up, and made where it does not exist, when its first message comes. Until that is answered the message
-waits, and all that the same client publishes after it waits behind it (``ClientQueue``): so the log has a client's
-messages in their order, and a will behind what its client had published. The topics of all messages that wait are
-looked up at once. What may pass (no broker can be reached) is asked again by ``look_again``; what is to be acknowledged
-waits for that, the rest is given up. A device that has something here is not read.
+The first message of a topic has it looked up, and created if it does not exist. Meanwhile the message waits, and later
+messages of the same client wait behind it (``ClientQueue``), so that the log has them in order, and a will behind them.
+``look_again`` repeats failures that may pass (no broker can be reached): messages that need an acknowledgement wait for
+that, the others are given up. A device with waiting messages is not read.
 
-A topic to which nothing was published for ``IDLE_S``, or that its broker does not have any more, is looked up anew: it
-may have been deleted, and is made again as any other.
+A topic without publications for ``IDLE_S``, or that its broker no longer has, is looked up again: it may have been
+deleted.
 """
 
 from __future__ import annotations

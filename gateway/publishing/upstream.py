@@ -1,20 +1,18 @@
-"""Device -> broker: publications become runs, one request per broker and round, and an acknowledgement only after
-its reply.
+"""Device to broker: publications become runs, one request per broker and round; acknowledgements follow the reply.
 
-A ``BrokerBatch`` is the open batch of one broker. Beside each message stands its *mark*: the bytes that acknowledge it
-(PUBACK, PUBREC, or nothing), so that the reply to a whole batch turns into one piece of bytes per device.
+A ``BrokerBatch`` is the open batch of one broker. Beside each message stands its *mark*, the bytes that acknowledge it
+(PUBACK, PUBREC or nothing), so the reply to a batch becomes one piece of bytes per device. Brokers answer in any order;
+a device orders its acknowledgements by ``Publisher.sequence``. Nothing here waits: ``flush`` marks the round's end.
+Promises:
 
-Promises: no mark is sent before the broker has said that the record is stored at its topic's level; a record whose fate
-is unknown (the link broke) is never acknowledged, its device is disconnected and will send it again; what was surely
-not stored, because no broker was there or because the log takes no more and the device is not MQTT 5 and cannot be told
-so, waits in ``BrokerBatch.kept``, its device's socket is not read meanwhile, what it has sent behind it queues up
-there, and nothing that overtakes it is acknowledged (a full log lets nothing overtake: ``BrokerBatch.attempt``); every
-wait is bounded by what a device may have unstored (``unstored_bytes_max``), for then it is not read either. What goes
-to a topic that is being looked up waits in ``placing.py``. What a broker refuses because this gateway's epoch is over
-(``lease_recovery.py``), and all that follows, stays here until it leaves in another epoch (``go_on``), in its order,
-without what is of connections that are over by then. Brokers, and the requests to one broker, are answered in any
-order: a device brings its acknowledgements in order by the numbers that go with its records (``Publisher.sequence``).
-Nothing here waits: ``flush`` marks the round's end.
+- A mark is sent only after the record is stored at its topic's level.
+- A record whose fate is unknown (the link broke) is not acknowledged; its device is disconnected and sends it again.
+- A record that is surely not stored (no broker, or a full log and a device before MQTT 5) waits in
+  ``BrokerBatch.kept``. Its device is not read meanwhile, and nothing that overtakes it is acknowledged
+  (``BrokerBatch.attempt``).
+- ``unstored_bytes_max`` bounds all of a device's waiting records. Records of unknown topics wait in ``placing.py``.
+- Records that a broker refuses because this gateway's epoch is over, and all that follow, leave in order with another
+  epoch (``go_on``), without those of ended connections (``lease_recovery.py``).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a session is: its subscriptions, what is in flight, and what of it is saved."""
+"""An MQTT session: its subscriptions, its messages in flight, and its saved state."""

@@ -1,7 +1,4 @@
-"""What subscriptions of a session had delivered when they ended, for those that lag: a message goes once.
-
-Pure; which there are is the session's (``gateway/sessions/session.py``).
-"""
+"""What ended subscriptions of a session had delivered, for those that lag, so that a message is sent once. Pure."""
 
 from __future__ import annotations
 

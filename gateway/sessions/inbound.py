@@ -1,4 +1,4 @@
-"""The QoS 2 messages of a client that are on their way in: the state of each packet id, from PUBLISH to PUBREL.
+"""Inbound QoS 2 messages of a client: the state of each packet id, from PUBLISH to PUBREL.
 
 An id is stored once however often its PUBLISH is sent (MQTT-4.3.3-10), and is free again after its PUBREL
 (MQTT-4.3.3-12). A client may release a message before it is stored. Pure.

@@ -1,4 +1,6 @@
-"""What a session may have: the connection of its client (``Client``), and a life that outlives it (``Lasting``)."""
+"""The parts that a session may have: the connection of its client (``Client``), and a saved life beyond it
+(``Lasting``).
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Messages on their way to a client are read again from the log, by where they are saved to be (``Sent``).
+"""Reads messages in flight again from the log, by their saved places (``Sent``).
 
-From the offsets on that were saved with their packet ids. Each is known by its log position, for damage may have moved
-it to a later offset (docs/decisions/0007). One that retention has passed is found if it is still the retained message
-of its topic. Nothing here knows sessions.
+Reading begins at the saved offsets. A message is recognised by its log position, because damage may have moved it to a
+later offset (docs/decisions/0007). One that retention has removed is found if it is still the retained message of its
+topic. Nothing here knows sessions.
 """
 
 from __future__ import annotations

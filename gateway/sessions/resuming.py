@@ -1,10 +1,10 @@
-"""A saved session comes back to life: its open exchanges are fetched before its client is answered.
+"""Resumes a saved session: fetches its open exchanges before its client is answered.
 
-Inbound QoS 2 ids come from the brokers that stored the messages. Messages on their way to the client are found again in
-the log (``rereading.py``), so that they can be sent once more under the same ids and in the same order (MQTT-4.4.0-1,
-4.6.0-1). What is large is not kept until then, but read again when it goes (``gateway/delivery/resending.py``). What is
-not there any more is given up. One at a broker that is not known here, because it is away, waits for a later
-connection."""
+The brokers that stored inbound QoS 2 messages give their ids. Messages in flight to the client are found again in the
+log (``rereading.py``), and sent under the same ids in the same order (MQTT-4.4.0-1, 4.6.0-1). Large ones are read again
+when they are sent (``gateway/delivery/resending.py``). A message that the log no longer has is given up. One at an
+unknown broker, which is away, waits for a later connection.
+"""
 
 from __future__ import annotations
 

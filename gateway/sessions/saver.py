@@ -1,11 +1,11 @@
-"""When the state of lasting sessions is saved: before what depends on it leaves, else now and then.
+"""Saves the state of lasting sessions: before packets that depend on it leave, and otherwise at each tick.
 
-A QoS 2 message, and its PUBREL, leave only after the session's state with them is durable at its home. So the next
-owner of the session continues the same exchange, after any loss, and the client gets the message once (MQTT-4.3.3). A
-SUBACK or UNSUBACK waits in the same way. Everything else (places, QoS 1 exchanges) is saved at the next tick; what is
-lost of it with a gateway is only sent again. A session that is too large to be kept loses its connection, and so does
-one for whose growth its home has no room, if something waits for that; else it is saved again later. Nothing here
-waits.
+A QoS 2 message, its PUBREL, a SUBACK and an UNSUBACK leave only after the session is durable with them at its home. So
+the next owner of the session continues the same exchange after any loss, and the client gets the message once
+(MQTT-4.3.3). Everything else (places, QoS 1 exchanges) may be lost with a gateway, and is then only sent again.
+
+A session that is too large to be saved loses its connection. So does one for whose growth the home has no room, if a
+packet waits for that; otherwise it is saved later. Nothing here waits.
 """
 
 from __future__ import annotations

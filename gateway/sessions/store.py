@@ -1,16 +1,13 @@
-"""The way to the broker where the cluster's sessions are at home, and the duties that come with having some.
+"""The session store: requests to the broker that is the home of the cluster's sessions.
 
-All sessions live at the broker that holds the topic ``HOME_TOPIC``. Requests wait until that broker is known and has
-the gateway's new epoch; otherwise it would take what it has just given for an earlier epoch's. A request that cannot be
-sent ends in the link's error. Saves of a round leave as one request, or as several where they are many or large; one
-whose session the wire could not bring back to anybody is refused here.
+The home is the broker with the topic ``HOME_TOPIC``. Requests wait until it is known and has the gateway's new epoch; a
+request that cannot be sent ends in the link's error. Saves of a round leave as one request, or as several if they are
+many or large.
 
-The last word about a session whose client has gone is said again until the home has heard it, and its client is let in
-here only after that: a session that was not released would stay this gateway's, connected, as long as the gateway
-lives. An opening whose answer was lost is given back in the same way, and so is a claim: it is offered again.
-
-The lease on these sessions is ``lease.py``, what other gateways and operators want of them ``watch.py``. Each opening
-brings the epochs of gateways that are over.
+The last word about a session whose client has gone is repeated until the home has it, and its client is admitted here
+only after that: otherwise the session would stay this gateway's, as connected, for ever. An opening or a claim whose
+answer was lost is given back in the same way. ``lease.py`` has the lease, ``watch.py`` the requests of other gateways
+and operators.
 """
 
 from __future__ import annotations

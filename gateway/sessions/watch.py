@@ -1,7 +1,7 @@
-"""What the home of sessions asks of this gateway: sessions that other gateways want, and what operators want to know.
+"""Requests of the home of sessions to this gateway: sessions that other gateways want, and questions of operators.
 
-A watch is always open at the home; its answer brings the calls and the questions. Counts are answered together, what
-may be large one by one. Nothing here waits.
+A watch is always open at the home; its answer brings the requests. Counts are answered together, large answers one by
+one. Nothing here waits.
 """
 
 from __future__ import annotations

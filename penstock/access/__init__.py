@@ -1,1 +1,1 @@
-"""Who may do what: the password file and the access rules, shared by the gateway and the commands that edit them."""
+"""Users and rights: the password file and the access rules, for the services and the commands that edit them."""

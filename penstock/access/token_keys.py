@@ -1,13 +1,11 @@
-"""The keys with which tokens are checked, as a file has them, and the algorithms that count for each.
+"""The keys that check tokens, as a file has them, and the algorithms of each.
 
-A file has public keys in PEM, one below the other; or one key or a set of keys in JSON (RFC 7517), as who signs tokens
-publishes them, with their names (``kid``); or else it is a secret. So two keys can count at a time, and one takes the
-place of another without a moment in which tokens are refused. A key counts with the algorithms that it names (``alg``),
-or with those of the settings that fit it, or with the first that fits it: ``none`` is never one of them, and a public
-key is never taken for a secret.
+A file has public keys in PEM, one below the other; or one key or a set of keys in JSON (RFC 7517) with their names
+(``kid``); or else it is a secret. So two keys can be valid at a time, and keys can be replaced without refusing tokens.
+A key's algorithms are those that it names (``alg``), else those of the settings that fit it, else the first that fits
+it. ``none`` is never one, and a public key is never taken for a secret.
 
-A public key in any other form (DER in base64, OpenSSH's) would look like a secret, and one that everybody has: so these
-are refused.
+A public key in another form (DER in base64, OpenSSH's) would look like a secret that everybody has, so it is refused.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
-"""JSON Web Tokens (RFC 7519) as passwords: whose one is, and until when.
+"""JSON Web Tokens (RFC 7519) as passwords: the user of a token, and its end.
 
-A token counts if it is signed with a key of ours, by an algorithm of that key (``token_keys.py``); if it is for this
-audience and from this issuer, where those are set; and at this time. The header of a token chooses among those keys and
-algorithms and nothing else: a token that names a key (``kid``) is read with the one of that name or, if there is none,
-with those without a name; any other with all of them. If no audience is set here, a token with an audience is refused.
+A token is valid if one of our keys signed it, by an algorithm of that key (``token_keys.py``); if it has this audience
+and issuer, where these are set; and at this time. If no audience is set, a token with an audience is refused. A token
+that names a key (``kid``) is checked with the key of that name or, without one, with unnamed keys; any other token with
+all keys.
 
-One that does not count says why, for the operator alone (``Unfit``). The signature is looked at first, so that what is
-told of the claims, the user's name among it, is true.
-
-Making ``TokenKeys`` loads PyJWT and cryptography (the extra ``jwt``). Time is an argument; pure but for
-that.
+An invalid token gives its reason to the operator alone (``Unfit``). The signature is checked first, so the claims in
+the reason are true. Making ``TokenKeys`` loads PyJWT and cryptography (the extra ``jwt``). Pure otherwise; time is an
+argument.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What administrators do, blocking: the same as ``penstock.Admin``."""
+"""The administration client without an event loop: the same as ``penstock.Admin``."""
 
 from __future__ import annotations
 

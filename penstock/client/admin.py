@@ -1,4 +1,4 @@
-"""What administrators do, on asyncio and on trio: topics, groups, delayed messages, transactions, dead letters.
+"""The administration client on asyncio and trio: topics, groups, delayed messages, transactions, dead letters.
 
 Tasks (penstock/client/administration.py and beside it) decide which requests to send; this module sends them and waits.
 A method has the arguments, result and errors of its task.

@@ -1,7 +1,7 @@
-"""What administrators ask brokers: delayed messages, transactions, dead letters. Pure.
+"""Administration of delayed messages, transactions and dead letters. Pure.
 
-Each task is a generator of questions. It yields an ``Ask`` (a request for one server) or ``ALL_BROKERS`` and is sent
-the answer; ``Steps`` takes it from one question to the next for ``Admin``, asynchronous or blocking.
+Each task is a generator. It yields an ``Ask`` (a request for one server) or ``ALL_BROKERS`` and is sent the answer.
+``Steps`` drives it for ``Admin``, asynchronous or blocking.
 """
 
 from __future__ import annotations

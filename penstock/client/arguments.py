@@ -1,4 +1,4 @@
-"""What programs hand to the clients, checked at once: each wrong argument is one clear line. Pure."""
+"""Checks of programs' arguments to the clients: each wrong argument is one clear line. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which queues of a topic a reader reads, and where it begins in those that it finds later. Pure."""
+"""The queues of a topic that a reader reads, and where it begins in those that appear later. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which brokers have what is to be read, and which of them are away: several name servers' answers as one. Pure.
+"""The brokers that have a topic, and those of them that are away: several name servers' answers as one. Pure.
 
-A name server knows brokers whose leases have ended, and names them beside those that live. Otherwise a batch, a search
-or a listing would take a part for the whole.
+A name server knows brokers whose leases have ended, and names them beside the live ones. Otherwise a batch, a search or
+a listing would take a part for the whole.
 """
 
 from __future__ import annotations

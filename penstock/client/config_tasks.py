@@ -1,4 +1,4 @@
-"""What administrators ask of the name servers' key-value stores. Pure; tasks as in ``administration.py``."""
+"""Administration of the name servers' key-value stores. Pure; tasks as in ``administration.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a delayed message is to be delivered: what programs and people write for it. Pure."""
+"""The delivery time of a delayed message, in the forms that programs and people write. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What administrators ask of consumer groups: who reads what, how far, where they go on, and their end. Pure; tasks as
-in ``administration.py``."""
+"""Administration of consumer groups: members and lags, moving a group, deleting one. Pure; tasks as in
+``administration.py``.
+"""
 
 from __future__ import annotations
 

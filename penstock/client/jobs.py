@@ -1,4 +1,4 @@
-"""What handlers have in hand, asynchronous and blocking ones: messages that they get together. Pure."""
+"""The messages that a handler has in hand together, for asynchronous and blocking handlers. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The requests of a producer that leave together: what was handed over for one broker since the last round, on asyncio
-and on trio. A quick round has one deadline for all that is in it."""
+"""Requests of a producer that leave together: the messages for one broker since the last round, on asyncio and trio.
+
+A quick round has one deadline for all its messages.
+"""
 
 from __future__ import annotations
 

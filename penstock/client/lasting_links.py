@@ -1,5 +1,4 @@
-"""Wire links that outlive the cancellation of the block which uses them, so that a service can say goodbye over
-them."""
+"""Wire links that outlive the cancellation of the block that uses them, so that a client can still leave its groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a consumer that pops has of each queue: messages in hand, and those that it is to acknowledge. Pure."""
+"""The leased messages of a consumer that pops, per queue: those in hand, and those to acknowledge. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One consumer's membership of its group at one broker: joins, watches, holds what it is assigned, commits, leaves.
+"""One consumer's membership of its group at one broker: joins, watches, holds its queues, commits, leaves.
 
-The watch is heartbeat and notice in one long poll: a new assignment reaches the member at once. What it means, and
-what is lost by it, is decided in penstock/client/holdings.py; this module waits. Where queues are handed over in two
-steps, the next watch leaves when the program has let go of those that go; heartbeats go on meanwhile.
+The watch is heartbeat and notice in one long poll: a new assignment reaches the member at once.
+penstock/client/holdings.py decides what an assignment means; this module waits. If queues are handed over in two steps,
+the next watch leaves when the program has released the revoked queues; heartbeats continue meanwhile.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""What administrators ask of single messages: where one is stored, and what became of it. Pure; tasks as in
-``administration.py``."""
+"""Administration of single messages: where one is stored, and its trace. Pure; tasks as in ``administration.py``."""
 
 from __future__ import annotations
 

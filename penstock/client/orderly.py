@@ -1,8 +1,8 @@
-"""Works off an ordered group's messages with a handler: of each queue one piece at a time, in the queue's order.
+"""Processes an ordered group's messages with a handler: one piece of each queue at a time, in order.
 
-What the handler raises keeps its queue at that message: the handler has it again after a while, and the queue goes on
-when it is done, or a dead letter after its last attempt. Other queues go on meanwhile. Work ends, and the rest is
-left to others, as soon as the queue is to go to another member.
+If the handler raises, its queue stays at that message: the handler gets it again after a while, and the queue continues
+when it is done, or a dead letter after its last attempt. Other queues continue meanwhile. Work ends as soon as the
+queue is to move to another member.
 """
 
 from __future__ import annotations

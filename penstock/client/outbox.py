@@ -1,8 +1,8 @@
-"""The attempts of a producer to have messages stored, on asyncio and on trio.
+"""The attempts of a producer to have messages stored, on asyncio and trio.
 
-One deadline covers all attempts of a send. The number of messages under way is bounded: further sends wait for room. A
-broker that failed is gone round for a while by messages without a key. What becomes of messages is decided in
-penstock/client/sending.py and penstock/client/ways.py; this module waits.
+One deadline covers all attempts of a send. The number of messages under way is bounded: further sends wait for room.
+Messages without a key avoid a broker that failed for a while. penstock/client/sending.py and penstock/client/ways.py
+decide; this module waits.
 """
 
 from __future__ import annotations

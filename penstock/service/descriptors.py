@@ -1,8 +1,8 @@
-"""How many files and sockets this process may have open: the system's limit, raised as far as it may be, and the part
-of it that its clients may take.
+"""The files and sockets that this process may have open: the system's limit, raised as far as allowed, and the clients'
+part of it.
 
-The usual soft limit (1,024) is there for programs that use ``select``; Penstock uses none. A service that accepts
-clients leaves a reserve to the rest of the process: without it the status pages could not answer.
+The usual soft limit (1,024) is for programs that use ``select``; Penstock uses none. A service that accepts clients
+leaves a reserve to the rest of the process: without it the status pages could not answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What this process takes of the machine, as figures with the names that Prometheus' own clients use.
+"""The process's use of the machine, as figures with the names that Prometheus' own clients use.
 
 Read at each request. Values that the system does not give are left out.
 """

@@ -1,9 +1,9 @@
 """One connection of a server of frames: its reader, its writer and the replies between them.
 
-The reader takes requests as long as there is room for their replies, of this connection's (``FrameLimits``) and of all
-connections' (``NativeRoom``); the others wait as bytes, in order, and the connection is not read meanwhile. A reply to
-a request that changes nothing (``Request.is_repeatable``) for which there is no room when it is made is dropped, and
-the request carried out again in its turn: so a peer that asks little is served whatever replies may turn out to be.
+The reader takes requests as long as there is room for their replies, of this connection (``FrameLimits``) and of all
+connections (``NativeRoom``). Further requests wait as bytes, in order, and the connection is not read. A reply without
+room, to a request that changes nothing (``Request.is_repeatable``), is dropped and the request repeated in its turn. So
+a peer with small requests is served, however large the replies of others are.
 """
 
 from __future__ import annotations

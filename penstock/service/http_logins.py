@@ -1,9 +1,9 @@
-"""Who a request of HTTP is from, and whether it may do what it asks: the users, tokens and rules of the broker's ports.
+"""The user of an HTTP request, and what it may do, by the users, tokens and rules of the broker's ports.
 
-A request shows a password (Basic), a token (Bearer) or, in its connection's handshake, a certificate. A password is
-held against the same file by which native clients log in; that takes a tenth of a second, so what was right is
-remembered, under a keyed hash, until users or rules change. Failures are limited by address, and at most a few
-passwords are looked at at a time. Where there are no users, every caller may do everything.
+A request shows a password (Basic), a token (Bearer) or, in its connection's handshake, a certificate. Passwords are
+checked against the file of native clients. That takes a tenth of a second, so correct ones are remembered, under a
+keyed hash, until users or rules change. Failures are limited by address, and a few passwords at most are checked at a
+time. Without users, every caller may do everything.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How much memory a service process holds: what the allocator gives back to the system, and when, and how often the
-garbage collector looks.
+"""The memory of a service process: what the allocator returns to the system and when, and how often the garbage
+collector runs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What all native connections of a service together may have it hold: parts of frames that are not complete or not
-carried out yet (*unfinished*), and replies that peers have not taken (*untaken*). Each of the two has one bound.
+"""The memory that all native connections of a service use together, within two bounds: *unfinished* frames (incomplete
+or not carried out), and *untaken* replies.
 
-Each connection also has a small reserve, which counts for neither, so that peers with small requests are served
-whatever others hold. Those that want more wait in the order in which they came. Of unfinished frames one connection at
-a time may go on beyond the bound, else none of them would ever be complete; replies leave by themselves. Pure.
+Each connection also has a small reserve that counts for neither, so that peers with small requests are served whatever
+others hold. Connections that need more wait in their order. One connection at a time may exceed the bound for
+unfinished frames, because otherwise none would ever be complete; replies leave by themselves. Pure.
 """
 
 from __future__ import annotations

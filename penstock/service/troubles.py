@@ -1,4 +1,4 @@
-"""What the figures of a service say is wrong: for ``/healthz`` and for ``penstock status``."""
+"""Troubles of a service, read from its figures: for ``/healthz`` and for ``penstock status``."""
 
 from __future__ import annotations
 
