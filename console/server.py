@@ -71,7 +71,7 @@ async def run(
         AddressInUse: the port is taken.
         InvalidConfig: the host is no address of this machine, or a file of the settings cannot be read.
     """
-    files = AccessFiles(settings.access, world, None, HTTP, "the console")
+    files = AccessFiles(settings, world, None, HTTP, "the console")
     users = UserFiles(files) if settings.asks else None
     try:
         listening = open_socket(settings.host, settings.port, "the console")
@@ -89,11 +89,11 @@ async def run(
         nursery.start_soon(files.run)
         if credentials is not None:  # only services may write the audit log
             nursery.start_soon(keep_audit, audit.trail, "console", at_brokers(cluster.links, settings.namesrv))
-        console = Console(cluster, watch, logins, Attempts(world.clock), users, bool(settings.certificate), audit)
+        console = Console(cluster, watch, logins, Attempts(world.clock), users, bool(settings.tls_certificate), audit)
         app = application(console, settings.hosts)
         limits = HttpLimits(IDLE_S, _HEAD_BYTES_MAX)
         await nursery.start(partial(serve_http, app, listening, files.certificates, _log, limits))
-        task_status.started(RunningConsole(host, port, bool(settings.certificate), watch))
+        task_status.started(RunningConsole(host, port, bool(settings.tls_certificate), watch))
 
 
 def _credentials(settings: ConsoleSettings, key: bytes | None) -> Credentials | None:

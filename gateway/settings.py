@@ -15,8 +15,9 @@ from gateway.transports.listening import ANONYMOUS, parse_listeners
 from penstock.access.token_keys import check_algorithms
 from penstock.access.tokens import TokenRules
 from penstock.errors import InvalidConfig
+from penstock.service import common_settings as common
 from penstock.service.exposure import PAGES, refuse_exposed
-from penstock.service.paced_lines import check_detail
+from penstock.service.setting import check_bounds, constant, port_setting, setting
 from topicmap.names import LEVELS_MAX, InvalidName, check_name
 from topicmap.queues import Rule, TopicMap
 
@@ -36,210 +37,238 @@ _SYS_TAIL: Final = "publish/messages/received"  # no figure's name under the pre
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """Settings of a gateway.
+    """Settings of a gateway."""
 
-    Attributes:
-        name: the owner of its sessions and, with the time of its start, of its light queues; no other has it. Empty:
-            made up at each start.
-        host, port: where MQTT is spoken; port 0 takes any free one.
-        share_port: several gateway processes listen on the same port, and the system spreads connections over them.
-        listeners: further ones, each ``KIND HOST:PORT [OPTION=VALUE ...]``.
-        namesrv: ``host:port`` of each name server.
-        cluster_secret_file: the key by which brokers and name servers know their gateways; empty where they ask for
-            none.
-        peers_tls_ca: the authority of the certificates of brokers and name servers, where these speak TLS.
-        shards: how many tasks share the sockets of this process.
-        anonymous: clients that need no credentials: ``nobody``, peers on ``loopback``, or ``everyone``; at a further
-            listener as its option ``anonymous`` says, if it has one.
-        password_file: the users and what is kept of their passwords (`penstock user`); empty for none.
-        acl_file: what each client may do (`penstock acl`); empty: everything but to publish under ``$``.
-        checks_max: maximum number of queued password checks.
-        credentials_cached_s: how long a password that was right is not checked again.
-        jwt_key_file: the secret or public keys that tokens are checked with; empty for no tokens.
-        jwt_algorithms: by which tokens may be signed; empty for that of the key or its usual one.
-        jwt_audience: the audience of tokens; empty: a token that names one is refused.
-        jwt_issuer: the issuer of tokens; empty: any that has the key.
-        jwt_claim: the claim of a token that names the user.
-        jwt_expiry_required: whether a token must say when it ends.
-        jwt_leeway_s: how far the clocks of the issuer of tokens and of the gateway may differ.
-        topic_rules: rules of the topic map, each ``PATTERN TOPIC [KEY LEVEL]``; the first that matches a name wins.
-        accepts_per_s_max: connections that each listener accepts in a second; 0 is no limit.
-        accept_backlog: further connections that may wait at each listener.
-        connections_max: connections at a time.
-        half_open_max: connections without an accepted CONNECT.
-        connect_wait_s: the time until a CONNECT is there, or until a client has authenticated again.
-        connect_packet_bytes_max: the size of a CONNECT.
-        packet_bytes_max: the size of any other packet, told as Maximum Packet Size.
-        keep_alive_s_max: maximum keep-alive. An MQTT 5 client that asks for more, or for none, gets this one; 0 is no
-            maximum. MQTT 3 has no way to change it: ``keep_alive_over_max``.
-        keep_alive_over_max: an MQTT 3.1 or 3.1.1 client that asks for more than ``keep_alive_s_max``, or for none, may
-            ``keep`` that, or the gateway is to ``refuse`` its CONNECT, with a line in the log.
-        protocol_versions: versions of MQTT that are accepted, of ``3.1``, ``3.1.1`` and ``5``.
-        empty_client_ids: whether the gateway makes up an id for a client that has none; else its CONNECT is refused.
-        qos_max: the highest QoS that clients may publish with and are granted, 0 to 2.
-        retained_messages: whether messages are retained. If not, an MQTT 5 client learns it from its CONNACK, and the
-            retain flag of an older client's message is ignored.
-        session_expiry_s_max: a session outlives its last connection by no more than this.
-        client_id_bytes_max: the size of a client id.
-        subscriptions_max: subscriptions of one client.
-        replays_max: maximum number of subscriptions that are sent history at a time.
-        shared_subscriptions: whether there are any.
-        share_members_max: maximum number of clients of this gateway in one shared subscription.
-        receive_max: QoS 1 and 2 messages that a client may have open, told as Receive Maximum.
-        topic_alias_max: how many topic aliases a client may make.
-        topic_alias_sent_max: how many topic aliases the gateway makes for a client that takes them.
-        in_flight_max: messages that a client has been sent and not acknowledged.
-        in_flight_bytes_max: bytes of messages that a client has been sent and not acknowledged; one message always
-            goes.
-        stalled_s_max: time after which a client that takes nothing of a full output is dropped; 0 for never.
-        tcp_keep_alive_s: silence after which TCP asks whether the client is still there; 0 for never.
-        address_connections_max: connections of one address at a time; 0 is no limit.
-        user_properties_max: user properties of one packet.
-        user_properties_bytes_max: bytes of the user properties of one packet.
-        filters_per_packet_max: filters of one SUBSCRIBE or UNSUBSCRIBE.
-        topic_levels_max: levels of a name or filter.
-        output_bytes_max: output that a client may leave untaken; beyond it QoS 0 is dropped, and the rest waits in
-            the log.
-        unstored_bytes_max: what a client has sent and no broker has stored; beyond it the client is not read.
-        held_bytes_max: untaken output, unstored messages and incomplete packets of all clients together, each of the
-            three.
-        append_bytes_max: messages that go to a broker in one request.
-        pull_wait_s: how long a broker holds a request for messages while there are none.
-        pull_bytes_max: bytes of messages that are asked for at a time.
-        pull_count_max: messages that are asked for at a time.
-        messages_per_s_max: messages that each client may send in a second; 0 is no limit.
-        bytes_per_s_max: bytes that each client may send in a second; 0 is no limit.
-        connects_per_s_max: CONNECTs to each listener in a second; 0 is no limit.
-        address_connects_per_s_max: CONNECTs from each address in a second; 0 is no limit.
-        address_failed_logins_per_min_max: logins that may fail from an address in a minute; 0 is no limit.
-        takeovers_per_min_max: how often in a minute connections may take a session over from each other; 0 is no
-            limit.
-        client_topics_per_min_max: maximum number of topics that one client creates per minute, and in one burst. A
-            first level that no broker has yet creates one. 0 is no limit.
-        user_topics_per_min_max: the same for all clients of a user, and for all clients without a user name from one
-            address.
-        over_rate: a client that sends too fast is made to ``wait``, or the gateway is to ``close`` its connection.
-        connection_log: lines in the log for connects and disconnects (level ``info``), refused CONNECTs and failed
-            handshakes (``warning``): ``off``, ``sampled`` (of each kind 1 a second, 10 at once), or ``on`` (50 and
-            1,000). A line says how many were left out before it. The log's own level is that of ``[log]``.
-        sys_every_s: how often the gateway publishes its figures under ``$SYS``; 0 for never.
-        sys_prefix: the name under which it publishes them; ``{name}`` stands for that of the gateway.
-        status_host, status_port: where a gateway that runs alone has its status pages; port -1 for none, 0 for any
-            free one.
-        status_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
-            the address that the connection came to; ``*`` for any.
-        insecure: allows ``status_host`` beyond loopback: the pages ask for no login.
-        trace_export: the collector to which spans of traces go, over OTLP and HTTP, for example
-            ``http://127.0.0.1:4318/v1/traces``; empty: none are made. It needs the extra ``otel``.
-        trace_sample: the part of the publications without ``traceparent`` that begin a trace, 0 to 1; those that come
-            in one read of a socket may count as one. For those that have ``traceparent``, the sender has decided.
-        redirect_to: the server that clients are sent to when this gateway is drained or has moved.
-        has_moved: the gateway refuses all clients and sends them to ``redirect_to``.
-        drain_per_s: clients that are sent away in a second when the gateway is drained (SIGUSR1).
-        response_prefix: clients that ask for response information get this, a slash and their id; empty: nothing.
-        filter_lease_s: silence after which a gateway loses the filters that it has open at a broker.
-        session_lease_s: silence after which a gateway loses its sessions; other gateways then publish the wills.
-        route_refresh_s: how often the name servers are asked which brokers there are.
-    """
-
-    name: str = ""
-    host: str = "127.0.0.1"
-    port: int = 1883
-    share_port: bool = False
-    listeners: tuple[str, ...] = ()
-    namesrv: tuple[str, ...] = ("127.0.0.1:9876",)
-    cluster_secret_file: str = ""
-    peers_tls_ca: str = ""
-    shards: int = 1
-    anonymous: str = "loopback"
-    password_file: str = ""
-    acl_file: str = ""
-    checks_max: int = 1000
-    credentials_cached_s: float = 300.0
-    jwt_key_file: str = ""
-    jwt_algorithms: tuple[str, ...] = ()
-    jwt_audience: str = ""
-    jwt_issuer: str = ""
-    jwt_claim: str = "sub"
-    jwt_expiry_required: bool = True
-    jwt_leeway_s: float = 5.0
-    topic_rules: tuple[str, ...] = ()
-    accepts_per_s_max: int = 0
-    accept_backlog: int = 1024
-    connections_max: int = 100_000
-    half_open_max: int = 10_000
-    connect_wait_s: float = 10.0
-    connect_packet_bytes_max: int = 64 * 1024
-    packet_bytes_max: int = 1024 * 1024
-    keep_alive_s_max: int = 0
-    keep_alive_over_max: str = "keep"
-    protocol_versions: tuple[str, ...] = ("3.1", "3.1.1", "5")
-    empty_client_ids: bool = True
-    qos_max: int = 2
-    retained_messages: bool = True
-    session_expiry_s_max: int = 7 * 24 * 3600
-    client_id_bytes_max: int = 256
-    subscriptions_max: int = 1000
-    replays_max: int = 1000
-    shared_subscriptions: bool = True
-    share_members_max: int = 10_000
-    receive_max: int = 1024
-    topic_alias_max: int = 64
-    topic_alias_sent_max: int = 64
-    in_flight_max: int = 1024
-    in_flight_bytes_max: int = 8 * 1024 * 1024
-    stalled_s_max: float = 300.0
-    tcp_keep_alive_s: int = 300
-    address_connections_max: int = 0
-    user_properties_max: int = 256
-    user_properties_bytes_max: int = 16 * 1024
-    filters_per_packet_max: int = 1000
-    topic_levels_max: int = 128
-    output_bytes_max: int = 512 * 1024
-    unstored_bytes_max: int = 2 * 1024 * 1024
-    held_bytes_max: int = 256 * 1024 * 1024
-    append_bytes_max: int = 4 * 1024 * 1024
-    pull_wait_s: float = 60.0
-    pull_bytes_max: int = 256 * 1024
-    pull_count_max: int = 1024
-    messages_per_s_max: int = 0
-    bytes_per_s_max: int = 0
-    connects_per_s_max: int = 0
-    address_connects_per_s_max: int = 0
-    address_failed_logins_per_min_max: int = 100
-    takeovers_per_min_max: int = 30
-    client_topics_per_min_max: int = 100
-    user_topics_per_min_max: int = 1000
-    over_rate: str = "wait"
-    connection_log: str = "sampled"
-    sys_every_s: float = 0.0
-    sys_prefix: str = "$SYS/brokers/{name}"
-    status_host: str = "127.0.0.1"
-    status_port: int = -1
-    status_hosts: tuple[str, ...] = ()
-    insecure: bool = False
-    trace_export: str = ""
-    trace_sample: float = 0.0
-    redirect_to: str = ""
-    has_moved: bool = False
-    drain_per_s: int = 500
-    response_prefix: str = ""
-    filter_lease_s: float = 60.0
-    session_lease_s: float = 15.0
-    route_refresh_s: float = 5.0
+    name: str = setting(
+        "",
+        "the owner of its sessions and, with the time of its start, of its light queues; no other has it. Empty: made"
+        " up at each start",
+    )
+    host: str = common.host()
+    port: int = port_setting(1883, "port where MQTT is spoken; 0 takes any free one")
+    share_port: bool = setting(
+        False, "several gateway processes listen on the same port, and the system spreads connections over them"
+    )
+    listeners: tuple[str, ...] = setting((), "further ones, each `KIND HOST:PORT [OPTION=VALUE ...]`")
+    namesrv: tuple[str, ...] = common.namesrv()
+    cluster_secret_file: str = common.cluster_secret_file()
+    peers_tls_ca: str = common.peers_tls_ca()
+    shards: int = constant(1, least=1, most=64)
+    anonymous: str = setting(
+        "loopback",
+        "clients that need no credentials: `nobody`, peers on `loopback`, or `everyone`; at a further listener as its"
+        " option `anonymous` says, if it has one",
+        choices=ANONYMOUS,
+    )
+    password_file: str = setting("", "the users and what is kept of their passwords (`penstock user`); empty for none")
+    acl_file: str = setting("", "what each client may do (`penstock acl`); empty: everything but to publish under `$`")
+    checks_max: int = setting(1000, "maximum number of queued password checks", least=1, most=1 << 30)
+    credentials_cached_s: float = setting(
+        300.0, "how long a password that was right is not checked again", least=0, most=1 << 30
+    )
+    jwt_key_file: str = setting("", "the secret or public keys that tokens are checked with; empty for no tokens")
+    jwt_algorithms: tuple[str, ...] = setting(
+        (), "by which tokens may be signed; empty for that of the key or its usual one"
+    )
+    jwt_audience: str = setting("", "the audience of tokens; empty: a token that names one is refused")
+    jwt_issuer: str = setting("", "the issuer of tokens; empty: any that has the key")
+    jwt_claim: str = setting("sub", "the claim of a token that names the user")
+    jwt_expiry_required: bool = setting(True, "whether a token must say when it ends")
+    jwt_leeway_s: float = setting(
+        5.0, "how far the clocks of the issuer of tokens and of the gateway may differ", least=0, most=300
+    )
+    topic_rules: tuple[str, ...] = setting(
+        (), "rules of the topic map, each `PATTERN TOPIC [KEY LEVEL]`; the first that matches a name wins"
+    )
+    accepts_per_s_max: int = setting(
+        0, "connections that each listener accepts in a second; 0 is no limit", least=0, most=1 << 30
+    )
+    accept_backlog: int = setting(1024, "further connections that may wait at each listener", least=1, most=65_535)
+    connections_max: int = setting(100_000, "connections at a time", least=1, most=1 << 30)
+    half_open_max: int = setting(10_000, "connections without an accepted CONNECT", least=1, most=1 << 30)
+    connect_wait_s: float = setting(
+        10.0, "the time until a CONNECT is there, or until a client has authenticated again", least=0.1, most=3600
+    )
+    connect_packet_bytes_max: int = setting(64 * 1024, "the size of a CONNECT", least=1024, most=4 * 1024 * 1024)
+    packet_bytes_max: int = setting(
+        1024 * 1024, "the size of any other packet, told as Maximum Packet Size", least=1024, most=4 * 1024 * 1024
+    )
+    keep_alive_s_max: int = setting(
+        0,
+        "maximum keep-alive. An MQTT 5 client that asks for more, or for none, gets this one; 0 is no maximum. MQTT 3"
+        " has no way to change it: `keep_alive_over_max`",
+        least=0,
+        most=65_535,
+    )
+    keep_alive_over_max: str = setting(
+        "keep",
+        "an MQTT 3.1 or 3.1.1 client that asks for more than `keep_alive_s_max`, or for none, may `keep` that, or the"
+        " gateway is to `refuse` its CONNECT, with a line in the log",
+        choices=KEEP_ALIVE_OVER_MAX,
+    )
+    protocol_versions: tuple[str, ...] = setting(
+        ("3.1", "3.1.1", "5"), "versions of MQTT that are accepted, of `3.1`, `3.1.1` and `5`", choices=VERSIONS
+    )
+    empty_client_ids: bool = setting(
+        True, "whether the gateway makes up an id for a client that has none; else its CONNECT is refused"
+    )
+    qos_max: int = setting(2, "the highest QoS that clients may publish with and are granted, 0 to 2", least=0, most=2)
+    retained_messages: bool = setting(
+        True,
+        "whether messages are retained. If not, an MQTT 5 client learns it from its CONNACK, and the retain flag of"
+        " an older client's message is ignored",
+    )
+    session_expiry_s_max: int = setting(
+        7 * 24 * 3600, "a session outlives its last connection by no more than this", least=0, most=(1 << 32) - 1
+    )
+    client_id_bytes_max: int = setting(256, "the size of a client id", least=1, most=4096)
+    subscriptions_max: int = setting(1000, "subscriptions of one client", least=0, most=1 << 30)
+    replays_max: int = setting(
+        1000, "maximum number of subscriptions that are sent history at a time", least=0, most=1 << 30
+    )
+    shared_subscriptions: bool = setting(True, "whether there are any")
+    share_members_max: int = setting(
+        10_000, "maximum number of clients of this gateway in one shared subscription", least=0, most=1 << 30
+    )
+    receive_max: int = setting(
+        1024, "QoS 1 and 2 messages that a client may have open, told as Receive Maximum", least=1, most=65_535
+    )
+    topic_alias_max: int = setting(64, "how many topic aliases a client may make", least=0, most=65_535)
+    topic_alias_sent_max: int = setting(
+        64, "how many topic aliases the gateway makes for a client that takes them", least=0, most=65_535
+    )
+    in_flight_max: int = setting(
+        1024, "messages that a client has been sent and not acknowledged", least=1, most=32_767
+    )
+    in_flight_bytes_max: int = setting(
+        8 * 1024 * 1024,
+        "bytes of messages that a client has been sent and not acknowledged; one message always goes",
+        least=1024,
+        most=1 << 40,
+    )
+    stalled_s_max: float = setting(
+        300.0,
+        "time after which a client that takes nothing of a full output is dropped; 0 for never",
+        least=0,
+        most=1 << 30,
+    )
+    tcp_keep_alive_s: int = setting(
+        300, "silence after which TCP asks whether the client is still there; 0 for never", least=0, most=32_767
+    )
+    address_connections_max: int = setting(
+        0, "connections of one address at a time; 0 is no limit", least=0, most=1 << 30
+    )
+    user_properties_max: int = setting(256, "user properties of one packet", least=0, most=1 << 20)
+    user_properties_bytes_max: int = setting(
+        16 * 1024, "bytes of the user properties of one packet", least=0, most=1 << 20
+    )
+    filters_per_packet_max: int = setting(1000, "filters of one SUBSCRIBE or UNSUBSCRIBE", least=1, most=1 << 20)
+    topic_levels_max: int = setting(128, "levels of a name or filter", least=1, most=LEVELS_MAX)
+    output_bytes_max: int = setting(
+        512 * 1024,
+        "output that a client may leave untaken; beyond it QoS 0 is dropped, and the rest waits in the log",
+        least=OUTPUT_BYTES_LEAST,
+        most=1 << 30,
+    )
+    unstored_bytes_max: int = setting(
+        2 * 1024 * 1024,
+        "what a client has sent and no broker has stored; beyond it the client is not read",
+        least=1,
+        most=1 << 40,
+    )
+    held_bytes_max: int = setting(
+        256 * 1024 * 1024,
+        "untaken output, unstored messages and incomplete packets of all clients together, each of the three",
+        least=1024 * 1024,
+        most=1 << 40,
+    )
+    append_bytes_max: int = constant(4 * 1024 * 1024, least=1, most=8 * 1024 * 1024)
+    pull_wait_s: float = constant(60.0, least=0.1, most=3600)
+    pull_bytes_max: int = constant(256 * 1024, least=1, most=1 << 30)
+    pull_count_max: int = constant(1024, least=1, most=1 << 20)
+    messages_per_s_max: int = setting(
+        0, "messages that each client may send in a second; 0 is no limit", least=0, most=1 << 30
+    )
+    bytes_per_s_max: int = setting(
+        0, "bytes that each client may send in a second; 0 is no limit", least=0, most=1 << 40
+    )
+    connects_per_s_max: int = setting(0, "CONNECTs to each listener in a second; 0 is no limit", least=0, most=1 << 30)
+    address_connects_per_s_max: int = setting(
+        0, "CONNECTs from each address in a second; 0 is no limit", least=0, most=1 << 30
+    )
+    address_failed_logins_per_min_max: int = setting(
+        100, "logins that may fail from an address in a minute; 0 is no limit", least=0, most=1 << 30
+    )
+    takeovers_per_min_max: int = setting(
+        30,
+        "how often in a minute connections may take a session over from each other; 0 is no limit",
+        least=0,
+        most=1 << 30,
+    )
+    client_topics_per_min_max: int = setting(
+        100,
+        "maximum number of topics that one client creates per minute, and in one burst. A first level that no broker"
+        " has yet creates one. 0 is no limit",
+        least=0,
+        most=1 << 30,
+    )
+    user_topics_per_min_max: int = setting(
+        1000,
+        "the same for all clients of a user, and for all clients without a user name from one address",
+        least=0,
+        most=1 << 30,
+    )
+    over_rate: str = setting(
+        "wait",
+        "a client that sends too fast is made to `wait`, or the gateway is to `close` its connection",
+        choices=OVER_RATE,
+    )
+    connection_log: str = common.connection_log(", refused CONNECTs and failed handshakes")
+    sys_every_s: float = setting(
+        0.0, "how often the gateway publishes its figures under `$SYS`; 0 for never", least=0, most=1 << 30
+    )
+    sys_prefix: str = setting(
+        "$SYS/brokers/{name}", "the name under which it publishes them; `{name}` stands for that of the gateway"
+    )
+    status_host: str = common.status_host()
+    status_port: int = common.status_port()
+    status_hosts: tuple[str, ...] = common.status_hosts()
+    insecure: bool = setting(False, "allows `status_host` beyond loopback: the pages ask for no login")
+    trace_export: str = setting(
+        "",
+        "the collector to which spans of traces go, over OTLP and HTTP, for example"
+        " `http://127.0.0.1:4318/v1/traces`; empty: none are made. It needs the extra `otel`",
+    )
+    trace_sample: float = setting(
+        0.0,
+        "the part of the publications without `traceparent` that begin a trace, 0 to 1; those that come in one read"
+        " of a socket may count as one. For those that have `traceparent`, the sender has decided",
+        least=0,
+        most=1,
+    )
+    redirect_to: str = setting("", "the server that clients are sent to when this gateway is drained or has moved")
+    has_moved: bool = setting(False, "the gateway refuses all clients and sends them to `redirect_to`")
+    drain_per_s: int = setting(
+        500, "clients that are sent away in a second when the gateway is drained (SIGUSR1)", least=1, most=1 << 30
+    )
+    response_prefix: str = setting(
+        "", "clients that ask for response information get this, a slash and their id; empty: nothing"
+    )
+    filter_lease_s: float = setting(
+        60.0, "silence after which a gateway loses the filters that it has open at a broker", least=1, most=1 << 20
+    )
+    session_lease_s: float = setting(
+        15.0,
+        "silence after which a gateway loses its sessions; other gateways then publish the wills",
+        least=1,
+        most=1 << 20,
+    )
+    route_refresh_s: float = constant(5.0, least=0.1, most=3600)
 
     def __post_init__(self) -> None:
-        if self.anonymous not in ANONYMOUS:
-            raise InvalidConfig(f"anonymous is {self.anonymous!r}", hint=f"it is one of {', '.join(ANONYMOUS)}")
-        if self.over_rate not in OVER_RATE:
-            raise InvalidConfig(f"over_rate is {self.over_rate!r}", hint=f"it is one of {', '.join(OVER_RATE)}")
-        check_detail(self.connection_log)
-        if self.keep_alive_over_max not in KEEP_ALIVE_OVER_MAX:
-            hint = f"it is one of {', '.join(KEEP_ALIVE_OVER_MAX)}"
-            raise InvalidConfig(f"keep_alive_over_max is {self.keep_alive_over_max!r}", hint=hint)
-        if not self.protocol_versions or not set(self.protocol_versions) <= set(VERSIONS):
-            hint = f"it lists one or more of {', '.join(VERSIONS)}"
-            raise InvalidConfig(f"protocol_versions is {list(self.protocol_versions)}", hint=hint)
+        check_bounds(self)
+        if not self.protocol_versions:
+            raise InvalidConfig("protocol_versions is []", hint=f"it lists one or more of {', '.join(VERSIONS)}")
         if not self.sys_prefix.startswith("$SYS/"):
             raise InvalidConfig(f"sys_prefix is {self.sys_prefix!r}", hint="it begins with $SYS/")
         if self.name:
@@ -261,65 +290,6 @@ class GatewaySettings:
             raise InvalidConfig("jwt_claim is empty", hint="it is a claim's name, sub by default")
         parse_rules(self.topic_rules)
         parse_listeners(self.listeners)
-        for name, low, high in _RANGES:
-            if not low <= getattr(self, name) <= high:
-                raise InvalidConfig(f"{name} is {getattr(self, name)}", hint=f"it is from {low} to {high}")
-
-
-_RANGES: Final = (
-    ("port", 0, 65_535),
-    ("tcp_keep_alive_s", 0, 32_767),
-    ("topic_levels_max", 1, LEVELS_MAX),
-    ("in_flight_bytes_max", 1024, 1 << 40),
-    ("user_properties_max", 0, 1 << 20),
-    ("user_properties_bytes_max", 0, 1 << 20),
-    ("filters_per_packet_max", 1, 1 << 20),
-    ("stalled_s_max", 0, 1 << 30),
-    ("shards", 1, 64),
-    ("trace_sample", 0, 1),
-    ("jwt_leeway_s", 0, 300),
-    ("receive_max", 1, 65_535),
-    ("in_flight_max", 1, 32_767),
-    ("topic_alias_max", 0, 65_535),
-    ("topic_alias_sent_max", 0, 65_535),
-    ("keep_alive_s_max", 0, 65_535),
-    ("qos_max", 0, 2),
-    ("packet_bytes_max", 1024, 4 * 1024 * 1024),
-    ("connect_packet_bytes_max", 1024, 4 * 1024 * 1024),
-    ("connect_wait_s", 0.1, 3600),
-    ("connections_max", 1, 1 << 30),
-    ("half_open_max", 1, 1 << 30),
-    ("address_connections_max", 0, 1 << 30),
-    ("accepts_per_s_max", 0, 1 << 30),
-    ("accept_backlog", 1, 65_535),
-    ("checks_max", 1, 1 << 30),
-    ("credentials_cached_s", 0, 1 << 30),
-    ("client_id_bytes_max", 1, 4096),  # it is twice in the properties of each of its messages, which have 32,767 bytes
-    ("session_expiry_s_max", 0, (1 << 32) - 1),
-    ("subscriptions_max", 0, 1 << 30),
-    ("replays_max", 0, 1 << 30),
-    ("share_members_max", 0, 1 << 30),
-    ("unstored_bytes_max", 1, 1 << 40),
-    ("held_bytes_max", 1024 * 1024, 1 << 40),
-    ("append_bytes_max", 1, 8 * 1024 * 1024),  # what is added last may have 4 MiB, and a broker takes 16
-    ("pull_wait_s", 0.1, 3600),
-    ("pull_bytes_max", 1, 1 << 30),
-    ("pull_count_max", 1, 1 << 20),
-    ("sys_every_s", 0, 1 << 30),
-    ("filter_lease_s", 1, 1 << 20),
-    ("session_lease_s", 1, 1 << 20),
-    ("route_refresh_s", 0.1, 3600),
-    ("output_bytes_max", OUTPUT_BYTES_LEAST, 1 << 30),
-    ("messages_per_s_max", 0, 1 << 30),
-    ("drain_per_s", 1, 1 << 30),
-    ("bytes_per_s_max", 0, 1 << 40),
-    ("connects_per_s_max", 0, 1 << 30),
-    ("address_connects_per_s_max", 0, 1 << 30),
-    ("address_failed_logins_per_min_max", 0, 1 << 30),
-    ("takeovers_per_min_max", 0, 1 << 30),
-    ("client_topics_per_min_max", 0, 1 << 30),
-    ("user_topics_per_min_max", 0, 1 << 30),
-)
 
 
 def token_rules(settings: GatewaySettings) -> TokenRules:

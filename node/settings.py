@@ -24,12 +24,14 @@ from gateway.settings import GatewaySettings
 from gateway.transports.listening import parse_listener
 from namesrv.settings import NamesrvSettings
 from penstock.errors import InvalidConfig
+from penstock.service import common_settings as common
 from penstock.service import config
 from penstock.service.access_settings import AccessSettings
 from penstock.service.exposure import NATIVE, is_loopback, refuse_exposed
 from penstock.service.process_log import TABLE as LOG
 from penstock.service.process_log import USUAL, VARIABLES, LogSettings, take_settings
 from penstock.service.service_main import CHILD_VARIABLE
+from penstock.service.setting import check_bounds, port_setting, settable, setting
 
 SETTINGS: Final[Mapping[str, type[Any]]] = {
     "namesrv": NamesrvSettings,
@@ -74,7 +76,8 @@ SHARED: Final = (
     "tls_client_crl",
     "peers_tls_ca",
 )
-"""Settings at the top that count for every service which has them and says nothing else."""
+"""Settings at the top that count for every service which has them and says nothing else; those of TLS not for the
+console."""
 
 OTHER_VARIABLES: Final = frozenset(
     {
@@ -110,6 +113,7 @@ OTHER_VARIABLES: Final = frozenset(
 """What somebody else reads: services, clients, the house's own tests. Any other variable is a slip of the pen."""
 
 
+_DATA: Final = Path("penstock-data")
 REPLICA_PORT: Final = 10912
 """Where a node that joins a group is reached, unless its settings say another port."""
 _ONLY_DEVICES: Final = (
@@ -124,55 +128,47 @@ class NodeSettings(AccessSettings):
     """Settings of `penstock up`. A port of 0 takes any free one. Users, rules, tokens and TLS count for all
     services; the gateway's TLS is its listeners'.
 
-    Attributes:
-        data: folder of all durable state; made when missing.
-        host: address on which every server listens that has none of its own in its section.
-        peers_tls_ca: the authority of the certificates of brokers and name servers, where these speak TLS.
-        mqtt_port: where devices come; 0 takes any free one, here and below.
-        broker_port: where native clients and gateways come.
-        namesrv_port: where brokers register and are asked for.
-        http_host, http_port: where the status pages are. An empty host is ``host``, where that is loopback or
-            ``insecure`` is set, else 127.0.0.1. At another address they speak TLS and ask for a login that may ``view
-            *``, except ``/livez`` and ``/readyz``.
-        console_port: where the web console is; -1 for none. While another process has the port it is at any free one:
-            the line that begins with ``ready`` says where.
-        events_port: where the event bridge takes events and rules; -1: there is none.
-        http_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
-            the address that the connection came to; ``*`` for any.
-        rocketmq_port: where RocketMQ's clients reach the broker; -1 for nowhere.
-        rocketmq_namesrv_port: where RocketMQ's clients ask for routes; -1 for nowhere.
-        node: name of this node, where the broker's log has copies on other nodes.
-        replica_port: where other nodes reach this one; -1: the log has no copies, unless ``join`` says otherwise, which
-            takes 10912 then.
-        join: addresses for replicas of nodes whose group this one joins.
-        listen: further listeners of the gateway, after those in its own section.
-        processes: run the services as child processes instead of in one.
-        gateways: how many gateway processes share the MQTT port; more than one means ``processes``.
-
     Raises ``InvalidConfig`` for fewer than one gateway or more than 64, for a port that is none and an empty host.
     """
 
-    data: Path = Path("penstock-data")
-    host: str = "127.0.0.1"
-    peers_tls_ca: str = ""
-    mqtt_port: int = 1883
-    broker_port: int = 10911
-    namesrv_port: int = 9876
-    http_host: str = ""
-    http_port: int = 8080
-    console_port: int = 8090
-    events_port: int = -1
-    http_hosts: tuple[str, ...] = ()
-    rocketmq_port: int = -1
-    rocketmq_namesrv_port: int = -1
-    node: str = ""
-    replica_port: int = -1
-    join: tuple[str, ...] = ()
-    listen: tuple[str, ...] = ()
-    processes: bool = False
-    gateways: int = 1
+    data: Path = setting(_DATA, "folder of all durable state; made when missing")
+    host: str = setting("127.0.0.1", "address on which every server listens that has none of its own in its section")
+    peers_tls_ca: str = common.peers_tls_ca()
+    mqtt_port: int = port_setting(1883, "where devices come; 0 takes any free one, here and below")
+    broker_port: int = port_setting(10911, "where native clients and gateways come")
+    namesrv_port: int = port_setting(9876, "where brokers register and are asked for")
+    http_host: str = setting(
+        "",
+        "address of the status pages. Empty: `host`, where that is loopback or `insecure` is set, else 127.0.0.1. At"
+        " another address they speak TLS and ask for a login that may `view *`, except `/livez` and `/readyz`",
+    )
+    http_port: int = port_setting(8080, "where the status pages are")
+    console_port: int = port_setting(
+        8090,
+        "where the web console is; -1 for none. While another process has the port it is at any free one: the line"
+        " that begins with `ready` says where",
+        least=-1,
+    )
+    events_port: int = port_setting(-1, "where the event bridge takes events and rules; -1: there is none", least=-1)
+    http_hosts: tuple[str, ...] = common.hosts(" of the status pages")
+    rocketmq_port: int = port_setting(-1, "where RocketMQ's clients reach the broker; -1 for nowhere", least=-1)
+    rocketmq_namesrv_port: int = port_setting(-1, "where RocketMQ's clients ask for routes; -1 for nowhere", least=-1)
+    node: str = setting("", "name of this node, where the broker's log has copies on other nodes")
+    replica_port: int = port_setting(
+        -1,
+        "where other nodes reach this one; -1: the log has no copies, unless `join` says otherwise, which takes 10912"
+        " then",
+        least=-1,
+    )
+    join: tuple[str, ...] = setting((), "addresses for replicas of nodes whose group this one joins")
+    listen: tuple[str, ...] = setting((), "further listeners of the gateway, after those in its own section")
+    processes: bool = setting(False, "run the services as child processes instead of in one")
+    gateways: int = setting(
+        1, "how many gateway processes share the MQTT port; more than one means `processes`", least=1, most=64
+    )
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         if not self.host:
             raise InvalidConfig("host is empty", hint="0.0.0.0 is every address of this machine")
         if not self.asks:
@@ -183,15 +179,6 @@ class NodeSettings(AccessSettings):
                 "tls_certificate is set, and the services do not know its authority",
                 hint="set peers_tls_ca to the authority's certificate",
             )
-        if not 1 <= self.gateways <= 64:
-            raise InvalidConfig(f"gateways is {self.gateways}", hint="it is from 1 to 64")
-        for name in ("mqtt_port", "broker_port", "namesrv_port", "http_port"):
-            if not 0 <= getattr(self, name) <= 65_535:
-                raise InvalidConfig(f"{name} is {getattr(self, name)}", hint="it is from 0 to 65535")
-        if not -1 <= self.console_port <= 65_535:
-            raise InvalidConfig(f"console_port is {self.console_port}", hint="it is from -1 (no console) to 65535")
-        if not -1 <= self.events_port <= 65_535:
-            raise InvalidConfig(f"events_port is {self.events_port}", hint="it is from -1 (no events) to 65535")
         self._check_rocketmq()
         self._check_copies()
 
@@ -214,7 +201,7 @@ class NodeSettings(AccessSettings):
 
     def _check_rocketmq(self) -> None:
         ports = self.rocketmq_port, self.rocketmq_namesrv_port
-        if any(not -1 <= port <= 65_535 for port in ports) or (-1 in ports and ports != (-1, -1)):
+        if -1 in ports and ports != (-1, -1):
             raise InvalidConfig(
                 f"rocketmq_port is {ports[0]} and rocketmq_namesrv_port is {ports[1]}",
                 hint="both are from 0 to 65535, or both -1 for none",
@@ -317,12 +304,12 @@ def _section(
     if not isinstance(section, dict):
         faults.add(InvalidConfig(f"{source.at(name)} [{name}] must be a table"))
         return {}
-    for setting in DECIDED[name]:
-        if setting in section or _variable(name, setting) in environ:
-            place = source.table(name).at(setting) if setting in section else f"{_variable(name, setting)}: [{name}]"
+    for one in DECIDED[name]:
+        if one in section or _variable(name, one) in environ:
+            place = source.table(name).at(one) if one in section else f"{_variable(name, one)}: [{name}]"
             hint = f"it counts for `python -m {name}` alone"
-            faults.add(InvalidConfig(f"{place} {setting} cannot be set here: `penstock up` decides it", hint=hint))
-    return {setting: value for setting, value in section.items() if setting not in DECIDED[name]}
+            faults.add(InvalidConfig(f"{place} {one} cannot be set here: `penstock up` decides it", hint=hint))
+    return {one: value for one, value in section.items() if one not in DECIDED[name]}
 
 
 def _misplaced(name: str, value: object, source: config.Source) -> InvalidConfig | None:
@@ -351,7 +338,7 @@ def service_settings(configuration: Configuration, service: str, environ: Mappin
 
 
 def _names_of(kind: type[Any]) -> set[str]:
-    return {field.name for field in fields(kind)}
+    return {*settable(kind), *getattr(kind, "RENAMED", ())}
 
 
 def _variable(service: str, setting: str) -> str:
@@ -365,10 +352,8 @@ def place(configuration: Configuration, service: str, environ: Mapping[str, str]
     own, node, port = configuration.services[service], configuration.node, PORTS[service]
     given: dict[str, Any] = {}
     if not _says(configuration, service, "host", environ):
-        is_clear = (service == "console" and "certificate" not in own) or (
-            service == "events"
-            and not (node.tls_certificate or _says(configuration, service, "tls_certificate", environ))
-        )
+        has_own = _says(configuration, service, "tls_certificate", environ)
+        is_clear = not has_own and (service == "console" or (service == "events" and not node.tls_certificate))
         given["host"] = node.clear_host if is_clear else node.host
     is_in_file = "port" in own and f"PENSTOCK_{port.upper()}" not in environ
     if port in configuration.flags or not (is_in_file or _variable(service, "port") in environ):
@@ -377,6 +362,8 @@ def place(configuration: Configuration, service: str, environ: Mapping[str, str]
         given["insecure"] = True
     known = _names_of(SETTINGS[service])
     for name in SHARED:
+        if service == "console" and name.startswith("tls_"):  # what browsers are shown is said for the console alone
+            continue
         value = getattr(node, name)
         if value != _DEFAULTS[name] and name in known and not _says(configuration, service, name, environ):
             given[name] = value

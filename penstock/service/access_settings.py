@@ -8,47 +8,45 @@ from typing import Final
 from penstock.access.token_keys import check_algorithms
 from penstock.access.tokens import TokenRules
 from penstock.errors import InvalidConfig
+from penstock.service import common_settings as common
 from penstock.service.certificates import Files
 from penstock.service.exposure import PAGES, is_loopback, refuse_exposed
+from penstock.service.setting import check_bounds, setting
 
 CLIENTS: Final = ("none", "optional", "required")
 
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """The access settings of a native port.
+    """The access settings of a native port."""
 
-    Attributes:
-        insecure: allows ``host`` beyond loopback although it asks for no login, and status pages there that ask for
-            none.
-        cluster_secret_file: the key that services of one cluster prove to each other; empty for none.
-        password_file: the users (`penstock user`), who log in with SCRAM-SHA-256; empty for none.
-        acl_file: who may produce, consume, view and administer what (`penstock acl`); empty: whoever has logged in, all
-            but administer.
-        jwt_key_file: the secret or public keys that tokens are checked with; empty for no tokens.
-        jwt_algorithms: by which tokens may be signed; empty for that of the key or its usual one.
-        jwt_audience: the audience of tokens; empty: a token that names one is refused.
-        jwt_issuer: who makes tokens; empty: anybody who has the key.
-        tls_certificate: the certificate in PEM; with one the port speaks TLS alone. Read again when it changes.
-        tls_key: its key, where that is in another file.
-        tls_client_ca: the authority of clients' certificates.
-        tls_clients: whether clients show a certificate: ``none``, ``optional`` or ``required``. Its name is a user.
-        tls_client_crl: the authority's list of those that it has revoked; empty for none.
-    """
-
-    insecure: bool = False
-    cluster_secret_file: str = ""
-    password_file: str = ""
-    acl_file: str = ""
-    jwt_key_file: str = ""
-    jwt_algorithms: tuple[str, ...] = ()
-    jwt_audience: str = ""
-    jwt_issuer: str = ""
-    tls_certificate: str = ""
-    tls_key: str = ""
-    tls_client_ca: str = ""
-    tls_clients: str = "none"
-    tls_client_crl: str = ""
+    insecure: bool = setting(
+        False, "allows `host` beyond loopback although it asks for no login, and status pages there that ask for none"
+    )
+    cluster_secret_file: str = common.cluster_secret_file()
+    password_file: str = setting("", "the users (`penstock user`), who log in with SCRAM-SHA-256; empty for none")
+    acl_file: str = setting(
+        "",
+        "who may produce, consume, view and administer what (`penstock acl`); empty: whoever has logged in, all but"
+        " administer",
+    )
+    jwt_key_file: str = setting("", "the secret or public keys that tokens are checked with; empty for no tokens")
+    jwt_algorithms: tuple[str, ...] = setting(
+        (), "by which tokens may be signed; empty for that of the key or its usual one"
+    )
+    jwt_audience: str = setting("", "the audience of tokens; empty: a token that names one is refused")
+    jwt_issuer: str = setting("", "who makes tokens; empty: anybody who has the key")
+    tls_certificate: str = setting(
+        "", "the certificate in PEM; with one the port speaks TLS alone. Read again when it changes"
+    )
+    tls_key: str = setting("", "its key, where that is in another file")
+    tls_client_ca: str = setting("", "the authority of clients' certificates")
+    tls_clients: str = setting(
+        "none",
+        "whether clients show a certificate: `none`, `optional` or `required`. Its name is a user",
+        choices=CLIENTS,
+    )
+    tls_client_crl: str = setting("", "the authority's list of those that it has revoked; empty for none")
 
     @property
     def asks(self) -> bool:
@@ -58,9 +56,8 @@ class AccessSettings:
     def check_access(self, host: str, peer_can: str) -> None:
         """Raises ``InvalidConfig`` for settings that do not fit each other, and for a port beyond loopback that asks
         for no login."""
+        check_bounds(self)
         check_algorithms(self.jwt_algorithms)
-        if self.tls_clients not in CLIENTS:
-            raise InvalidConfig(f"tls_clients is {self.tls_clients!r}", hint=f"it is one of {', '.join(CLIENTS)}")
         if self.tls_clients != "none" and not (self.tls_client_ca and self.tls_certificate):
             raise InvalidConfig(
                 f"tls_clients is {self.tls_clients!r}, and nothing says whose certificates count",
@@ -75,6 +72,13 @@ class AccessSettings:
             )
         if not self.asks:
             refuse_exposed("host", host, self.insecure, peer_can, hint=MENDED.format(host="host"))
+
+    def check_clear(self, host: str) -> None:
+        """Raises ``InvalidConfig`` for an HTTP port beyond loopback where passwords would travel in clear text."""
+        if self.asks and not (self.tls_certificate or self.insecure or is_loopback(host)):
+            raise InvalidConfig(
+                f"host is {host!r}: passwords and tokens would travel in clear text there", hint=_CLEAR_MENDED
+            )
 
     def check_pages(self, setting: str, host: str) -> None:
         """Raises ``InvalidConfig`` for status pages beyond loopback where there are neither users and a certificate nor
@@ -103,6 +107,9 @@ class AccessSettings:
         return Files(self.tls_certificate, self.tls_key, self.tls_client_ca, self.tls_clients, self.tls_client_crl)
 
 
+_CLEAR_MENDED: Final = (
+    "set tls_certificate, or, in a network of trusted machines or behind a proxy that speaks HTTPS, insecure = true"
+)
 MENDED: Final = (
     'make a user with `penstock user add NAME --file users`, and set password_file = "users"\n'
     'or listen on this machine alone: {host} = "127.0.0.1"\n'

@@ -1,6 +1,6 @@
 """Settings from a file, the environment and flags, in order of increasing weight, checked against a frozen dataclass.
 
-A setting is a field; its type says what it takes: ``str``, ``int``, ``float``, ``bool``, ``Path``,
+A setting is a field (``setting.py``); its type says what it takes: ``str``, ``int``, ``float``, ``bool``, ``Path``,
 ``tuple[str, ...]`` or ``tuple[float, ...]``. A field with ``bytes`` in its name also takes sizes such as ``"512MiB"``,
 one with ``s`` durations such as ``"30s"``. All that is wrong is told at once, in one ``InvalidConfig``: an unknown
 name, a wrong type or a value out of its limits, each with file and line, what was expected and, for a name, which known
@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
 from penstock.errors import InvalidConfig
+from penstock.service.setting import declared, settable
 from penstock.service.toml_lines import Keys, key_lines
 
 T = TypeVar("T")
@@ -32,6 +33,7 @@ _SIZES: Final = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10*
 }
 _DURATIONS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _NO_LINES: Final[Mapping[Keys, int]] = MappingProxyType({})
+_NONE_FORMER: Final[Mapping[str, str]] = MappingProxyType({})
 _YES: Final = frozenset({"true", "1", "yes", "on"})
 _NO: Final = frozenset({"false", "0", "no", "off"})
 _NAMES: Final[Mapping[Any, str]] = {
@@ -166,26 +168,37 @@ def load_table(
         InvalidConfig: unknown settings, values of a wrong type or outside their limits, missing ones: all of them.
     """
     kinds = typing.get_type_hints(cls)
-    fields = {one.name: kinds[one.name] for one in dataclasses.fields(cast(Any, cls)) if one.init}
+    all_fields = {one.name: kinds[one.name] for one in dataclasses.fields(cast(Any, cls)) if one.init}
+    fields = {name: all_fields[name] for name in settable(cls)}
+    former = _former(cls)
     values: dict[str, Any] = {}
     places: dict[str, str] = {}
     faults = Faults()
     for name, value in table.items():
         places[name] = source.at(name)
         with faults.collected():
-            values[name] = _typed(fields, name, value, f"{source.at(name)} {name}")
-    for variable, field in _variables(environ, prefix, fields, others, faults).items():
+            values[name] = _typed(fields, name, value, f"{source.at(name)} {name}", former)
+    for variable, field in _variables(environ, prefix, fields, others, former, faults).items():
         places[field] = f"{variable}:"
         with faults.collected():
             values[field] = _parsed(fields[field], field, environ[variable], variable)
     for name, value in (overrides or {}).items():
         places[name] = source.within
         with faults.collected():
-            values[name] = _typed(fields, name, value, name)
+            values[name] = _typed(all_fields, name, value, name, former)
     if faults:
         _find_beyond_limits(cls, values, places, faults)
         faults.raise_all()
     return _made(cls, values, source.at(), places)
+
+
+def _former(cls: type[Any]) -> Mapping[str, str]:
+    """Names that were settings once, and what to do instead."""
+    renamed: Mapping[str, str] = getattr(cls, "RENAMED", {})
+    constants = {name for name, one in declared(cls).items() if one.is_constant}
+    return dict.fromkeys(constants, "leave it out: Penstock chooses it now") | {
+        name: f"it is called {now} now" for name, now in renamed.items()
+    }
 
 
 def _find_beyond_limits(cls: type[T], values: Mapping[str, Any], places: Mapping[str, str], faults: Faults) -> None:
@@ -229,7 +242,12 @@ def _made(cls: type[T], values: Mapping[str, Any], where: str, places: Mapping[s
 
 
 def _variables(
-    environ: Mapping[str, str], prefix: str, fields: Mapping[str, Any], others: Collection[str], faults: Faults
+    environ: Mapping[str, str],
+    prefix: str,
+    fields: Mapping[str, Any],
+    others: Collection[str],
+    former: Mapping[str, str],
+    faults: Faults,
 ) -> dict[str, str]:
     """Variable -> field, for all that begin with the prefix; those of no field are added to the faults."""
     families = tuple([name for name in others if name.endswith("_")])
@@ -242,7 +260,7 @@ def _variables(
             found[variable] = field
         elif variable not in others and not variable.startswith(families):
             near = nearest(field, fields)
-            hint = f"did you mean {prefix}_{near.upper()}?" if near else ""
+            hint = former.get(field) or (f"did you mean {prefix}_{near.upper()}?" if near else "")
             faults.add(InvalidConfig(f"the environment variable {variable} names no setting", hint=hint))
     return found
 
@@ -252,11 +270,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), "")
 
 
-def _typed(fields: Mapping[str, Any], name: str, value: object, where: str) -> Any:
+def _typed(
+    fields: Mapping[str, Any], name: str, value: object, where: str, former: Mapping[str, str] = _NONE_FORMER
+) -> Any:
     """A value that has a type already: of TOML, or of the code that overrides."""
     if name not in fields:
         near = nearest(name, fields)
-        raise InvalidConfig(f"{where} is no setting", hint=f"did you mean {near!r}?" if near else "")
+        hint = former.get(name) or (f"did you mean {near!r}?" if near else "")
+        raise InvalidConfig(f"{where} is no setting", hint=hint)
     kind = fields[name]
     if isinstance(value, str) and (kind in (int, float)):
         return _quantity(kind, name, value, where)

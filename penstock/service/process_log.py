@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from penstock.errors import InvalidConfig
 from penstock.service import config
+from penstock.service.setting import check_bounds, setting
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
@@ -31,22 +32,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """Settings of a process's log.
+    """Settings of a process's log."""
 
-    Attributes:
-        level: the lowest level of lines in the log: ``debug``, ``info``, ``warning`` or ``error``. SIGUSR2 changes it
-            while the process runs.
-        format: ``text``, or ``json`` for one object a line.
-    """
-
-    level: str = "warning"
-    format: str = "text"
+    level: str = setting(
+        "warning",
+        "the lowest level of lines in the log: `debug`, `info`, `warning` or `error`. SIGUSR2 changes it while the"
+        " process runs",
+        choices=LEVELS,
+    )
+    format: str = setting("text", "`text`, or `json` for one object a line", choices=FORMATS)
 
     def __post_init__(self) -> None:
-        if self.level not in LEVELS:
-            raise InvalidConfig(f"level is {self.level!r}", hint=f"it is one of {', '.join(LEVELS)}")
-        if self.format not in FORMATS:
-            raise InvalidConfig(f"format is {self.format!r}", hint=f"it is one of {', '.join(FORMATS)}")
+        check_bounds(self)
 
     def environment(self) -> dict[str, str]:
         """The variables that give a child process the same settings."""

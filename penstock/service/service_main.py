@@ -23,7 +23,7 @@ from typing import Final, Protocol, TypeVar, cast
 
 import trio
 
-from penstock.errors import InternalError, InvalidConfig, PenstockError
+from penstock.errors import InternalError, PenstockError
 from penstock.protocol.addresses import join_address
 from penstock.service import config, descriptors, memory, process_log
 from penstock.service.process_log import LEVEL_SIGNAL, USUAL, LevelSteps, LogSettings
@@ -145,8 +145,6 @@ async def _end(stop: trio.Event, readiness: Readiness, service: trio.CancelScope
 
 async def _open_pages(settings: ServiceSettings, readiness: Readiness, nursery: trio.Nursery) -> str:
     """Opens the status pages, and returns where; empty where there are to be none."""
-    if not -1 <= settings.status_port <= 65_535:
-        raise InvalidConfig(f"status_port is {settings.status_port}", hint="it is from -1 (no pages) to 65535")
     if settings.status_port < 0:
         return ""
     from penstock.service.status import pages_access, serve_status  # the HTTP server is loaded only where it is used

@@ -37,7 +37,7 @@ from penstock.errors import InvalidConfig
     ],
 )
 def test_a_value_outside_its_limits_is_refused_by_its_name(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
+    with pytest.raises(InvalidConfig, match=next(iter(wrong))):
         BrokerSettings(**wrong)  # type: ignore[arg-type]
 
 

@@ -38,7 +38,7 @@ async def test_with_a_certificate_it_speaks_https_and_its_cookie_is_for_that_alo
     pem = tmp_path / "server.pem"
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(pem)
     async with trio.open_nursery() as nursery:
-        settings = ConsoleSettings(port=0, namesrv=(site.servers,), certificate=str(pem))
+        settings = ConsoleSettings(port=0, namesrv=(site.servers,), tls_certificate=str(pem))
         running: RunningConsole = await nursery.start(partial(run, settings, real_world()))
         async with httpx.AsyncClient(verify=False) as client:
             answer = await client.get(running.url)
@@ -61,9 +61,9 @@ async def test_a_token_or_a_certificate_logs_in_and_renewed_certificates_count_a
         port=0,
         namesrv=(site.servers,),
         jwt_key_file=str(tmp_path / "key"),
-        certificate=str(pem),
-        client_ca=str(ca),
-        clients="optional",
+        tls_certificate=str(pem),
+        tls_client_ca=str(ca),
+        tls_clients="optional",
     )
     plain, shows = ssl.create_default_context(cafile=ca), ssl.create_default_context(cafile=ca)
     shows.load_cert_chain(ada)
@@ -109,7 +109,7 @@ async def test_a_port_in_use_is_an_error_unless_any_will_do(site: Site) -> None:
             nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("wrong", [{"certificate": "/nowhere.pem"}, {"password_file": "/nowhere"}])
+@pytest.mark.parametrize("wrong", [{"tls_certificate": "/nowhere.pem"}, {"password_file": "/nowhere"}])
 async def test_files_that_are_not_there_are_an_error(site: Site, wrong: dict[str, str]) -> None:
     error = None
     try:

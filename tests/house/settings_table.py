@@ -1,13 +1,11 @@
 """Draws the settings tables of docs/guide/settings.md; ``python tests/house/settings_table.py`` writes them there.
 
-A setting's default is that of its field, its meaning what the class's docstring says under ``Attributes``.
+A setting is a row as its field declares it (``penstock/service/setting.py``); constants have none.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,30 +14,27 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from broker.settings import BrokerSettings  # noqa: E402
-from broker.store.settings import StoreSettings  # noqa: E402
 from console.settings import ConsoleSettings  # noqa: E402
 from events.settings import EventsSettings  # noqa: E402
 from gateway.settings import GatewaySettings  # noqa: E402
 from namesrv.settings import NamesrvSettings  # noqa: E402
 from node.settings import NodeSettings  # noqa: E402
-from penstock.service.access_settings import AccessSettings  # noqa: E402
 from penstock.service.process_log import LogSettings  # noqa: E402
+from penstock.service.setting import declared  # noqa: E402
 from remoting.settings import RemotingSettings  # noqa: E402
 
 PAGE = ROOT / "docs" / "guide" / "settings.md"
 BEGIN, END = "<!-- settings: begin -->\n", "<!-- settings: end -->\n"
-# Title, the class, and others where some of its settings come from.
-TABLES: list[tuple[str, Any, tuple[Any, ...]]] = [
-    ("Top of the file", NodeSettings, (AccessSettings,)),
-    ("`[log]`, also for a service that runs alone", LogSettings, ()),
-    ("`[namesrv]`", NamesrvSettings, (AccessSettings,)),
-    ("`[broker]`", BrokerSettings, (AccessSettings, StoreSettings)),
-    ("`[gateway]`", GatewaySettings, ()),
-    ("`[console]`", ConsoleSettings, ()),
-    ("`[events]`", EventsSettings, (AccessSettings,)),
-    ("`python -m remoting --config FILE`", RemotingSettings, (AccessSettings,)),
+TABLES: list[tuple[str, Any]] = [
+    ("Top of the file", NodeSettings),
+    ("`[log]`, also for a service that runs alone", LogSettings),
+    ("`[namesrv]`", NamesrvSettings),
+    ("`[broker]`", BrokerSettings),
+    ("`[gateway]`", GatewaySettings),
+    ("`[console]`", ConsoleSettings),
+    ("`[events]`", EventsSettings),
+    ("`python -m remoting --config FILE`", RemotingSettings),
 ]
-_ENTRY = re.compile(r"\n {4}(\w+(?:, \w+)*): (.+?)(?=\n {4}\w+(?:, \w+)*: |\n\n|\Z)", re.DOTALL)
 
 
 def written(name: str, value: Any) -> str:
@@ -56,25 +51,13 @@ def written(name: str, value: Any) -> str:
     return f'`"{value}"`' if isinstance(value, str | Path) else f"`{value}`"
 
 
-def meanings(cls: Any) -> dict[str, str]:
-    """What the docstring of a class of settings says of each."""
-    attributes = inspect.cleandoc(cls.__doc__).partition("Attributes:")[2]
-    found = {}
-    for names, text in _ENTRY.findall(attributes):
-        for name in names.split(", "):
-            found[name] = " ".join(text.split()).replace("``", "`").replace("|", "\\|").removesuffix(".")
-    return found
-
-
 def tables() -> str:
     """All tables, as they stand in the page."""
     parts = []
-    for title, cls, bases in TABLES:
-        means = {name: text for one in (*bases, cls) for name, text in meanings(one).items()}
-        rows = [
-            f"| `{one.name}` | {written(one.name, one.default)} | {means[one.name]} |"
-            for one in dataclasses.fields(cls)
-        ]
+    for title, cls in TABLES:
+        means = {name: one.meaning.replace("|", "\\|") for name, one in declared(cls).items() if not one.is_constant}
+        defaults = {one.name: one.default for one in dataclasses.fields(cls)}
+        rows = [f"| `{name}` | {written(name, defaults[name])} | {text} |" for name, text in means.items()]
         parts.append("\n".join([f"{title}:", "", "| setting | default | meaning |", "|---|---|---|", *rows, ""]))
     return "\n".join(parts)
 

@@ -18,14 +18,14 @@ def configuration(tmp_path: Path, text: str, **flags: object) -> Configuration:
 
 
 def test_a_service_has_its_section_and_what_the_node_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PENSTOCK_GATEWAY_SHARDS", "2")
+    monkeypatch.setenv("PENSTOCK_GATEWAY_QOS_MAX", "1")
     text = 'host = "127.0.0.2"\n[gateway]\nreceive_max = 7\nlisteners = ["ws 127.0.0.1:0"]\n'
     chosen = configuration(tmp_path, text, mqtt_port=1885, listen=("tcp 127.0.0.1:0 name=also",))
     gateway = service_settings(chosen, "gateway", name="g")
-    assert (gateway.host, gateway.port, gateway.shards, gateway.receive_max, gateway.name) == (
+    assert (gateway.host, gateway.port, gateway.qos_max, gateway.receive_max, gateway.name) == (
         "127.0.0.2",
         1885,
-        2,
+        1,
         7,
         "g",
     )
@@ -35,13 +35,16 @@ def test_a_service_has_its_section_and_what_the_node_decides(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[broker]\ndefault_level = "ram"\n', r"penstock.toml:2: \[broker\] default_level is one of"),
+        (
+            '[broker]\ndefault_level = "ram"\n',
+            r"penstock.toml:2: \[broker\] default_level is 'ram' \(it is one of cache, disk\)",
+        ),
         (
             "[gateway]\npasword_file = 'x'\n",
             r":2: \[gateway\] pasword_file is no setting \(did you mean 'password_file'",
         ),
         ("[gateway]\nlisteners = ['tls 127.0.0.1:0']\n", "has no certificate"),
-        ("[namesrv]\nlease_s_max = 0\n", "lease_s_max"),
+        ("[namesrv]\nbrokers_max = 0\n", "brokers_max"),
         ("[broker]\nhost = '0.0.0.0'\n", r"\[broker\] host is '0.0.0.0': .*set insecure = true"),
         ("[namesrv]\nhost = '::'\n", r"\[namesrv\] host is '::': .*set insecure = true"),
     ],
@@ -79,7 +82,7 @@ receive_max = -1
     assert said["3"] == "default_queues stands in no table (it is a setting of [broker])"
     assert said["5"] == "[brokr] is no table of settings (did you mean [broker]?)"
     assert said["9"].startswith("[broker] segment_bytes: expected a whole number, got '1 furlong' (write a number with")
-    assert said["10"].startswith("[broker] 1 <= default_queues <= queues_max")
+    assert said["10"].startswith("[broker] default_queues is 0 (it is at least 1)")
     assert said["11"].startswith("[broker] data cannot be set here: `penstock up` decides it")
     assert said["14"].startswith("[gateway] receive_max")
 

@@ -346,7 +346,7 @@ def test_a_broker_alone_has_status_pages_if_it_is_told_so(tmp_path: Path) -> Non
     ("text", "told"),
     [
         ("prot = 1\n", "did you mean 'port'?"),
-        ('default_level = "paper"\n', "default_level is one of cache, disk"),
+        ('default_level = "paper"\n', "default_level is 'paper' (it is one of cache, disk)"),
         ('data = "/dev/null/x"\nport = 0\n', "cannot use the data folder"),
     ],
 )

@@ -11,6 +11,7 @@ from broker.topics import requests as topic_requests
 from penstock.errors import (
     Busy,
     Fenced,
+    InvalidConfig,
     InvalidRequest,
     InvalidTopic,
     NoRoute,
@@ -154,7 +155,7 @@ def test_clients_without_a_user_name_leave_a_share_of_the_topics_to_others() -> 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1])
 def test_the_share_of_clients_without_a_user_name_is_from_0_to_1(share: float) -> None:
-    with pytest.raises(ValueError, match="topics_anonymous_share is from 0 to 1"):
+    with pytest.raises(InvalidConfig, match=r"topics_anonymous_share is .* \(it is from 0 to 1\)"):
         BrokerSettings(topics_anonymous_share=share)
 
 

@@ -18,8 +18,10 @@ import pytest
 import trio
 
 from penstock.errors import AddressInUse, InternalError
+from penstock.service import common_settings as common
 from penstock.service.process_log import LogSettings
 from penstock.service.service_main import expected_error, main, operator_signals, run_until_signal
+from penstock.service.setting import check_bounds
 from tests.patience import PATIENCE_S
 
 
@@ -108,9 +110,12 @@ def test_a_hangup_is_an_operators_word_only_where_there_is_no_terminal(
 class Nothing:
     """Settings of a service without any of its own."""
 
-    status_host: str = "127.0.0.1"
-    status_port: int = -1
-    status_hosts: tuple[str, ...] = ()
+    status_host: str = common.status_host()
+    status_port: int = common.status_port()
+    status_hosts: tuple[str, ...] = common.status_hosts()
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 class Running:
@@ -137,7 +142,8 @@ def test_a_status_port_that_is_none_is_one_clear_error(
 
     monkeypatch.setenv("PENSTOCK_BROKER_STATUS_PORT", str(port))
     assert main("broker", Nothing, run, []) == 2
-    assert capsys.readouterr().err == f"error: status_port is {port} (it is from -1 (no pages) to 65535)\n"
+    told = f"error: PENSTOCK_BROKER_STATUS_PORT: status_port is {port} (it is from -1 to 65535)\n"
+    assert capsys.readouterr().err == told
 
 
 @pytest.mark.usefixtures("thawed")
