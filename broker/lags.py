@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class Lags:
-    """What those who read at a broker have not done with.
+    """The messages that a broker's readers have not finished.
 
     Args:
         broker: this broker's name, by which sessions know their places.

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Times(NamedTuple):
-    """What a broker knew of the time.
+    """A broker's knowledge of the time.
 
     Attributes:
         boot, steady_s: of the machine's steady clock then.

@@ -42,7 +42,7 @@ _INT_MAX: Final = 2**31
 
 
 class Event:
-    """Something that has happened.
+    """An event: attributes and data.
 
     Attributes:
         attributes: by name, as text; ``datacontenttype`` among them.

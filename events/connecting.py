@@ -31,7 +31,7 @@ Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 
 class Place(NamedTuple):
-    """Where an HTTP API listens."""
+    """The address of an HTTP API."""
 
     host: str
     port: int

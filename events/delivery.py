@@ -60,7 +60,7 @@ def retry_after_s(text: str, now_ms: int) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When a failed event is tried again.
+    """The rule for repeating failed events.
 
     Attributes:
         kind: ``backoff`` (a random wait between ``first_s`` and ``cap_s``) or ``decay`` (from ``first_s`` on twice as

@@ -45,7 +45,7 @@ _UNMOVED: Final = -1
 
 
 class Origin(NamedTuple):
-    """Where an event was stored first."""
+    """The place where an event was stored first."""
 
     broker: str
     queue: str

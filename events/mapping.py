@@ -108,7 +108,7 @@ def _time_of(born_ms: int) -> str:
 
 
 class Reading:
-    """What the messages of a bus and of its sources' topics are as events."""
+    """The reading of messages of a bus and its sources' topics as events."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = {source.topic: source for source in sources}

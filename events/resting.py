@@ -23,7 +23,7 @@ _Place = tuple[str, tuple[str, ...], tuple[int, ...]]
 
 
 class RuleRest:
-    """When one rule rests."""
+    """The rest of one rule."""
 
     def __init__(self, sleeper: RestingRule, scout: Scout, turns: trio.CapacityLimiter) -> None:
         self._sleeper = sleeper

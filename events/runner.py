@@ -46,7 +46,7 @@ def group_of(bus: str, rule: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a runner is to do. ``topics``: the bus's, and those of its sources. ``created_ms``: when the rule was.
+    """The task of a runner. ``topics``: the bus's, and those of its sources. ``created_ms``: when the rule was created.
     ``sources``: the revisions of the bus's sources."""
 
     bus: str
@@ -60,14 +60,14 @@ class Assignment:
 
 
 class Checks(NamedTuple):
-    """What each event that a rule reads is held against."""
+    """The checks of each event that a rule reads."""
 
     contracts: ContractBook
     catalogue: Catalogue
 
 
 class Rest(Protocol):
-    """When a rule may rest, and what it may pass over when it goes on."""
+    """The rest of a rule: when it may rest, and what it may pass over when it continues."""
 
     def may_begin(self) -> bool:
         """Whether it may rest as soon as it has nothing to do."""

@@ -37,7 +37,8 @@ Read = Callable[[Mapping[str, Any]], Any]
 
 
 class Payload(NamedTuple):
-    """What goes to the target. ``is_event``: the body is the data of the event itself, whose attributes go with it."""
+    """The content for the target. ``is_event``: the body is the data of the event itself, whose attributes go with
+    it."""
 
     body: bytes
     content_type: str

@@ -27,7 +27,7 @@ BYTES: Final = "rocketmq_throughput_in_total"
 
 
 class RunTotals(NamedTuple):
-    """How much a system has stored in one run."""
+    """The numbers of what a system has stored in one run."""
 
     messages: int
     bytes: int

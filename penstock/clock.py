@@ -22,7 +22,7 @@ _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Clock:
-    """Where time comes from. A base class, not a protocol: compiled, it is called in a fraction of the time."""
+    """A source of time. A base class, not a protocol: compiled, it is called in a fraction of the time."""
 
     def monotonic(self) -> float:
         """Seconds that never go back; for deadlines, leases and keep-alive."""

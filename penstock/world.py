@@ -41,7 +41,7 @@ class Offload(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a service is given of the outside world."""
+    """The outside world of a service."""
 
     clock: Clock
     rng: random.Random

@@ -25,7 +25,7 @@ _WHERE: Final = ("CONSUME_FROM_LAST_OFFSET", "", "", "", "CONSUME_FROM_FIRST_OFF
 
 
 class Subscription(NamedTuple):
-    """What a client wants of a topic: ``text`` are tags joined by ``||``, or a condition in SQL."""
+    """A client's subscription to a topic: ``text`` are tags joined by ``||``, or a condition in SQL."""
 
     topic: str
     text: str = "*"
@@ -113,7 +113,7 @@ class Client(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """What a heartbeat or a goodbye has changed: groups of consumers with other members or subscriptions."""
+    """The changes by a heartbeat or a goodbye: groups of consumers with other members or subscriptions."""
 
     groups: tuple[str, ...]
 

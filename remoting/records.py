@@ -268,7 +268,7 @@ def property_of(record: bytes, name: str) -> str:
 
 
 class Place(NamedTuple):
-    """Where a record is: topic, queue and offset."""
+    """The place of a record: topic, queue and offset."""
 
     topic: str
     queue_id: int

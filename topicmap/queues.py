@@ -62,7 +62,7 @@ _BEGINNING_BYTES_MAX: Final = TOPIC_BYTES_MAX - _DIGEST_BYTES
 
 
 class Placement(NamedTuple):
-    """Where a message goes: its broker topic, and the key that chooses the queue."""
+    """The place of a message: its broker topic, and the key that chooses the queue."""
 
     topic: str
     key: str

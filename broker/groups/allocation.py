@@ -33,7 +33,7 @@ RING_POINTS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a member wants: its topics, the room where it is, and the queues that it asks for by name."""
+    """A member's claim: its topics, its room, and the queues that it asks for by name."""
 
     topics: frozenset[str]
     room: str = ""

@@ -33,7 +33,7 @@ class Holder:
 
 
 class Holders:
-    """Those of all groups. ``earlier``: groups and the names of their holders, as the log has them at ``now``."""
+    """The holders of all groups. ``earlier``: groups and the names of their holders, as the log has them at ``now``."""
 
     def __init__(self, earlier: Iterable[tuple[str, Iterable[str]]], now: float) -> None:
         self._groups = {group: {name: Holder(is_unheard=True) for name in names} for group, names in earlier}

@@ -26,9 +26,9 @@ from topicmap.queues import topic_queue
 
 
 class Terms(NamedTuple):
-    """What all members of a group agree on: the filter of its messages, how its queues are dealt, where it is ordered
-    how long a member's session is (0: it is not ordered), and how often a message is tried, with the waits between in
-    ms (empty: as usual)."""
+    """The common terms of a group's members: the filter of its messages, how its queues are assigned, the length of a
+    member's session if it is ordered (0: it is not), and how often a message is tried, with the waits between in ms
+    (empty: as usual)."""
 
     filter: str = ""
     strategy: str = "average"

@@ -30,7 +30,7 @@ _DONE: Final = object()
 
 
 class Readers:
-    """What consumer groups still have to read.
+    """The messages that consumer groups still have to read.
 
     Attributes:
         needed_from: log position from which on some group still has to read; None if none has to.

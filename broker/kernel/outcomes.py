@@ -55,8 +55,8 @@ class AfterRound:
 
 
 class Parked:
-    """There is nothing to say yet: ask ``retry`` again when one of ``wakers`` stirs; at ``deadline`` say what it
-    then gives.
+    """A request without an answer yet: ask ``retry`` again when one of ``wakers`` stirs; at ``deadline`` answer with
+    what it then gives.
 
     ``wakers`` are queue names, or ``group:NAME`` for a change of a group. ``retry(last)`` returns None while there
     is still nothing; with ``last`` true it must return a result.

@@ -81,8 +81,8 @@ Exchange = tuple[str, int, int, int]
 
 
 class Tail(Destination):
-    """What the bytes behind a record's body mean. ``key_queue``: the queue of the key, -1 without one. ``name``: as
-    devices see it. ``queues``: how many of the topic are written to. ``is_open``: whether clients may write to it.
+    """The meaning of the bytes behind a record's body. ``key_queue``: the queue of the key, -1 without one. ``name``:
+    as devices see it. ``queues``: how many of the topic are written to. ``is_open``: whether clients may write to it.
     ``replaces``: the position of the retained message that it may replace, 0 for none, -1 for any."""
 
     __slots__ = ("exchange", "is_open", "key_queue", "name", "queues", "replaces")
@@ -296,8 +296,8 @@ def _name_of(topic: str, given: dict[str, str]) -> str:
 
 
 class RetainedRoom:
-    """What is left of the limits of retained messages, while a batch is looked at: nothing of it is stored yet. Those
-    that have expired go with the first one that is."""
+    """The room that is left for retained messages while a batch is judged, before any of it is stored. Expired ones are
+    removed with the first one that is stored."""
 
     def __init__(self, retained: Retained, settings: BrokerSettings, now_ms: int) -> None:
         self._retained = retained

@@ -232,8 +232,8 @@ class Lead:
 
 
 class BrokerSession:
-    """What a broker keeps for one peer. ``number``: its own among all sessions. What it has handed over is all that
-    there is just now if it ends the rounds of its process, or has lately been the only one to change anything."""
+    """A broker's state for one peer. ``number``: its own among all sessions. Its batch is complete for now if it ends
+    the rounds of its process, or has lately been the only session with changes."""
 
     def __init__(self, lead: Lead, number: int, ends_rounds: bool) -> None:
         self._lead = lead

@@ -27,7 +27,7 @@ class DiskState(NamedTuple):
 
 
 class SyncTimes:
-    """How long syncs take, the one that is under way included."""
+    """The durations of syncs, including the one under way."""
 
     def __init__(self) -> None:
         self._began: float | None = None

@@ -148,7 +148,7 @@ def _told(welcome: ReplicaWelcome) -> tuple[str, str, str, str, str, tuple[str, 
 
 
 class PeerDoor:
-    """Where other nodes come in."""
+    """The entry of other nodes."""
 
     def __init__(self, host: Host, secret: bytes) -> None:
         self._host = host

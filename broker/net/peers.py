@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class Introduction(NamedTuple):
-    """What a node says of itself. ``address``: of its port for replicas; ``clients``: where clients reach it."""
+    """The introduction of a node. ``address``: of its port for replicas; ``clients``: its address for clients."""
 
     cluster: str
     group: str

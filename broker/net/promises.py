@@ -19,7 +19,7 @@ from penstock.world import Rng
 
 
 class Promised(NamedTuple):
-    """What a node has promised, and the file that says so."""
+    """The promises of a node, and their file."""
 
     file: HardStateFile
     hard: HardState

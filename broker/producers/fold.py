@@ -36,7 +36,7 @@ class Stretch(NamedTuple):
 
 
 class Producers:
-    """What is known of all producers, those heard of last at the end."""
+    """The state of all producers, those heard of last at the end."""
 
     KEY: Final = "producers"
     TOPICS: Final[Sequence[str]] = ()

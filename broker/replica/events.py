@@ -67,7 +67,8 @@ class Lost(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """Whether this copy has damage before what is committed: then its node does not lead."""
+    """The news that this copy has damage before the committed position, or no longer: with damage its node does not
+    lead."""
 
     is_missing: bool
 
@@ -89,7 +90,7 @@ Event = Tick | Received | Durable | Ended | Read | Lost | Missing | MoveLead | F
 
 
 class RoleKind(Enum):
-    """What a node is in its group."""
+    """The role of a node in its group."""
 
     FOLLOWER = "follower"
     CANDIDATE = "candidate"
@@ -129,7 +130,7 @@ class Ask(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """What is to be done, in this order: save, cut, write, send; then commit, and act by the role.
+    """The effects to carry out, in this order: save, cut, write, send; then commit, and act by the role.
 
     Attributes:
         save: made durable before ``after_save`` leaves.

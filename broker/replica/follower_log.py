@@ -27,7 +27,7 @@ FIRST: Final = EpochAt(1, 0)
 
 
 class Mismatch(Exception):
-    """What was sent does not stand behind what this log has: it is shorter, or was written in another epoch there."""
+    """A stretch does not continue this log: the log is shorter, or was written in another epoch there."""
 
     def __init__(self, epoch: int, end: int) -> None:
         """``end``: this log may agree with the sender's at most up to there; its frame there is of ``epoch``."""

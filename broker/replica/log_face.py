@@ -19,8 +19,9 @@ STRETCH_BYTES: Final = 1 << 20
 
 
 class HardState(NamedTuple):
-    """What a node must not forget. ``uuid``: of its data folder. ``epoch``: the highest that it has heard of. ``vote``:
-    the node that has its vote in it. ``mark``: it has told a leader that its disk has everything before there."""
+    """The promises that a node must not forget. ``uuid``: of its data folder. ``epoch``: the highest that it has heard
+    of. ``vote``: the node that has its vote in it. ``mark``: it has told a leader that its disk has everything before
+    there."""
 
     cluster: str = ""
     node: str = ""
@@ -119,7 +120,7 @@ class ReplicaLog(Protocol):
 
 
 class StateFile(Protocol):
-    """Where a node keeps its hard state (``broker/replica/hard_state.py``)."""
+    """The file of a node's hard state (``broker/replica/hard_state.py``)."""
 
     def load(self) -> HardState | None:
         """What was saved last; None in a new folder. Raises ``Damaged`` where no slot is good."""

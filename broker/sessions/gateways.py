@@ -15,7 +15,7 @@ GATEWAYS_MAX: Final = 1_000
 
 
 class Gateways:
-    """Those of one broker."""
+    """The gateways of one broker."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions

@@ -50,7 +50,7 @@ class _Ask:
 
 
 class SessionQuestions:
-    """Those that wait at one broker."""
+    """The questions that wait at one broker."""
 
     def __init__(self, state: BrokerState, wakers: Wakers) -> None:
         self._sessions: Sessions = state.sessions

@@ -67,7 +67,7 @@ _NOTHING: Final = Popped(0, 0, 0, 0, b"")
 
 
 class PopRequests:
-    """What groups pop of the queues of one broker."""
+    """The pops of groups from the queues of one broker."""
 
     def __init__(
         self,

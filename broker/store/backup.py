@@ -41,7 +41,7 @@ class Copied(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a backup holds.
+    """The contents of a backup.
 
     Attributes:
         made_ms: wall clock when it was made, in milliseconds.
@@ -103,7 +103,7 @@ def read_manifest(target: Disk) -> Manifest | None:
 
 @dataclass
 class BackupReport:
-    """What ``back_up`` did.
+    """The result of ``back_up``.
 
     Attributes:
         manifest: what the backup holds now.

@@ -81,7 +81,7 @@ def rows(entries: Entries, offsets: Numbers) -> bytes:
 
 
 class Gathered(NamedTuple):
-    """What one pull takes. ``done``: number of entries looked at. ``good``: which of them have a good frame, None
+    """The frames of one pull. ``done``: number of entries looked at. ``good``: which of them have a good frame, None
     for all. ``frames``: these, end to end, in pieces."""
 
     done: int

@@ -15,7 +15,7 @@ from topicmap.queues import SYSTEM_PREFIX
 
 
 class Destination:
-    """Of one tail.
+    """The destination of one tail.
 
     Attributes:
         topic, properties: those of the tail; of tails that count, in that of the first message.

@@ -31,7 +31,7 @@ class Written:
 
 
 class Fresh:
-    """What was appended last, of one log."""
+    """The latest appends of one log."""
 
     def __init__(self, bytes_max: int) -> None:
         """``bytes_max``: maximum bytes kept, 0 for none."""

@@ -39,7 +39,7 @@ BLOCK_BYTES: Final = 50_000 * ENTRY_BYTES
 
 
 class Step(NamedTuple):
-    """How far a long piece of work is, in bytes of the log."""
+    """The progress of a long piece of work, in bytes of the log."""
 
     done: int
     total: int
@@ -47,7 +47,7 @@ class Step(NamedTuple):
 
 @dataclass
 class Report:
-    """What ``verify`` found.
+    """The findings of ``verify``.
 
     Attributes:
         start, end: positions where the log begins and ends.

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Label(NamedTuple):
-    """What a label says. ``begins``: the log's first position, as the last start or retention has left it."""
+    """The contents of a label. ``begins``: the log's first position, as the last start or retention has left it."""
 
     format: int
     begins: int

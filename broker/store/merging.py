@@ -112,7 +112,7 @@ def _runs(chunks: Sequence[Sealed], level_max: int, damaged: frozenset[int]) -> 
 
 
 class Merging:
-    """Which chunks become one, and the work on them."""
+    """A merge of chunks, and the work on it."""
 
     def __init__(self, disk: Disk, index: QueueIndex, keys: KeyIndex, files: ChunkFiles) -> None:
         self._disk = disk

@@ -46,7 +46,7 @@ class Piece(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """What is to be known of damage that starts have passed over.
+    """The known facts of damage that starts have passed over.
 
     Attributes:
         lost: the number of offsets that were, at most, given out in queues of topics of which it has left nothing.

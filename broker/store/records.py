@@ -39,8 +39,8 @@ class MadeQueue(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What changes with a record: light queues that begin, queues that end, queues of topics that are ``made`` unless
-    they are there, with their first offsets, and ``events`` that other folds follow."""
+    """The changes that a record makes: light queues that begin, queues that end, queues of topics that are ``made``
+    unless they are there, with their first offsets, and ``events`` that other folds follow."""
 
     opened: Sequence[str] = ()
     ended: Sequence[str] = ()

@@ -84,7 +84,7 @@ class StateLost(Exception):
 
 
 class Opening(NamedTuple):
-    """How a store is opened; see ``open_store``."""
+    """The options of opening a store; see ``open_store``."""
 
     is_owned: bool
     committed: int | None = None
@@ -391,8 +391,8 @@ def _end_log(
 
 
 class StartingPoint(NamedTuple):
-    """Where the replay begins: the state there, and the chunks of everything before. ``is_lost``: what stands there in
-    place of the state is that before the first record."""
+    """The place where the replay begins: the state there, and the chunks of everything before. ``is_lost``: the state
+    there is missing, and that before the first record stands in its place."""
 
     position: int
     state: state.State

@@ -29,7 +29,7 @@ LOW: Final = [b"%02x" % number for number in range(256)]
 
 
 class Layout:
-    """What the frames of runs with the same sizes, queue, flag and tag have in common. The runs of one append mostly
+    """The common parts of frames of runs with the same sizes, queue, flag and tag. The runs of one append mostly
     have watermark and times in common too, so what these make is kept from run to run.
 
     Behind its checksum a frame has: magic, length, epoch | watermark | record size, record magic | body checksum |

@@ -188,7 +188,7 @@ class KeyframeReader:
 
 
 class KeyframeMarks:
-    """Which segments have a whole keyframe, as far as the log was read."""
+    """The segments that have a whole keyframe, as far as the log was read."""
 
     def __init__(self, marks: Iterable[Keyframe] = ()) -> None:
         self._marks = {mark.base: mark for mark in marks}

@@ -34,7 +34,7 @@ class Stretch(NamedTuple):
 
 
 class Stretches:
-    """What is known to be good, by position. Stretches do not overlap, nor reach over a segment's border."""
+    """The verified parts of the log, by position. Stretches do not overlap, nor reach over a segment's border."""
 
     def __init__(self) -> None:
         self._starts = array("Q")

@@ -46,7 +46,7 @@ class Lines:
 
 
 class Tap:
-    """What follows the packets of one connection.
+    """A follower of the packets of one connection.
 
     Args:
         level: the protocol level of the connection.

@@ -61,7 +61,7 @@ class Rule(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What was decided, and by which line; 0: no rule applied."""
+    """A decision, and the line of the rule; 0: no rule applied."""
 
     allowed: bool
     line: int

@@ -63,7 +63,7 @@ class Exchange(Protocol):
 
 
 class Authority:
-    """What is known of users, tokens and keys, and the policy.
+    """The users, the keys of tokens, the cluster's key, and the policy.
 
     Args:
         new_nonce: makes 32 unpredictable bytes.

@@ -62,7 +62,7 @@ class Need(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What requests of one type need. ``words``: the same for people. ``needs``: of one request; raises
+    """The needs of requests of one type. ``words``: the same for people. ``needs``: of one request; raises
     ``InvalidRequest`` for a body that cannot be read."""
 
     words: str

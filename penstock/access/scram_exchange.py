@@ -39,7 +39,7 @@ _ENCODED: Final = re.compile("(?:[^=]|=2C|=3D)*")
 
 
 class Challenge(NamedTuple):
-    """What the server says in an exchange that goes on."""
+    """The server's message in an exchange that continues."""
 
     data: bytes
 

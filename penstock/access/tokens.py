@@ -50,7 +50,7 @@ FLAWS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token must be.
+    """The conditions for a valid token.
 
     Attributes:
         algorithms: by which it may be signed; empty: of each key the one that it names, or the first that fits it.
@@ -69,14 +69,14 @@ class TokenRules:
 
 
 class Holder(NamedTuple):
-    """Whose token it is. ``left_s``: for how long it still counts."""
+    """The user of a token. ``left_s``: for how long it is still valid."""
 
     user_name: str
     left_s: float
 
 
 class Unfit(NamedTuple):
-    """Why a token does not count. ``user_name``: whose it would be, if it is signed with a key of ours. ``detail``:
+    """The reason why a token is invalid. ``user_name``: its user, if one of our keys signed it. ``detail``:
     more for the log; nothing that a forger has chosen is in it."""
 
     cause: str

@@ -53,7 +53,8 @@ _log = logging.getLogger(__name__)
 
 
 class Consumer(OnlyBlocking):
-    """As ``penstock.Consumer``, for ``with`` and ``for``. Args and errors are the same. One thread at a time."""
+    """A consumer as ``penstock.Consumer``, for ``with`` and ``for``. Args and errors are the same. One thread at a
+    time."""
 
     def __init__(
         self,

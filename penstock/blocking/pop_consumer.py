@@ -47,7 +47,8 @@ RENEW_PART: Final = 0.125
 
 
 class PopConsumer(OnlyBlocking):
-    """As ``penstock.PopConsumer``, for ``with`` and ``for``. Args and errors are the same. One thread at a time."""
+    """A consumer as ``penstock.PopConsumer``, for ``with`` and ``for``. Args and errors are the same. One thread at a
+    time."""
 
     def __init__(
         self,

@@ -56,8 +56,8 @@ _R = TypeVar("_R", bound=Reply)
 
 
 class Producer(OnlyBlocking):
-    """As ``penstock.Producer``, for ``with`` and without ``await``. Args and errors are the same, except that ``check``
-    is a plain function, called inside ``answer_checks``."""
+    """A producer as ``penstock.Producer``, for ``with`` and without ``await``. Args and errors are the same, except
+    that ``check`` is a plain function, called inside ``answer_checks``."""
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ class _Held:
 
 
 class Reader(OnlyBlocking):
-    """As ``penstock.Reader``, for ``with`` and ``for``. Args and errors are the same."""
+    """A reader as ``penstock.Reader``, for ``with`` and ``for``. Args and errors are the same."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ _R = TypeVar("_R", bound=Reply)
 
 
 class Routes:
-    """What the name servers know; every method asks them anew."""
+    """The name servers' routes; every method asks them anew."""
 
     def __init__(
         self, servers: str | Sequence[str], timeout_s: float = TIMEOUT_S, credentials: Credentials | None = None

@@ -59,7 +59,7 @@ class Transactions:
 
 
 class Transaction(Block):
-    """As ``penstock.client.transaction.Transaction``, for ``with``."""
+    """A transaction as ``penstock.client.transaction.Transaction``, for ``with``."""
 
     def __init__(self, begin: Callable[[], list[Half]], end: Callable[[list[Half], str], None]) -> None:
         """``begin`` stores the halves, ``end`` gives them an outcome, or leaves it; both raise ``PenstockError``."""

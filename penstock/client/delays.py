@@ -19,7 +19,7 @@ _WRITTEN: Final = re.compile(r"(\d+)(ms|s|m|h|d)")
 
 
 class Due(NamedTuple):
-    """When a message is due, in milliseconds: ``from_now``, else since 1970."""
+    """The due time of a message in milliseconds: ``from_now``, else since 1970."""
 
     ms: int
     from_now: bool

@@ -17,7 +17,7 @@ from topicmap.names import InvalidName, device_name
 
 
 class DeviceFields(TypedDict, total=False):
-    """What ``send_to_device`` takes beside a client id and a body: fields of a ``Message``."""
+    """The fields of a ``Message`` that ``send_to_device`` takes beside a client id and a body."""
 
     key: str | bytes
     tag: str

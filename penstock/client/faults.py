@@ -19,7 +19,7 @@ ATTEMPTS: Final = 3
 
 
 class Faults:
-    """Until when each address is gone round."""
+    """The times until which clients avoid addresses."""
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}

@@ -97,7 +97,7 @@ Listener = Callable[[HalfMessage], Awaitable[str]] | BlockingListener
 
 
 class Half(NamedTuple):
-    """Where a half is."""
+    """The place of a half."""
 
     broker: str
     address: str

@@ -36,7 +36,7 @@ Work = Callable[[Sequence[ReceivedMessage]], Awaitable[Any]]
 
 
 class Source(Protocol):
-    """Where batches come from."""
+    """The source of batches."""
 
     async def take(self, fits: Callable[[Batch], bool] | None = None) -> Batch | None:
         """The next batch that fits; ``None`` at the end."""

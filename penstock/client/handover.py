@@ -23,7 +23,7 @@ Callback = Callable[[Queues], Awaitable[None] | None]
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """How a program wants its queues handed over.
+    """A program's wishes for handing over queues.
 
     Attributes:
         ordered: its group is: no queue has two members at work.

@@ -82,7 +82,7 @@ class Membership:
 
 
 class Change(NamedTuple, Generic[P]):
-    """What an assignment means: what is ours no more, and what is new to us."""
+    """The effect of an assignment: the queues that the member loses, and its new ones."""
 
     assignment: Assignment
     going: list[P]

@@ -20,7 +20,7 @@ from penstock.world import Clock
 
 
 class Round:
-    """What was handed over for one broker since the last request to it left: one request more. ``done`` is set when all
+    """The messages for one broker since the last request to it left, which become one request. ``done`` is set when all
     of it has its result; every send in it waits for that.
 
     A *quick* one has single messages that all wait for ``quick_s``, so that one deadline does for all: ``until``, in

@@ -32,7 +32,7 @@ BROWSED_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class TraceRow:
-    """Something that happened to a traced message.
+    """An event of a traced message.
 
     Attributes:
         time_ms: when, in milliseconds since 1970.

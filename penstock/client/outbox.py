@@ -42,7 +42,7 @@ _log = logging.getLogger("penstock.client.producer")  # what programs know
 
 
 class Outbox:
-    """What a producer has under way."""
+    """The messages that a producer has under way."""
 
     def __init__(
         self,

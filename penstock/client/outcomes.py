@@ -11,7 +11,7 @@ from penstock.errors import PenstockError, SendManyError
 
 
 class Status(StrEnum):
-    """Whether a message is stored."""
+    """The status of a sent message."""
 
     STORED = "stored"
     NOT_STORED = "not stored"

@@ -30,8 +30,8 @@ PULL_BYTES_MIN: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PullLimits:
-    """What one pull takes; ``prefetch_bytes`` is shared by all queues: by what is in store and what is on its way.
-    ``reader``: for whom, a group."""
+    """The limits of a pull. All queues share ``prefetch_bytes``, for stored messages and those on their way.
+    ``reader``: the group."""
 
     batch_max: int = 500
     prefetch_bytes: int = 4 * 1024 * 1024

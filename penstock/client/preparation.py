@@ -43,7 +43,7 @@ _UNUSUAL: Final = RESERVED_PROPERTIES | {"", SHARDING_KEY}
 
 
 class Fields(TypedDict, total=False):
-    """What ``send`` takes beside a topic and a body: fields of a ``Message``."""
+    """The fields of a ``Message`` that ``send`` takes beside a topic and a body."""
 
     key: str | bytes
     tag: str
@@ -99,7 +99,7 @@ def messages_of(message: Any, body: Any, fields: Fields) -> list[Message]:
 
 
 class Common:
-    """What messages have in common.
+    """The common fields of messages.
 
     Attributes:
         topic, key: where they go.

@@ -33,7 +33,7 @@ _W = TypeVar("_W")
 
 
 class Place(NamedTuple):
-    """Where the next reply of a broker is read."""
+    """The place where the next reply of a broker is read."""
 
     queue: str
     offset: int

@@ -48,7 +48,7 @@ UNKNOWN_OFFSET: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Where a message is stored.
+    """The place of a stored message.
 
     Attributes:
         id: its unique id, made by the producer.

@@ -31,7 +31,7 @@ CLOCKS_APART_MS: Final = 60_000
 
 
 class Subscription:
-    """What a consumer reads.
+    """The topics and messages that a consumer reads.
 
     Attributes:
         topics: those that are named; none where a pattern chooses.

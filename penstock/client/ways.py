@@ -61,7 +61,7 @@ Selector = MessageQueue | Callable[[Sequence[MessageQueue], Message], MessageQue
 
 
 class Way:
-    """How messages are stored: at once, in queues that the brokers choose.
+    """The way in which messages are stored: at once, in queues that the brokers choose.
 
     Attributes:
         may_leave: whether a message without a key goes to another broker where one gives no answer.
@@ -96,7 +96,7 @@ class Records(Way):
 
 
 class InQueue(Records):
-    """At once, in queues that were chosen."""
+    """The way at once, in chosen queues."""
 
     def request(self, batch: Sequence[Outgoing]) -> Request:
         return Append(len(batch), True, body_of(batch))
@@ -110,7 +110,7 @@ class InQueue(Records):
 
 
 class Later(Records):
-    """As delayed messages. ``from_now``: their ``due_ms`` is how long from now, else when."""
+    """The way as delayed messages. ``from_now``: ``due_ms`` is a time from now, else since 1970."""
 
     def __init__(self, *, from_now: bool) -> None:
         self._from_now = from_now

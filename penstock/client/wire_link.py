@@ -51,7 +51,7 @@ _Ts = TypeVarTuple("_Ts")
 
 
 class Tasks(Protocol):
-    """What starts a link's task: an anyio task group or a trio nursery."""
+    """An anyio task group or a trio nursery, which starts a link's task."""
 
     def start_soon(self, work: Callable[[*_Ts], Coroutine[Any, Any, Any]], /, *args: *_Ts) -> Any: ...
 

@@ -24,7 +24,7 @@ _SAMPLED: Final = 1
 
 
 class TraceContext(NamedTuple):
-    """Where a message belongs in a trace.
+    """The place of a message in a trace.
 
     Attributes:
         trace_id: 32 hexadecimal digits; empty for no trace.

@@ -30,7 +30,7 @@ class Tried(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a holder has come in a queue, or where the position is.
+    """A holder's progress in a queue, or the position in it.
 
     Attributes:
         offset: all before it is acknowledged; -1: the position is to stay where it is, or is nowhere yet.

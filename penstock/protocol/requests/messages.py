@@ -20,7 +20,7 @@ SPARK_GROUP: Final = f"{SPARK}, group "
 
 
 class Placed(NamedTuple):
-    """Where one appended record went; ``offset`` is in its topic queue."""
+    """The place of an appended record; ``offset`` is in its topic queue."""
 
     queue_id: int
     offset: int
@@ -28,7 +28,7 @@ class Placed(NamedTuple):
 
 
 class PlacedRun(NamedTuple):
-    """Where messages of an AppendRuns are, from the place ``at`` in the batch on, up to the next row or refusal: one
+    """The places of messages of an AppendRuns, from index ``at`` in the batch on, up to the next row or refusal: one
     behind the other in one topic queue. ``offset``, ``position``: of the first; -1 for messages that were stored before
     and of which it is not known any more."""
 

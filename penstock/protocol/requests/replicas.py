@@ -55,7 +55,7 @@ class Members(NamedTuple):
 
 
 class MembersAt(NamedTuple):
-    """Who the members are from this position of the log on, where the record of it begins."""
+    """The members of the group from a position of the log on, where their record begins."""
 
     position: int
     members: Members
@@ -187,9 +187,10 @@ class LogStretch(Reply):
 
 @value
 class FetchLog(Request):
-    """What is committed of the log from a position on, for repair and whole copies. ``Damaged`` where this copy is bad
-    there itself. ``is_raw``: exactly the requested number of bytes, as the disk has them and unchecked: the caller
-    knows where the next ones begin before these have come. A node that does not know this yet sends whole frames."""
+    """Asks for committed bytes of the log from a position on, for repair and whole copies. ``Damaged`` where this copy
+    is bad there itself. ``is_raw``: exactly the requested number of bytes, as the disk has them and unchecked: the
+    caller knows where the next ones begin before these have come. A node that does not know this yet sends whole
+    frames."""
 
     code: ClassVar[int] = 134
     reply: ClassVar[type[Reply]] = LogStretch

@@ -12,7 +12,7 @@ BY_TABLE: Final = -1
 
 @value
 class SentBack(Reply):
-    """What becomes of the message. ``attempt``: how often it was tried. ``due_ms``: when it comes again, in
+    """The outcome of giving a message back. ``attempt``: how often it was tried. ``due_ms``: when it comes again, in
     milliseconds since 1970; 0 for a dead letter."""
 
     attempt: int
@@ -48,7 +48,7 @@ class Back(NamedTuple):
 
 
 class WentBack(NamedTuple):
-    """What becomes of it, as in ``SentBack``; or the ``code`` of an error and its ``message``."""
+    """The outcome for one message, as in ``SentBack``; or the ``code`` of an error and its ``message``."""
 
     attempt: int
     due_ms: int

@@ -143,7 +143,7 @@ class TopicNames(Reply):
 
 @value
 class Challenge(Reply):
-    """What the next proof of this connection is about; empty where the name server asks for none."""
+    """The nonce for the next proof of this connection; empty if the name server asks for none."""
 
     nonce: bytes
 

@@ -199,7 +199,7 @@ class SessionQuestion(NamedTuple):
 
 @value
 class SessionCalls(Reply):
-    """What others want of an owner's sessions. ``asked``: to be answered with ``TellSubscriptions``."""
+    """The requests of others about an owner's sessions. ``asked``: to be answered with ``TellSubscriptions``."""
 
     calls: tuple[SessionCall, ...]
     asked: tuple[SessionQuestion, ...] = ()
@@ -259,8 +259,8 @@ class SessionFiltersPage(Reply):
 
 @value
 class ListSessionFilters(Request):
-    """What the home of sessions holds open for sessions whose generation is beyond ``after``. ``TopicNotFound`` where
-    sessions are not at home."""
+    """Asks for the filters that the home holds open for sessions whose generation is beyond ``after``.
+    ``TopicNotFound`` where sessions are not at home."""
 
     code: ClassVar[int] = 107
     reply: ClassVar[type[Reply]] = SessionFiltersPage
@@ -278,7 +278,7 @@ class EndedSessions(Reply):
 
 @value
 class FindEndedSessions(Request):
-    """Which of these sessions are over: a generation never comes back. Only their home knows, others say
+    """Asks which of these sessions are over: a generation never comes back. Only their home knows; others answer
     ``TopicNotFound``."""
 
     code: ClassVar[int] = 108
@@ -288,7 +288,7 @@ class FindEndedSessions(Request):
 
 
 class SessionRow(NamedTuple):
-    """How a session stands. ``gone_ms``: since when its client is away, 0 while it is connected. ``terms`` and
+    """The state of a session. ``gone_ms``: since when its client is away, 0 while it is connected. ``terms`` and
     ``flow`` as its owner saved them last."""
 
     client: str
@@ -312,9 +312,9 @@ class SessionsPage(Reply):
 
 @value
 class ListSessions(Request):
-    """How the sessions stand whose generation is beyond ``after``, or that of one ``client``. ``TopicNotFound`` where
-    sessions are not at home. ``contains``: only those with this in their client ids; a reply is the outcome of bounded
-    work then, and may have few or none before its end."""
+    """Asks for the states of sessions whose generation is beyond ``after``, or of one ``client``. ``TopicNotFound``
+    where sessions are not at home. ``contains``: only those with this in their client ids; a reply is the outcome of
+    bounded work then, and may have few or none before its end."""
 
     code: ClassVar[int] = 109
     reply: ClassVar[type[Reply]] = SessionsPage
@@ -353,9 +353,9 @@ class SeenPacket(NamedTuple):
 
 
 class SessionTerms(NamedTuple):
-    """How many ``filters`` a connected client is subscribed to. ``terms``: which, if ``with_terms`` says that this was
-    asked for and they are not too large for a reply. ``address``, ``protocol``: where it comes from, and what it
-    speaks. ``connected_s``: for how long it has been connected. ``watch_after``, ``packets``: the answer to
+    """The number of ``filters`` that a connected client is subscribed to. ``terms``: the filters, if ``with_terms``,
+    which means that they were requested and fit into a reply. ``address``, ``protocol``: those of its connection.
+    ``connected_s``: for how long it has been connected. ``watch_after``, ``packets``: the answer to
     ``SessionQuestion.watch_after``."""
 
     client: str
@@ -371,17 +371,17 @@ class SessionTerms(NamedTuple):
 
 @value
 class Subscriptions(Reply):
-    """What the gateways have told in time."""
+    """The answers that came from gateways in time."""
 
     told: tuple[SessionTerms, ...]
 
 
 @value
 class AskSubscriptions(Request):
-    """How clients are connected, and what they are subscribed to, as only their gateways know: answered when all have
-    told or ``wait_s`` is over. ``wants_terms``: also to which filters. ``disconnects``: they are disconnected, with the
-    reason *administrative action*; their sessions stay. ``watch_after``: unless it is negative, the packets of a single
-    client after that number; it is followed from the first such request on, until none has come for a while."""
+    """Asks for the connections and subscriptions of clients, which only their gateways know: answered when all have
+    answered or ``wait_s`` is over. ``wants_terms``: also for the filters. ``disconnects``: they are disconnected, with
+    the reason *administrative action*; their sessions stay. ``watch_after``: unless it is negative, the packets of a
+    single client after that number; it is followed from the first such request on, until none has come for a while."""
 
     code: ClassVar[int] = 118
     reply: ClassVar[type[Reply]] = Subscriptions
@@ -404,7 +404,7 @@ class TellSubscriptions(Request):
 
 @value
 class EndGatewayEpochs(Request):
-    """These epochs of gateways are over: nothing that names one of them is stored from here on. Answered when that is
+    """Ends epochs of gateways: nothing that names one of them is stored from here on. Answered when that is
     durable."""
 
     code: ClassVar[int] = 110

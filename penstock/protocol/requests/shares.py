@@ -12,7 +12,7 @@ TAKEN_BYTES_MAX: Final = 1 << 20
 
 
 class ShareState(NamedTuple):
-    """How a shared subscription stands at a broker. ``lag``: messages that are not settled, with the ``on_way`` ones,
+    """The state of a shared subscription at a broker. ``lag``: messages that are not settled, with the ``on_way`` ones,
     which gateways have, and the ``owed`` ones, which were given back or passed over and go out first. ``gateways`` and
     durable ``sessions``: how many hold it."""
 
@@ -48,8 +48,8 @@ class TakeShared(Request):
 
 @value
 class SettleShared(Request):
-    """What became of messages: ``settled`` need not be given to anybody any more (answered when that is durable), those
-    ``returned`` are for others. Renews the taker's lease; with an empty ``share`` it does nothing else."""
+    """Reports the outcome of messages: ``settled`` ones are done (answered when that is durable), ``returned`` ones are
+    for others. Renews the taker's lease; with an empty ``share`` it does nothing else."""
 
     code: ClassVar[int] = 121
     reply: ClassVar[type[Reply]] = Done
@@ -69,7 +69,7 @@ class SharesPage(Reply):
 
 @value
 class ListShares(Request):
-    """How the shared subscriptions stand whose names come behind ``after``."""
+    """Asks for the states of shared subscriptions whose names come after ``after``."""
 
     code: ClassVar[int] = 122
     reply: ClassVar[type[Reply]] = SharesPage

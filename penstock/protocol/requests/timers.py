@@ -24,7 +24,7 @@ class Timer(NamedTuple):
 
 
 class TimerSet(NamedTuple):
-    """Which timer a message has: id and due time together name it. Zeros for one that was refused. Of a message that is
+    """The timer of a message, which id and due time together name. Zeros for one that was refused. Of a message that is
     stored already, that of its first request, or ``TIMER_FORGOTTEN``."""
 
     id: int
@@ -92,7 +92,7 @@ class ListTimers(Request):
 
 @value
 class ClockConfirmed(Reply):
-    """How far the clock was ahead; 0 where nothing was frozen, and nothing has changed."""
+    """The time by which the clock was ahead; 0 if nothing was frozen, and nothing has changed."""
 
     ahead_s: float
 

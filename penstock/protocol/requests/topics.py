@@ -12,7 +12,7 @@ UNCHANGED: Final = -1
 
 
 class Bounds(NamedTuple):
-    """Where a queue begins and ends: readable offsets are ``min <= offset < end``; ``end`` counts what has reached
+    """The bounds of a queue: readable offsets are ``min <= offset < end``; ``end`` counts what has reached
     the level. ``first``: nothing before it comes back; it is not 0 of a topic that was deleted and made again, was
     purged, or has a retention of its own."""
 
@@ -122,7 +122,7 @@ class AllowBroker(Request):
 
 @value
 class BrokerAllows(Reply):
-    """Whether clients may read and write topics of a broker."""
+    """The permission of clients to read and write topics of a broker."""
 
     read: bool
     write: bool
@@ -163,8 +163,8 @@ class DeleteTopic(Request):
 
 
 class TopicCount(NamedTuple):
-    """How much is in a topic: the sum of its queues' ends, which grows by one with each message that is stored, its
-    number of messages, and about how many bytes they have, where that was asked for."""
+    """The contents of a topic in numbers: the sum of its queues' ends, which grows by one with each message that is
+    stored, its number of messages, and about how many bytes they have, where that was asked for."""
 
     topic: str
     stored: int
@@ -182,8 +182,8 @@ class TopicCounts(Reply):
 
 @value
 class CountTopics(Request):
-    """How much is in topics, in order of their names, those after ``after`` with ``contains`` in their names.
-    ``sizes``: in bytes too, which takes a look at each queue's newest entries."""
+    """Asks for the contents of topics in numbers, in order of their names, those after ``after`` with ``contains`` in
+    their names. ``sizes``: in bytes too, which takes a look at each queue's newest entries."""
 
     code: ClassVar[int] = 38
     reply: ClassVar[type[Reply]] = TopicCounts

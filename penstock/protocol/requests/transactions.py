@@ -63,14 +63,14 @@ class BeginHalf(Request):
 
 
 class HalfOutcome(NamedTuple):
-    """What is to become of a half: ``commit``, ``rollback``, or ``unknown``: it is asked for again later."""
+    """The outcome for a half: ``commit``, ``rollback``, or ``unknown``, for which it is asked again later."""
 
     id: int
     outcome: str
 
 
 class HalfEnded(NamedTuple):
-    """What stands of a half: ``outcome``, or the error ``code`` and ``message`` where there is none (code 0)."""
+    """The state of a half: its ``outcome`` (code 0), or an error's ``code`` and ``message``."""
 
     id: int
     outcome: str

@@ -39,7 +39,7 @@ _FAILURE: Final = _Failure()
 
 
 class Operand:
-    """What gives a value: a string as UTF-8, a number, a truth value, ``None`` for NULL, or ``_FAILURE``."""
+    """A source of a value: a string as UTF-8, a number, a truth value, ``None`` for NULL, or ``_FAILURE``."""
 
     def value(self, subject: Subject) -> object:
         raise NotImplementedError
@@ -96,7 +96,7 @@ class NegatedOperand(Operand):
 
 
 class Condition:
-    """What is ``TRUE``, ``FALSE``, ``UNKNOWN`` or an ``ERROR``."""
+    """A condition, which is ``TRUE``, ``FALSE``, ``UNKNOWN`` or an ``ERROR``."""
 
     def judge(self, subject: Subject) -> int:
         raise NotImplementedError
@@ -252,7 +252,7 @@ class Ordering(Condition):
 
 
 class WholeComparison(Condition):
-    """Any comparison of a property with a whole number."""
+    """A comparison of a property with a whole number."""
 
     def __init__(self, name: bytes, accepts: int, number: int) -> None:
         self._first = name + b"\x01"
@@ -274,7 +274,7 @@ class WholeComparison(Condition):
 
 
 class DoubleComparison(Condition):
-    """Any comparison of a property with a number that has a point or an exponent."""
+    """A comparison of a property with a number that has a point or an exponent."""
 
     def __init__(self, name: bytes, accepts: int, number: float) -> None:
         self._first = name + b"\x01"
