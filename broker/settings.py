@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ LEVELS: Final = ("cache", "disk", "quorum")
 QUEUES_MAX: Final = 1 << 16
 SEGMENT_BYTES_MIN: Final = 1 << 14
 """A message that does not fit a segment is refused as too large; below this nothing much would fit."""
+_STORE: Final = StoreSettings()
 _DATA: Final = Path("penstock-data")
 _NAME_HINT: Final = "it has 1 to 255 characters of A-Z a-z 0-9 . _ -"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,255}")
@@ -182,26 +183,28 @@ class BrokerSettings(AccessSettings):
         above=0,
     )
     segment_bytes: int = setting(
-        1 << 30,
+        _STORE.segment_bytes,
         "size of a log segment. A record never spans two: a message that does not fit one is refused",
         least=SEGMENT_BYTES_MIN,
     )
     reserve_step_bytes: int = setting(
-        16 << 20,
+        _STORE.reserve_step_bytes,
         "how much of a segment is reserved on the disk at a time, so that a full disk refuses a record whole",
         above=0,
     )
-    ahead_bytes: int = constant(64 << 20, least=0)
+    ahead_bytes: int = constant(_STORE.ahead_bytes, least=0)
     emergency_bytes: int = setting(
-        4 << 20, "kept aside so that offset commits and deletes still work on a full disk; 0 for none", least=0
+        _STORE.emergency_bytes,
+        "kept aside so that offset commits and deletes still work on a full disk; 0 for none",
+        least=0,
     )
-    chunk_bytes: int = constant(16 << 20, above=0)
-    retention_bytes: int = setting(0, "keep at most this much log; 0 for no limit", least=0)
+    chunk_bytes: int = constant(_STORE.chunk_bytes, above=0)
+    retention_bytes: int = setting(_STORE.retention_bytes, "keep at most this much log; 0 for no limit", least=0)
     retention_s: float = setting(
-        3 * 24 * 3600.0, "keep segments at most this long after their last record; 0 for ever", least=0
+        _STORE.retention_s, "keep segments at most this long after their last record; 0 for ever", least=0
     )
-    fresh_bytes: int = constant(1 << 20, least=0)
-    seal_after_s: float = constant(0.05, least=0)
+    fresh_bytes: int = constant(_STORE.fresh_bytes, least=0)
+    seal_after_s: float = constant(_STORE.seal_after_s, least=0)
     status_host: str = common.status_host()
     status_port: int = common.status_port()
     status_hosts: tuple[str, ...] = common.status_hosts()
@@ -254,14 +257,4 @@ class BrokerSettings(AccessSettings):
 
     def store(self) -> StoreSettings:
         """The store's part of these settings."""
-        return StoreSettings(
-            segment_bytes=self.segment_bytes,
-            reserve_step_bytes=self.reserve_step_bytes,
-            ahead_bytes=self.ahead_bytes,
-            emergency_bytes=self.emergency_bytes,
-            chunk_bytes=self.chunk_bytes,
-            retention_bytes=self.retention_bytes,
-            retention_s=self.retention_s,
-            fresh_bytes=self.fresh_bytes,
-            seal_after_s=self.seal_after_s,
-        )
+        return StoreSettings(**{one.name: getattr(self, one.name) for one in fields(StoreSettings)})

@@ -131,40 +131,81 @@ class NodeSettings(AccessSettings):
     Raises ``InvalidConfig`` for fewer than one gateway or more than 64, for a port that is none and an empty host.
     """
 
-    data: Path = setting(_DATA, "folder of all durable state; made when missing")
+    data: Path = setting(_DATA, "folder of all durable state; made when missing", option="Folder of all durable state.")
     host: str = setting("127.0.0.1", "address on which every server listens that has none of its own in its section")
     peers_tls_ca: str = common.peers_tls_ca()
-    mqtt_port: int = port_setting(1883, "where devices come; 0 takes any free one, here and below")
-    broker_port: int = port_setting(10911, "where native clients and gateways come")
-    namesrv_port: int = port_setting(9876, "where brokers register and are asked for")
+    mqtt_port: int = port_setting(
+        1883, "where devices come; 0 takes any free one, here and below", option="Where devices connect ({default})."
+    )
+    broker_port: int = port_setting(
+        10911, "where native clients and gateways come", option="Where services connect ({default})."
+    )
+    namesrv_port: int = port_setting(
+        9876, "where brokers register and are asked for", option="Where clients ask for routes ({default})."
+    )
     http_host: str = setting(
         "",
         "address of the status pages. Empty: `host`, where that is loopback or `insecure` is set, else 127.0.0.1. At"
         " another address they speak TLS and ask for a login that may `view *`, except `/livez` and `/readyz`",
     )
-    http_port: int = port_setting(8080, "where the status pages are")
+    http_port: int = port_setting(8080, "where the status pages are", option="Status and metrics ({default}).")
     console_port: int = port_setting(
         8090,
         "where the web console is; -1 for none. While another process has the port it is at any free one: the line"
         " that begins with `ready` says where",
         least=-1,
+        option="Web console ({default}); -1 for none.",
     )
-    events_port: int = port_setting(-1, "where the event bridge takes events and rules; -1: there is none", least=-1)
+    events_port: int = port_setting(
+        -1,
+        "where the event bridge takes events and rules; -1: there is none",
+        least=-1,
+        option="Run an event bridge, which takes events and rules here.",
+    )
     http_hosts: tuple[str, ...] = common.hosts(" of the status pages")
-    rocketmq_port: int = port_setting(-1, "where RocketMQ's clients reach the broker; -1 for nowhere", least=-1)
-    rocketmq_namesrv_port: int = port_setting(-1, "where RocketMQ's clients ask for routes; -1 for nowhere", least=-1)
-    node: str = setting("", "name of this node, where the broker's log has copies on other nodes")
+    rocketmq_port: int = port_setting(
+        -1,
+        "where RocketMQ's clients reach the broker; -1 for nowhere",
+        least=-1,
+        option="Where RocketMQ's clients reach the broker (none).",
+    )
+    rocketmq_namesrv_port: int = port_setting(
+        -1,
+        "where RocketMQ's clients ask for routes; -1 for nowhere",
+        least=-1,
+        option="Where RocketMQ's clients ask for routes (none).",
+    )
+    node: str = setting(
+        "",
+        "name of this node, where the broker's log has copies on other nodes",
+        option="Name of this node, where the log has copies on others.",
+    )
     replica_port: int = port_setting(
         -1,
         "where other nodes reach this one; -1: the log has no copies, unless `join` says otherwise, which takes 10912"
         " then",
         least=-1,
+        option="Where other nodes reach this one (none; with --join 10912).",
     )
-    join: tuple[str, ...] = setting((), "addresses for replicas of nodes whose group this one joins")
-    listen: tuple[str, ...] = setting((), "further listeners of the gateway, after those in its own section")
-    processes: bool = setting(False, "run the services as child processes instead of in one")
+    join: tuple[str, ...] = setting(
+        (),
+        "addresses for replicas of nodes whose group this one joins",
+        option="Join the group of the node there. Repeatable.",
+    )
+    listen: tuple[str, ...] = setting(
+        (),
+        "further listeners of the gateway, after those in its own section",
+        option="A further listener: see below. Repeatable.",
+    )
+    processes: bool = setting(
+        False, "run the services as child processes instead of in one", option="Each service in a process of its own."
+    )
     gateways: int = setting(
-        1, "how many gateway processes share the MQTT port; more than one means `processes`", least=1, most=64
+        1,
+        "how many gateway processes share the MQTT port; more than one means `processes`",
+        least=1,
+        most=64,
+        option="Gateway processes that share the MQTT port ({default}).",
     )
 
     def __post_init__(self) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 import click
 import trio
@@ -18,9 +20,10 @@ from penstock.errors import PenstockError
 from penstock.service import memory
 from penstock.service.process_log import LEVEL_SIGNAL, LevelSteps, obeyed
 from penstock.service.service_main import STATUS_EXPECTED_ERROR, operator_signals, run_until_signal, say
+from penstock.service.setting import declared
 from penstock.world import real_world
 
-_PORT = click.IntRange(0, 65535)
+F = TypeVar("F", bound=Callable[..., Any])
 LAST_LOOK_S: Final = 5.0
 COUNT: Final = "rocketmq_messages_in_total"
 BYTES: Final = "rocketmq_throughput_in_total"
@@ -33,27 +36,46 @@ class RunTotals(NamedTuple):
     bytes: int
 
 
+_DECLARED: Final = declared(settings.NodeSettings)
+_DEFAULTS: Final = {one.name: one.default for one in fields(settings.NodeSettings)}
+_KINDS: Final = get_type_hints(settings.NodeSettings)
+
+
+def _setting(name: str, flag: str = "", *, metavar: str | None = None) -> Callable[[F], F]:
+    """The option of one of the node's settings, as its field declares it."""
+    one, kind = _DECLARED[name], _KINDS[name]
+    given: dict[str, Any] = {"help": one.option.format(default=_DEFAULTS[name]), "metavar": metavar}
+    if kind is int:
+        least, most = [None if bound is None else int(bound) for bound in (one.least, one.most)]
+        given["type"] = click.IntRange(least, most)
+    elif kind is Path:
+        given["type"] = click.Path(path_type=Path, file_okay=False)
+    elif kind is bool:
+        given |= {"is_flag": True, "default": None}
+    elif kind is not str:
+        given["multiple"] = True
+    return click.option(flag or f"--{name.replace('_', '-')}", name, **given)
+
+
 @click.command(epilog="Every port may be 0: any free one. The line that begins with `ready` names what was taken.")
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Folder of all durable state.")
+@_setting("data")
 @click.option("--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="Settings as TOML.")
-@click.option("--mqtt-port", type=_PORT, help="Where devices connect (1883).")
-@click.option("--listen", multiple=True, metavar="LISTENER", help="A further listener: see below. Repeatable.")
-@click.option("--broker-port", type=_PORT, help="Where services connect (10911).")
-@click.option("--namesrv-port", type=_PORT, help="Where clients ask for routes (9876).")
-@click.option("--http-port", type=_PORT, help="Status and metrics (8080).")
-@click.option("--events-port", type=_PORT, help="Run an event bridge, which takes events and rules here.")
-@click.option("--console-port", type=click.IntRange(-1, 65535), help="Web console (8090); -1 for none.")
-@click.option("--rocketmq-port", type=_PORT, help="Where RocketMQ's clients reach the broker (none).")
-@click.option("--rocketmq-namesrv-port", type=_PORT, help="Where RocketMQ's clients ask for routes (none).")
-@click.option("--node", help="Name of this node, where the log has copies on others.")
-@click.option("--join", multiple=True, metavar="HOST:PORT", help="Join the group of the node there. Repeatable.")
-@click.option("--replica-port", type=_PORT, help="Where other nodes reach this one (none; with --join 10912).")
-@click.option(
-    "--key", "cluster_secret_file", metavar="FILE", help="Key of the cluster: `penstock replica key` makes it."
-)
-@click.option("--insecure", is_flag=True, default=None, help="Allow ports without a login beyond loopback.")
-@click.option("--processes", is_flag=True, default=None, help="Each service in a process of its own.")
-@click.option("--gateways", type=click.IntRange(1, 64), help="Gateway processes that share the MQTT port (1).")
+@_setting("mqtt_port")
+@_setting("listen", metavar="LISTENER")
+@_setting("broker_port")
+@_setting("namesrv_port")
+@_setting("http_port")
+@_setting("events_port")
+@_setting("console_port")
+@_setting("rocketmq_port")
+@_setting("rocketmq_namesrv_port")
+@_setting("node")
+@_setting("join", metavar="HOST:PORT")
+@_setting("replica_port")
+@_setting("cluster_secret_file", "--key", metavar="FILE")
+@_setting("insecure")
+@_setting("processes")
+@_setting("gateways")
 @click.option(
     "--demo", "as_demo", is_flag=True, help="With simulated devices, a service and Spark, live in this terminal."
 )

@@ -21,7 +21,9 @@ class AccessSettings:
     """The access settings of a native port."""
 
     insecure: bool = setting(
-        False, "allows `host` beyond loopback although it asks for no login, and status pages there that ask for none"
+        False,
+        "allows `host` beyond loopback although it asks for no login, and status pages there that ask for none",
+        option="Allow ports without a login beyond loopback.",
     )
     cluster_secret_file: str = common.cluster_secret_file()
     password_file: str = setting("", "the users (`penstock user`), who log in with SCRAM-SHA-256; empty for none")

@@ -46,7 +46,11 @@ def peers_tls_ca(peers: str = "brokers and name servers, where these speak TLS")
 
 def cluster_secret_file() -> str:
     """What services of one cluster know each other by."""
-    return setting("", "the key that services of one cluster prove to each other; empty for none")
+    return setting(
+        "",
+        "the key that services of one cluster prove to each other; empty for none",
+        option="Key of the cluster: `penstock replica key` makes it.",
+    )
 
 
 def namesrv() -> tuple[str, ...]:

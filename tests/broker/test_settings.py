@@ -46,10 +46,6 @@ def test_every_setting_of_the_store_can_be_set_on_the_broker() -> None:
     assert BrokerSettings(**given).store() == StoreSettings(**given)
 
 
-def test_the_defaults_are_the_stores_defaults() -> None:
-    assert BrokerSettings().store() == StoreSettings()
-
-
 @pytest.mark.parametrize("exposed", [{"host": "0.0.0.0"}, {"status_host": "10.0.0.5", "status_port": 0}])
 def test_other_machines_are_let_in_only_where_it_is_said(exposed: dict[str, Any]) -> None:
     with pytest.raises(InvalidConfig, match="set insecure = true"):
