@@ -51,7 +51,7 @@ class DirectSocket:
         return 0
 
     def receive(self, size: int) -> bytes | None:
-        """What has come, empty at the end; ``None`` if there is nothing now. Raises ``OSError``."""
+        """The received bytes, empty at the end; ``None`` if there is nothing now. Raises ``OSError``."""
         with contextlib.suppress(BlockingIOError):
             return self.file.recv(size)
         return None

@@ -138,8 +138,8 @@ class FilterRequests:
     def _store_facts(
         self, action: str, owner: str, changed: list[str], now_ms: int, more: Sequence[Incoming] = ()
     ) -> None:
-        """Records what an owner opens or closes, and what comes with it; many filters take several records, and where
-        segments are small several appends: the caller is answered after the last."""
+        """Records the filters that an owner opens or closes, and their changes; many filters take several records, and
+        where segments are small several appends: the caller is answered after the last."""
         records = [*self._facts(action, owner, changed), *more]
         if records:
             self._store.append_facts(records, now_ms)

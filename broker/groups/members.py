@@ -177,7 +177,7 @@ class Groups:
     ) -> Group:
         """Enters a group or renews a membership; a new member, another claim or other terms begin a generation.
 
-        ``holding``: what it held in an earlier life of the broker; it goes on with that, or is to let go of it.
+        ``holding``: the queues that it held before the broker was restarted; it keeps them, or has to release them.
         Raises ``InvalidRequest`` if other members have other terms; with ``force`` they get the new ones."""
         group = self._groups.get(name)
         if group is not None and group.terms != terms and not force and group.members.keys() - {member}:
@@ -234,7 +234,7 @@ class Groups:
         return group
 
     def touch(self, name: str, member: str, generation: int, now: float) -> Group:
-        """A member's sign of life, which tells the generation that it has carried out: it has let go of all that this
+        """A member's sign of life, with the generation that it has carried out: it has released all queues that this
         one took away. Raises ``Fenced`` if it is no member any more."""
         group = self.of_member(name, member)
         known = group.members[member]

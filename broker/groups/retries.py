@@ -115,7 +115,7 @@ class RetryRequests:
         return AfterQuorum(SentAllBack(tuple(answers)), self._store.written)
 
     def _once(self, request: SendBack, told: _Told, now_ms: int) -> tuple[SentBack, Incoming | None]:
-        """What becomes of a message, and the record that does it; ``None`` for a repeated give-back. ``told``: answers
+        """The outcome for a message, and its record; ``None`` for a repeated give-back. ``told``: answers
         of this request so far."""
         group, queue, offset = request.group, request.queue, request.offset
         known = told.get((queue, offset)) or self._returns.get(group, queue, offset)
@@ -145,7 +145,7 @@ class RetryRequests:
         return AfterQuorum(Done(), self._store.written)
 
     def given_back(self, request: SendBack | SendPoppedBack, deliveries: int, now_ms: int) -> tuple[SentBack, Incoming]:
-        """What becomes of a message, and the record that does it. ``deliveries``: attempts that its record does not
+        """The outcome for a message, and its record. ``deliveries``: attempts that its record does not
         know of."""
         if not 1 <= request.attempts_max <= ATTEMPTS_MAX:
             raise InvalidRequest(f"a message is tried 1 to {ATTEMPTS_MAX} times")

@@ -13,7 +13,7 @@ from typing import Final, Protocol, runtime_checkable
 from penstock.errors import StorageFull
 
 Wakers = dict[str, None]
-"""Names of what has stirred, in that order: each wakes the requests that are parked for it."""
+"""Names of wakers that have stirred, in order: each wakes the requests that are parked for it."""
 
 
 @runtime_checkable

@@ -31,7 +31,7 @@ class Removals:
 
     @staticmethod
     def fact(before: int) -> list[Any]:
-        """Body of the record that removes what stands before a position."""
+        """Body of the record that removes the log before a position."""
         return [before]
 
     def apply(self, record: Stored) -> Change:

@@ -309,8 +309,8 @@ class RetainedRoom:
 
     def take(self, name: str, size: int, replaces: int = ANY_RETAINED, count: int = 1) -> None:
         """A message of ``size`` bytes is retained under a name; 0 removes it. Raises ``Busy`` over a limit, and
-        ``RetainedChanged`` where it ``replaces`` another message than stands there: 0 is none. Of several in one run,
-        ``count``, only the first could replace what stands."""
+        ``RetainedChanged`` where it ``replaces`` another message than stands there: 0 is none. Of ``count`` messages in
+        one run only the first could replace the stored value."""
         if replaces != ANY_RETAINED:
             self._check(name, replaces, count)
         before = self._sizes.get(name)

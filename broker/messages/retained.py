@@ -74,7 +74,7 @@ class Retained:
         return 0 if frame is None else int.from_bytes(frame[POSITION_AT : POSITION_AT + 8], "big")
 
     def apply(self, record: Stored) -> Change:
-        """Takes in a message with the retain flag; its time also ends what has expired by then."""
+        """Takes in a message with the retain flag, and removes values that have expired by its time."""
         name, end = mqtt_name(record.topic.encode(), record.properties), record.position + record.size
         from_ms = lasts_from_ms(born_ms_of(record.frame), record.stored_ms)
         self.expire(from_ms, end)
@@ -126,12 +126,12 @@ class Retained:
             self._expires.cancel(name)
 
     def expire(self, now_ms: int, position: int) -> None:
-        """It is that time by the record before ``position``: what has expired goes."""
+        """The record before ``position`` has that time: expired values go."""
         for name in self._expires.due(now_ms):
             self.remove(name, position)
 
     def expired_by(self, now_ms: int) -> dict[str, int]:
-        """What has expired by then and is still here: the names, and the bytes of their frames."""
+        """The values that have expired by then and are still here: their names, and the bytes of their frames."""
         return {name: self.size_of(name) for name in self._expires.passed(now_ms)}
 
     def remove(self, name: str, position: int) -> None:

@@ -129,8 +129,8 @@ class Lead:
         self._store.log.hold_back(error)
 
     def step_down(self, error: PenstockError | None = None) -> None:
-        """It does not lead any more: all that is parked is answered with this error, and what waits for a disk with one
-        that says that its outcome is unknown. So is whatever comes until it leads again."""
+        """Ends the leadership: parked requests are answered with this error, and requests that wait for a disk with one
+        that says that their outcome is unknown. So is whatever comes until it leads again."""
         if self.service is not None:
             self.service = None
             self.hold_back(None)

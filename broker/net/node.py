@@ -1,5 +1,4 @@
-"""One node of a group at work: feeds its replica with events of other nodes and of its broker, and sends what comes
-out.
+"""One node of a group at work: feeds its replica with events of other nodes and of its broker, and sends its messages.
 
 All events go through ``_do``, one after the other, because an answer that the replica causes may append again at once.
 After a disk failure or a defect it does nothing more, and the next ``tick`` ends the node. Pure: ``group.py`` drives

@@ -47,7 +47,7 @@ class ParkedRequests:
     def __init__(self) -> None:
         self._by_waker: dict[str, Waiting | dict[Waiting, None]] = {}  # nearly all have one
         self._by_session: dict[int, dict[Waiting, None]] = {}
-        self._held: dict[int, dict[Waiting, bool]] = {}  # session -> what has stirred meanwhile, and if it is the last
+        self._held: dict[int, dict[Waiting, bool]] = {}  # session -> stirred meanwhile, and if it is the last
         self._deadlines: DeadlineHeap[Waiting] = DeadlineHeap()
         self._count = 0
 
@@ -91,7 +91,7 @@ class ParkedRequests:
         self._held.setdefault(session, {})
 
     def release(self, session: int) -> None:
-        """Answers what has stirred meanwhile, in that order, until the session is held again."""
+        """Answers requests whose wakers have stirred meanwhile, in order, until the session is held again."""
         stirred = self._held.pop(session, {})
         for waiting, last in stirred.items():
             self._try(waiting, last=last)

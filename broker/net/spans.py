@@ -69,7 +69,7 @@ def _answered(begun: _Open, on_result: OnResult, result: Result) -> None:
 
 
 def _tails(request: Request) -> Iterator[tuple[int, bytes]]:
-    """What follows the body of each message that may be traced, with its place in the request; nothing of one that
+    """The bytes behind the body of each message that may be traced, with its place in the request; nothing of one that
     cannot be read, which is refused elsewhere."""
     try:
         if isinstance(request, GivenRuns):

@@ -63,7 +63,7 @@ class _Copy:
         self.start = -1
 
     def whole(self) -> Resync | None:
-        """What has come, where it can be the log."""
+        """The received copy, if it can be the log."""
         resync = self._resync
         return resync if resync is not None and resync.is_whole(self._committed) else None
 

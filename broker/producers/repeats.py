@@ -285,7 +285,7 @@ def number_of(run: Run) -> int:
 
 
 def producer_of(run: Run) -> bytes:
-    """What stands before the numbers in the ids of a run, whose last property is the id."""
+    """The text before the numbers in the ids of a run, whose last property is the id."""
     tail = run.tail
     return tail[tail.rfind(b"\x01") + 1 : -DIGITS]
 

@@ -66,7 +66,7 @@ class Window:
         if first == self.highest + 1 and self.bits is _ALL:
             self.highest = last
             return
-        if first <= self.highest:  # these first: they may leave the bits with what comes
+        if first <= self.highest:  # these first: later ones may push them out of the bits
             self._add(first, min(last, self.highest))
             first = self.highest + 1
         if first <= last:

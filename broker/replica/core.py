@@ -9,7 +9,7 @@ for nothing. What must not leave before something is on the disk is not in what 
 | a leader goes on that hears no majority | check-quorum: it steps down after the time of an election |
 | a voter is talked out of a leader that it hears | it refuses candidates then, unless the leader sent them |
 | on a busy machine no election ends | a node counts what it lived through (``AwakeClock``), and doubles its wait |
-| a node has lost what it had promised | before it is level with its mark again it neither votes nor leads |
+| a node has lost promised bytes | before it is level with its mark again it neither votes nor leads |
 | a new folder under an old name votes | messages carry the folder's uuid; no other than the member's counts |
 """
 
@@ -45,7 +45,8 @@ class Core:
     """
 
     def __init__(self, state: HardState, log: OwnLog, timing: Timing, rng: Rng, now: float) -> None:
-        """``log``: as recovery has found it. Where it ends before the mark, this node has lost what it had promised."""
+        """``log``: as recovery has found it. If it ends before the mark, this node has lost bytes that it had
+        promised."""
         self.state = state
         self.log = log
         self.role = Role(RoleKind.FOLLOWER, state.epoch)
@@ -366,7 +367,7 @@ class Core:
     # ------------------------------------------------------------ leading
 
     def _lead_on(self, leading: Leading, now: float) -> None:
-        """What follows from what has just been learnt: commit, entries, and an end where the leader has left."""
+        """Acts on new knowledge: commits, sends entries, and ends the leadership if the leader was removed."""
         self.log.commit(leading.committed)
         if leading.is_settled:
             self._settled = leading.epoch

@@ -32,8 +32,8 @@ class EndTimes:
             del ends[1:half:2]
 
     def behind_s(self, durable: int, end: int, now: float) -> float:
-        """For how long a node whose disk has the log up to ``durable`` has lacked what stands from there to the
-        ``end``; 0 where that is nothing, or was written just now."""
+        """How long a node whose disk has the log up to ``durable`` has lacked the rest up to the ``end``; 0 where that
+        is nothing, or was written just now."""
         if durable >= end:
             return 0.0
         return next((now - one.at for one in self._ends if one.end > durable), 0.0)

@@ -123,7 +123,7 @@ class Peer(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """A peer lacks what stands from ``position`` on: ``Read`` answers."""
+    """A peer lacks the log from ``position`` on: ``Read`` answers."""
 
     peer: str
     position: int

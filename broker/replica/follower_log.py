@@ -132,22 +132,22 @@ class FollowerLog:
         return FIRST if position else EpochAt(0, 0)
 
     def stretch(self, position: int, until: int, bytes_max: int = STRETCH_BYTES) -> Stretch:
-        """What stands from a position on, at most up to ``until``: for a peer. Raises ``BadPlace``."""
+        """The log from a position on, at most up to ``until``, for a peer. Raises ``BadPlace``."""
         return Stretch(position, self.epoch_at(position), read_stretch(self._log, position, bytes_max, until))
 
     def frames(self, position: int, bytes_max: int) -> tuple[bytes, int]:
-        """What stands from a position on, for a peer that lacks it, and the position behind it. Raises ``BadPlace``."""
+        """The log from a position on, for a peer that lacks it, and the position behind it. Raises ``BadPlace``."""
         return read_frames(self._log, position, bytes_max, self.end)
 
     def raw(self, position: int, size: int) -> bytes:
         """What the disk has of the log there, unchecked: for a whole copy. Raises ``Damaged``."""
         return self._log.read_across(position, size)
 
-    # ------------------------------------------------------------ what comes
+    # ------------------------------------------------------------ taking in
 
     def receive(self, stretch: Stretch, epoch: int) -> int:
         """Takes in a stretch that the leader of ``epoch`` has sent. Nothing of it counts as durable before the next
-        sync. What stands there already is passed over; what is not committed and differs is cut. Returns the position
+        sync. Known frames are skipped; what is not committed and differs is cut. Returns the position
         behind it: up to there the log is the leader's.
 
         Raises ``Mismatch``, ``ProtocolError`` for bytes that are no such stretch, ``BadPlace`` where this copy differs
@@ -199,7 +199,7 @@ class FollowerLog:
         return bool(length) and position + length == self.end and self._log.read_some(position, len(blank)) == blank
 
     def cut(self, position: int) -> None:
-        """Takes back what stands from a frame's begin on, durably. Not while a sync runs. Raises ``BadPlace`` for what
+        """Cuts the log at a frame's begin, durably. Not while a sync runs. Raises ``BadPlace`` for what
         is committed, and ``StorageFailed``."""
         if position < max(self.committed, self.applied):
             self._log.note_bad_place(position)
@@ -210,7 +210,7 @@ class FollowerLog:
 
     def commit(self, point: int) -> None:
         """The group has everything before ``point``: what of it is here is taken in, and may be read. Raises
-        ``BadPlace`` where it cannot be taken in; what stands before is."""
+        ``BadPlace`` where it cannot be taken in; frames before it are."""
         point = max(self.committed, min(point, self.end))
         try:
             self._store.following.apply(point)

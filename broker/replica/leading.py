@@ -202,7 +202,7 @@ class Leading:
             body,
         )
 
-    # ------------------------------------------------------------ what comes
+    # ------------------------------------------------------------ messages of peers
 
     def taken(self, node: str, reply: Taken, now: float) -> None:
         """A peer has answered."""

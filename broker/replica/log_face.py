@@ -78,11 +78,11 @@ class ReplicaLog(Protocol):
     def changes(self) -> Sequence[MembersAt]: ...
 
     def stretch(self, position: int, until: int, bytes_max: int = STRETCH_BYTES) -> Stretch:
-        """What stands from a position on, at most up to ``until``: at least one frame. Raises ``BadPlace``."""
+        """The log from a position on, at most up to ``until``: at least one frame. Raises ``BadPlace``."""
         ...
 
     def frames(self, position: int, bytes_max: int) -> tuple[bytes, int]:
-        """What stands from a position on, and the position behind it: nothing where only a blank does. Raises
+        """The log from a position on, and the position behind it; empty if only a blank follows. Raises
         ``BadPlace``."""
         ...
 
@@ -91,15 +91,15 @@ class ReplicaLog(Protocol):
         ...
 
     def receive(self, stretch: Stretch, epoch: int) -> int:
-        """Takes in what the leader of ``epoch`` has sent; nothing of it is durable before the next sync. What stands
-        there already is passed over. Returns the position up to which the log is the leader's.
+        """Takes in what the leader of ``epoch`` has sent; nothing of it is durable before the next sync. Known frames
+        are skipped. Returns the position up to which the log is the leader's.
 
         Raises ``Mismatch``, ``ProtocolError``, ``BadPlace``, ``StorageFull``, ``StorageFailed``.
         """
         ...
 
     def cut(self, position: int) -> None:
-        """Takes back what stands from a frame's begin on, durably: never what is committed."""
+        """Cuts the log at a frame's begin, durably; never committed frames."""
         ...
 
     def commit(self, point: int) -> None:

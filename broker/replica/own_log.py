@@ -55,7 +55,7 @@ class OwnLog:
         self.changes += changes
 
     def cut(self, position: int) -> None:
-        """What stands from a position on is taken back: never what is committed."""
+        """Cuts the log at a position; never committed frames."""
         assert position >= self.committed, f"a cut at {position}, and everything before {self.committed} is committed"
         self._end_at(position)
 

@@ -75,7 +75,7 @@ class Repair:
             data = read_stretch(log, at, bytes_max, until, from_disk=True)
         except BadPlace as bad:
             self.note(bad.position)
-            self._scrubbed = log.segment_end(bad.position)  # what stands behind it is looked at when it is repaired
+            self._scrubbed = log.segment_end(bad.position)  # the log behind it is checked after the repair
             return
         self._scrubbed = max([part.behind for part in parts_of(data, at)], default=until)
 

@@ -97,11 +97,11 @@ class Replica:
         """This node leads, though no majority has elected it (``membership.forced``); the record of its members is
         appended at once. Raises ``Damaged`` where the log cannot be taken in, and ``StorageFailed``."""
         if self._is_missing:
-            raise Damaged("this copy of the log is damaged: what it has cannot be led", hint="force another node")
+            raise Damaged("this copy of the log is damaged and cannot be led", hint="force another node")
         return self.step(Force(members), now)
 
     def step(self, event: Event, now: float) -> list[ToPeer]:
-        """Takes in what has come, or that time has passed; returns what is to be sent. Raises ``StorageFailed``."""
+        """Takes in an event, or the passing of time; returns what is to be sent. Raises ``StorageFailed``."""
         sent: list[ToPeer] = []
         events = [event]
         while events:

@@ -70,7 +70,8 @@ class Resync:
         self._log.cut(end)
 
     def _found(self) -> list[Segment]:
-        """What has come already. If the leader's log begins elsewhere by now, all of it is removed."""
+        """The position up to which the copy has arrived. If the leader's log begins elsewhere by now, all of it is
+        removed."""
         disk, start = self._disk, self._start
         bases = state.stored_positions(disk, FOLDER, SUFFIX)
         if bases[:1] != [start]:
@@ -97,7 +98,8 @@ class Resync:
         return Wanted(self.end, committed) if self.end < committed and self.may_ask(now) else None
 
     def take(self, stretch: Stretch, now: float) -> None:
-        """Writes what has come. Raises ``ProtocolError`` where it does not fit, ``StorageFull``, ``StorageFailed``."""
+        """Writes a received stretch. Raises ``ProtocolError`` where it does not fit, ``StorageFull``,
+        ``StorageFailed``."""
         self._rest = b""
         if stretch.position != self.end:
             raise ProtocolError(f"what was sent of the log at position {stretch.position} is not wanted")
@@ -107,8 +109,8 @@ class Resync:
         self.count(len(stretch.data), now)
 
     def take_raw(self, body: Bytes) -> None:
-        """Writes the frames of what a disk has of the log from ``coming`` on; what comes next brings the end of the
-        last one. Each is checked. Raises as ``take``."""
+        """Writes the whole frames among received bytes of the log from ``coming`` on; the next bytes bring the end of
+        the last one. Each is checked. Raises as ``take``."""
         data = b"".join((self._rest, body))
         self._rest = b""
         parts = raw_parts(data, self.end)
@@ -142,7 +144,7 @@ class Resync:
                 self._before, begin = epochs_of(part.frames)[1], None
 
     def sync(self) -> None:
-        """What has come is on the medium when it returns. Raises ``StorageFailed``."""
+        """Received frames are on the medium when it returns. Raises ``StorageFailed``."""
         point = self._log.sync_point()
         self._log.sync()
         self._log.mark_durable(point)
@@ -154,14 +156,14 @@ class Resync:
         self._log.mark_durable(point)
 
     def is_whole(self, committed: int) -> bool:
-        """Whether what has come can be the log: it reaches what is committed, but for what a follower soon has, and can
+        """Whether the received copy can be the log: it reaches the committed position, except for a small rest, and can
         be read from its beginning alone."""
         if self.end < committed - CLOSE_BYTES or self.end <= self._start:
             return False
         return not self._start or recovery.keyframe_at(self._log.segments, self._start) is not None
 
     def finish(self) -> None:
-        """What has come becomes the log. The node's own is closed by now, its folder locked. Raises
+        """Makes the received copy the log. The node's own is closed by now, its folder locked. Raises
         ``StorageFailed``."""
         self.sync()
         bases = list(self._log.bases)
@@ -173,7 +175,7 @@ class Resync:
             raise StorageFailed(f"the copy of the log cannot be put in place: {error.strerror}") from None
 
     def close(self) -> None:
-        """Gives up for now; what has come stays."""
+        """Gives up for now; the received part stays."""
         self._log.close()
 
 

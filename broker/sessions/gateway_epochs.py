@@ -1,7 +1,7 @@
 """Fold of gateways' epochs, which fence gateways that stood still.
 
 A gateway names its epoch with all that it appends. The home of sessions ends an epoch when it gives away a session that
-the gateway has not let go of, or takes the gateway for dead; other brokers learn it with ``EndGatewayEpochs``. Appends
+the gateway has not released, or takes the gateway for dead; other brokers learn it with ``EndGatewayEpochs``. Appends
 of an epoch that is over are refused, however late they arrive, and the gateway has to begin another. An epoch that is
 over never comes back. The latest ``GATEWAY_EPOCHS_MAX`` epochs are known, and as many owners.
 

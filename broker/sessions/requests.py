@@ -1,4 +1,4 @@
-"""Requests about MQTT sessions: the owner of each, what it holds, and what becomes of it when its owner dies.
+"""Requests about MQTT sessions: the owner of each, its filters, and its fate when the owner dies.
 
 A session has one owner, a gateway, and every change of hands is a record with a new epoch; a save or an end with an
 older epoch changes nothing (it is *fenced*). An owner that is alive is first called upon to let a session go, so that
@@ -8,9 +8,9 @@ When one dies, its sessions are released here, but for those with a will: these 
 (``KeepSessions``), which claim them and do what the will asks for. A session without a client ends when its expiry has
 passed: here, unless a living owner has it, which then sees to it itself.
 
-An owner from which a session is taken that it has not let go of, or that is taken for dead, may only have stood still.
-Its *gateway epoch* is over then (``broker/sessions/gateway_epochs.py``), and nothing is stored of what it still has of
-its clients' messages until it has begun another and asked what it has left. The reply to an opening names the gateway
+An owner that has not released a session, or that is taken for dead, may only have stood still.
+Its *gateway epoch* is over then (``broker/sessions/gateway_epochs.py``), and its remaining messages of clients are not
+stored until it has begun another epoch and asked which sessions it still has. The reply to an opening names the gateway
 epochs that are over, for the brokers that the opener publishes to.
 
 What is kept of all sessions has at most ``sessions_bytes_max``. An opening or a save by which a session would grow

@@ -1,4 +1,4 @@
-"""Fold of shared subscriptions: which messages of each are settled, that is, need not be given to anybody any more.
+"""Fold of shared subscriptions: which messages of each are settled, that is, need no further delivery.
 
 A shared subscription (*share*) reads the light queue of its filter. Its ``Settled`` is the offset below which
 everything is settled and the ranges beyond it. The log position before which everything is settled says the same of

@@ -1,4 +1,4 @@
-"""Leases of a shared subscription's messages. Not durable: after a restart takers say what they have.
+"""Leases of a shared subscription's messages. Not durable: after a restart takers report their messages.
 
 A message is *leased* to a taker (a gateway) until it is settled, given back, or the taker's lease has passed. What was
 given back is *owed* and goes out first. In an ordered share the messages of one key are leased to one taker at a time,
@@ -219,7 +219,7 @@ class ShareLeases:
 
 
 class _Taking:
-    """One taker's turn: what it has got so far, and what it may have yet."""
+    """One taker's turn: the messages that it got so far, and the number that it may still get."""
 
     def __init__(self, leases: ShareLeases, taker: str, count_left: int, bytes_left: int) -> None:
         self.given = Given([], [])

@@ -126,7 +126,7 @@ class PopLeases:
         self._owed = kept
 
     def extend(self, taker: str, first: int, end: int, deadline: float) -> int:
-        """A taker has what it has of these messages until then; how many these are."""
+        """A taker keeps its messages of these until then; how many these are."""
         count, at = 0, self._at(first)
         while at < len(self._leases) and self._leases[at].first < end:
             lease = self._leases[at]

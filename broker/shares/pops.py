@@ -162,7 +162,7 @@ class PopRequests:
 
     @handles(LeavePopped)
     def leave(self, request: LeavePopped, now: float, now_ms: int) -> Outcome:
-        """All that a taker has goes to others; what it has parked gets nothing any more."""
+        """All messages of a taker go to others; its parked requests get none any more."""
         self._gone[request.group, request.taker] = now + WAIT_S_MAX
         self._asking.get(request.group, {}).pop(request.taker, None)
         for share, leases in self._leases.items():

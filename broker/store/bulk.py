@@ -286,7 +286,7 @@ def _numbers(data: bytes, kind: str) -> np.ndarray[Any, Any]:
 
 
 def cut(data: bytes, at: Numbers, sizes: Numbers) -> list[Buffer]:
-    """What stands at these places, in their order, in pieces: neighbours as one, those of one size with one call."""
+    """The bytes at these places, in their order, in pieces: neighbours as one, those of one size with one call."""
     ends = at + sizes
     apart = np.flatnonzero(at[1:] != ends[:-1]) + 1
     total = int(sizes.sum())

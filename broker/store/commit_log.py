@@ -292,7 +292,7 @@ class CommitLog:
         self._roll(blank)
 
     def cut(self, position: int) -> None:
-        """Takes back what stands from ``position`` on, durably: a frame begins there, or the log ended. Not while a
+        """Cuts the log at ``position``, durably: a frame begins there, or the log ended. Not while a
         sync runs. Raises ``StorageFailed``, and then for ever."""
         assert self.committed <= position <= self.end, "a cut of what is committed"
         try:

@@ -25,7 +25,7 @@ class Destination:
             the digits that count.
         queue: the topic queue of the last run, ``None`` before the first; without a key they take turns. ``queue_id``
             is its number.
-        tag, keys: their hashes, those of an id that counts left out. ``id_hash``: of what stands before its digits.
+        tag, keys: their hashes, those of an id that counts left out. ``id_hash``: of the text before its digits.
         light: the light queues, as of ``light_as_of`` changes of the folds.
         layout: that of the last run.
     """

@@ -104,7 +104,7 @@ class Disk(Protocol):
         """Makes the pieces the content of a file, writing one at a step; the last step makes it so. Given up before, or
         after an error, it has its old content. A crash of the machine may leave anything there; not with ``head``: then
         the content is on the medium before it counts. What ``head`` returns when all is written becomes the beginning,
-        for which the first piece leaves room. What stands there and is no file is set aside."""
+        for which the first piece leaves room. Anything there that is no file is set aside."""
         ...
 
     def remove(self, path: str) -> None:

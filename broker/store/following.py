@@ -36,7 +36,7 @@ class Following:
         self._log = log
         self._writing = writing
         self._sealing = sealing
-        self._held: deque[Part] = deque()  # what comes next, as it was received; nothing, or all up to the end
+        self._held: deque[Part] = deque()  # the next stretch, as it was received; nothing, or all up to the end
         self._held_bytes = 0
         self._is_behind = False  # a start has found more than is kept
         self.applied = log.end
@@ -78,7 +78,7 @@ class Following:
 
     def apply(self, until: int) -> None:
         """Queues and folds take the log in up to a position, at which a frame ends. Raises ``BadPlace`` where it cannot
-        be read: they have taken in what stands before."""
+        be read: they have taken in the frames before it."""
         until = min(until, self._log.end)
         while self.applied < until:
             if not self._held and not self._read(until):
@@ -103,7 +103,7 @@ class Following:
 
     def find(self, part: Part, known: int) -> None:
         """A start has found these good frames behind all others, and knows that the log is committed up to ``known``,
-        so that what stands before is taken in."""
+        so that frames before that are taken in."""
         if self._is_behind:
             return
         self._held.append(part)

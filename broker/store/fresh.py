@@ -1,6 +1,6 @@
 """The newest appends, as they were written: who reads at a queue's end mostly wants what was just stored, and gets it
-without a read of the file and without another look at its checksums. What came in runs is here as runs too, for who
-reads in the same process.
+without a read of the file and without another look at its checksums. Messages that came in runs are here as runs too,
+for readers in the same process.
 
 Bounded by a number of appends and of bytes of frames; the runs beside them keep the bodies once more. What is too much
 goes when no request waits (``trim``), beyond twice the bounds at once. Whatever is not wholly here is read from the
@@ -53,7 +53,7 @@ class Fresh:
             self._appends[-1].runs = {run.position: run for run in runs}
 
     def trim(self) -> None:
-        """Lets go of the oldest, back to the bounds."""
+        """Drops the oldest, down to the bounds."""
         appends = self._appends
         while appends and (self._bytes > self._bytes_max or len(appends) > APPENDS_MAX):
             self._bytes -= len(appends.pop(0).frames)
@@ -80,7 +80,7 @@ class Fresh:
         while at < end:
             position, size, _ = ENTRY20.unpack_from(tail, at)
             run = self._run_at(position)
-            if run is None or run.step != size:  # a hole has the position of what comes behind it
+            if run is None or run.step != size:  # a hole has the position of the next entry
                 break
             count = len(run.bodies)
             behind = at + count * ENTRY_BYTES

@@ -98,8 +98,8 @@ class Dumped(NamedTuple):
 def verify(disk: Disk) -> Generator[Step, None, Report]:
     """Reads the whole log and its index; yields how far it is, returns what it found. Raises ``DataFolderUnusable``.
 
-    Segments before what retention has removed are not missed: a record says so, which is behind what it removes and so
-    still there, or the label does.
+    Segments that retention has removed are not missing: a record says so, which is behind them and so still there, or
+    the label does.
     """
     reached, bad_checkpoints = _check_checkpoints(disk)  # before the log, which a running broker makes longer meanwhile
     segments = open_log(disk)

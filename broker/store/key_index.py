@@ -17,7 +17,7 @@ from broker.store.index_chunk import KEY, KEY_DTYPE, KeyRuns, Sealed
 from penstock.protocol.message import KEYS, KEYS_BASE64, property_of
 
 SLICES: Final = 8
-"""Sorting all keys of a chunk at once would hold up everybody else."""
+"""Sorting all keys of a chunk at once would stop all other work."""
 _SLICE_HASHES: Final = np.uint32((1 << 32) // SLICES)
 _HASH_SHIFT: Final = np.uint64(32)
 _PLACE_MASK: Final = np.uint64((1 << 32) - 1)
@@ -107,7 +107,7 @@ class KeyIndex:
 
     def sealed_before(self, position: int) -> Iterator[np.ndarray[Any, Any]]:
         """The key rows of records before ``position``, sorted by hash and then position: a chunk's key part, in
-        slices. What comes between two slices changes nothing."""
+        slices. Appends between two slices change nothing."""
         rows = np.frombuffer(self._rows[: self._divided(position)], KEY_DTYPE)
         whole = rows.view(_ROW)
         hashes = rows["hash"].astype("u4")

@@ -160,8 +160,8 @@ class Merging:
             raise _unreadable(error) from None
 
     def make_room(self, now_ms: int) -> None:
-        """The disk is full: work that does not count yet gives back what it has taken, and takes it no sooner than a
-        while later; other work goes on to the removal of its sources."""
+        """The disk is full: unfinished work gives its room back, and takes it again after a while at the earliest;
+        other work goes on to the removal of its sources."""
         if self._work is None:
             return
         if not self._counts:

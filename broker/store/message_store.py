@@ -284,7 +284,7 @@ class MessageStore:
             self._log.keep_emergency_room()
             self._sealing.probe()
         if self._index.holds_moved and self.is_owned:
-            _log.error("there is no room to pass over the damage: what filters have waiting behind it is not delivered")
+            _log.error("there is no room to pass over the damage: messages of filters behind it are not delivered")
         self.take_readable()
 
     def _seal_end(self, now_ms: int) -> None:
@@ -348,7 +348,7 @@ class MessageStore:
         self._index.mark_readable(point)
 
     def tidy(self) -> None:
-        """What appends leave to do when their senders have their answers: nothing that anybody waits for."""
+        """Work that appends leave for after their answers: no request waits for it."""
         self._log.tidy()
 
     def take_readable(self) -> list[str]:
@@ -598,7 +598,7 @@ class MessageStore:
             self.abandon()
 
     def abandon(self) -> None:
-        """Lets go of the folder as it is, to be opened again: what is not committed may be taken back then."""
+        """Closes the folder as it is, to be opened again: uncommitted frames may be cut then."""
         self._merging.give_up()
         self._chunks.close_all()
         self._log.close()

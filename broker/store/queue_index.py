@@ -6,7 +6,7 @@ own begin. A *hole* (size 0) stands where a record was lost to damage, so that l
 queue without entries holds no containers of its own, and what it knows of its chunks is packed (28 bytes each): there
 may be 100,000 of them.
 
-Invariants, per queue: entries have growing positions (a hole has that of what comes behind it); ``min <= readable <=
+Invariants, per queue: entries have growing positions (a hole has that of the next entry); ``min <= readable <=
 next``; entries become readable in order and never unreadable again; offsets are never used twice (a light queue starts
 at the log position that opened it: ``first``), and none is beyond the log's end. Between two pieces there may be a gap
 that damage left (``move_light_queues``).

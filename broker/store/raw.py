@@ -1,8 +1,8 @@
 """The log as it travels between copies: whole frames one behind the other, of a blank frame only its head.
 
-docs/formats/replica.md is the page. A *stretch* begins at a position of the log and ends behind a frame, never behind
-a blank: what comes to the end of a segment brings the first frame of the next one along. Frames of one size are split
-many at a time (``alike.py``). Pure but for reads of the log.
+docs/formats/replica.md is the page. A *stretch* begins at a position of the log and ends behind a frame, never behind a
+blank: a stretch that reaches the end of a segment contains the first frame of the next one. Frames of one size are
+split many at a time (``alike.py``). Pure but for reads of the log.
 """
 
 from __future__ import annotations

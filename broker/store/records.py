@@ -52,7 +52,7 @@ NO_CHANGE: Final = Change()
 
 
 class Removed(NamedTuple):
-    """The owner of the log has removed what stands before a position, at which a segment begins: so says the record at
+    """The owner of the log has removed the log before a position, at which a segment begins, by the record at
     ``said_at``. Both are 0 where none says so."""
 
     before: int = 0

@@ -62,7 +62,7 @@ def open_store(
     ``committed``: for a copy of a log that is on other disks too: what is known to be committed, beside what the log's
     own watermarks say. Queues and folds know the log up to there, and the rest waits for a leader; damage is kept for
     repair (``MessageStore.damage``), and queues and folds stop before it. ``None``: there is no other copy.
-    ``cut_at``: what stands from this frame's begin on is taken back first; it was not committed.
+    ``cut_at``: the log is cut at this frame's begin first; it was not committed.
     ``now_ms``: store time of records in an empty log; otherwise the log's last store time counts, because the clock is
     not checked yet (``broker/store_clock.py``).
 
@@ -155,8 +155,8 @@ def _tell_of_harm(store: MessageStore, start: int, begins: int) -> None:
 
 
 def make_derived(disk: Disk) -> None:
-    """Makes the folders of derived files. What stands in the place of one, or cannot be listed, is set aside; where
-    that does not work either the store goes without: ``Sealing`` tells of it."""
+    """Makes the folders of derived files. Anything else in the place of one, or that cannot be listed, is set aside;
+    where that does not work either the store goes without: ``Sealing`` tells of it."""
     for folder in DERIVED:
         try:
             disk.make_folder(folder)
@@ -211,7 +211,7 @@ class Checkpoints:
         return self._last[1]
 
     def forget(self) -> None:
-        """Lets go of what was read."""
+        """Drops the bytes that were read."""
         self._last = -1, None
 
     def _read(self, position: int) -> state.State | None:
@@ -403,8 +403,8 @@ class StartingPoint(NamedTuple):
 def starting_point(
     disk: Disk, segments: list[Segment], checkpoints: Checkpoints, limit: int | None = None
 ) -> StartingPoint:
-    """Where a start begins to read the log, at most ``limit`` if it can be: what stands before is neither looked at nor
-    cut. Changes nothing. Raises ``OSError``."""
+    """Where a start begins to read the log, at most ``limit`` if it can be: the log before it is neither read nor cut.
+    Changes nothing. Raises ``OSError``."""
     start = segments[0].base
     chunks = _good_chunks(disk, segments)
     ends = {start} | {chunk.end for chunk in chunks if limit is None or chunk.end <= limit}
@@ -509,8 +509,8 @@ def _cut(disk: Disk, segments: list[Segment], end: int) -> None:
 
 
 def _write_again(segments: list[Segment], start: int, end: int) -> None:
-    """Writes a stretch of the log over itself. After a failed sync the system may go on showing what it has not brought
-    to the medium and takes for clean, so that no later sync brings it there either."""
+    """Writes a stretch of the log over itself. After a failed sync the system may still show bytes that are not on the
+    medium and count as clean, so that no later sync writes them either."""
     for one in segments:
         stop = min(end, one.end) - one.base
         for at in range(max(start - one.base, 0), stop, WINDOW_BYTES):

@@ -1,8 +1,8 @@
 """Walks the log from a position on, frame by frame, and tells a torn tail from rot.
 
 At a bad place the watermark rule decides: if any good frame behind it was written when the bad place was already
-durable, the bad place is *rot*; it is reported and passed over up to the next good frame. Otherwise no client was ever
-told of what stands there, and the log ends: a *torn tail*. Nothing here changes a file.
+durable, the bad place is *rot*; it is reported and passed over up to the next good frame. Otherwise the bytes there
+were never acknowledged, and the log ends: a *torn tail*. Nothing here changes a file.
 
 Bytes that the disk cannot read count as bad, but never as a torn tail: what cannot be read is not cut away. A good
 frame of a newer format is neither: the log is refused.

@@ -160,9 +160,9 @@ class Sealing:
             self.step(now_ms)
 
     def step(self, now_ms: int = 0) -> None:
-        """Carries the last plan on by a bounded piece, and those before it as a whole, but for what waits for the log's
-        owner or a sync: however fast the log grows, plans do not pile up. Raises ``StorageFull``; the plan is kept
-        then."""
+        """Carries the last plan on by a bounded piece, and those before it as a whole, except parts that wait for the
+        log's owner or a sync. So plans do not pile up, however fast the log grows. Raises ``StorageFull``; the plan is
+        kept then."""
         self._now_ms = now_ms or self._now_ms
         waits = False
         while self._plans and not waits:

@@ -64,7 +64,7 @@ class Stretches:
             self._summed()
 
     def close(self) -> None:
-        """What comes next begins a new stretch: another segment, for instance."""
+        """The next bytes begin a new stretch: another segment, for instance."""
         self._begin(self._end)
 
     def _begin(self, position: int) -> None:
@@ -74,7 +74,7 @@ class Stretches:
         self._crc = 0
 
     def _summed(self) -> int:
-        """The checksum of the stretch that is being written: what came in many pieces is gone over in one."""
+        """The checksum of the stretch that is being written, over all its pieces at once."""
         if self._unsummed:
             self._crc = extend(b"".join(self._unsummed), self._crc)  # joining one copies nothing
             self._unsummed.clear()

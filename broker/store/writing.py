@@ -173,8 +173,8 @@ class Writing:
             self.ends_with_seal = True
 
     def topic_queue(self, topic: str, queue_id: int, first_max: int = _ANY) -> Queue:
-        """The queue of a topic, made if it is new: then it begins behind what may have been lost of one of its name,
-        but not behind ``first_max``."""
+        """The queue of a topic, made if it is new: then it begins behind the offsets that may have been lost of one of
+        its name, but not behind ``first_max``."""
         queue = self._topic_queues.get((topic, queue_id))
         if queue is None:
             queue = self._topic_queues[topic, queue_id] = self._index.ensure(
@@ -472,7 +472,7 @@ def _learn(destination: Destination) -> None:
 
 
 def _id_rows(before: int, tail: bytes, position: int, step: int, count: int) -> list[bytes]:
-    """The rows in the index of keys for ids that count. ``before``: the hash of what stands before the digits of all;
+    """The rows in the index of keys for ids that count. ``before``: the hash of the text before the digits of all;
     ``tail``: the first one's."""
     rows: list[bytes] = []
     pack, hashes = key_row, _LOW_HASHES

@@ -247,7 +247,7 @@ class Timers:
     # ------------------------------------------------------------ what it knows
 
     def state_of(self, due_ms: int, id: int) -> str:
-        """What became of a message: ``"sleeping"``, ``"woken"``, or ``"unknown"``: cancelled, or never there."""
+        """The outcome of a message: ``"sleeping"``, ``"woken"``, or ``"unknown"`` (cancelled, or never there)."""
         known = self._buckets.get(_key(due_ms))
         if known is not None and known.find(due_ms, id) >= 0:
             return "sleeping"

@@ -1,1 +1,1 @@
-"""Transactional messages: halves that sleep until their producer says what becomes of them."""
+"""Transactional messages: halves that wait for their producer's outcome."""

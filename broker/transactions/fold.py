@@ -45,7 +45,7 @@ class Half(NamedTuple):
 
 
 class Halves:
-    """All halves of a broker, by id, and what became of the latest others.
+    """All halves of a broker, by id, and the outcomes of the latest others.
 
     Attributes:
         bytes: of the frames of all halves.
@@ -164,7 +164,7 @@ class Halves:
         return self._halves.get(_key(id))
 
     def outcome(self, id: int) -> str:
-        """What became of a half: ``"commit"`` or ``"rollback"``; empty where that is not known."""
+        """The outcome of a half: ``"commit"`` or ``"rollback"``; empty where that is not known."""
         return COMMITTED if id in self._woken else self._outcomes.get(id, "")
 
     def woken(self, id: int) -> int:

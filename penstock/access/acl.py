@@ -145,7 +145,7 @@ class Acl:
         return Verdict(False, 0)
 
     def client(self, user: str, client: str) -> Verdict:
-        """Whether this user may use this client id. Without any rule about client ids, everybody may use all."""
+        """Whether this user may use this client id. Without any rule about client ids, every client may use all."""
         if not self.has_client_rules:
             return Verdict(True, 0)
         for place in sorted([place for about in self._about_user(user) for place in about.clients]):

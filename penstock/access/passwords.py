@@ -41,7 +41,7 @@ _HASH: Final = re.compile(
 )
 SIGNING_BYTES_MIN: Final = 8
 SIGNING_BYTES_MAX: Final = 256
-"""Of a secret key: it is as good as its length, as anybody who overhears a signature may try keys against it."""
+"""The shortest secret key: it is as good as its length, because an eavesdropper may try keys against a signature."""
 SECRET_BYTES: Final = 32
 _SECRET: Final = re.compile(r":secret\$([A-Za-z0-9+/]{43})")
 

@@ -53,7 +53,7 @@ class Identity(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people: the user, or what stands in for one."""
+        """A text for people: the user, or the kind of peer."""
         return self.user or self.how
 
 

@@ -120,7 +120,7 @@ def _kind(key: Any) -> str:
 
 
 def _blocks(text: str) -> list[str]:
-    """Each key in PEM with its first line; what stands before the first is a comment."""
+    """Each key in PEM with its first line; text before the first is a comment."""
     return [_BEGIN + block for block in text.split(_BEGIN)[1:]] or [text]
 
 

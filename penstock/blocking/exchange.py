@@ -1,4 +1,4 @@
-"""Requests left open at several servers at once, without threads: what comes back is dispatched by ``wait``.
+"""Requests left open at several servers at once, without threads: ``wait`` dispatches the replies.
 
 It keeps what to call for each open request. Every one ends in exactly one call: with its result, or with
 ``Unavailable`` when the connection that it left on was lost. A request that a node refuses because it does not lead
@@ -45,7 +45,7 @@ class Exchange:
             opened[request_id] = _Open(on_result, link.losses, request if follows else None)
 
     def wait(self, wait_s: float) -> None:
-        """Dispatches what has come; where that is nothing, what comes first within ``wait_s`` seconds."""
+        """Dispatches the replies that have come; if there are none, the first within ``wait_s`` seconds."""
         if self._dispatch_lost() + self._dispatch_arrived(list(self._open)):
             return
         with selectors.DefaultSelector() as selector:
@@ -65,7 +65,7 @@ class Exchange:
             try:
                 results = link.receive(0.0) if read else link.take_arrived()
             except PenstockError:
-                continue  # the link is closed now: ``_dispatch_lost`` tells everybody
+                continue  # the link is closed now: ``_dispatch_lost`` answers all
             for request_id, result in results.items():
                 opened = self._open[link].pop(request_id, None)
                 if opened is not None:

@@ -151,7 +151,7 @@ class Handling:
             job.position.put_down()
 
     def _look(self, wait_s: float) -> None:
-        """Takes in what handlers have finished; waits for one."""
+        """Takes in the messages that handlers have finished; waits for one."""
         if not self._running:
             return
         for future in wait(self._running, wait_s, FIRST_COMPLETED).done:

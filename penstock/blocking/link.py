@@ -194,7 +194,7 @@ class BlockingLink:
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def receive(self, wait_s: float) -> dict[int, Result]:
-        """Results of submitted requests by their ids: those at hand, else what comes within ``wait_s`` seconds."""
+        """Results of submitted requests by their ids: those at hand, else the first within ``wait_s`` seconds."""
         if not self._arrived and self._socket is not None:
             self._guarded(self._read, self._clock.monotonic() + wait_s, in_time=False)
         return self.take_arrived()

@@ -225,7 +225,7 @@ class Member:
             self._carry_out(change)
 
     def _let_go(self, going: Sequence[Position]) -> None:
-        """Commits what handlers have finished, and has the program commit."""
+        """Commits the messages that handlers have finished, and has the program commit."""
         done = {one.queue.name: one.passed for one in going if one.unfinished is not None and one.live}
         with contextlib.suppress(PenstockError):  # then it comes again, at the new holder
             self.commit(done, forward=True)

@@ -28,7 +28,7 @@ class Orderly(Handling):
         super().__init__(pulls, calls, flow, clock, rng)
         self._attempts = attempts
         self._size = 1
-        self._behind: dict[Position, Sequence[ReceivedMessage]] = {}  # what comes after the piece that is in hand
+        self._behind: dict[Position, Sequence[ReceivedMessage]] = {}  # the messages after the piece in hand
 
     def run(self, work: Work, concurrency: int, size: int, stop_s: float) -> None:
         """As ``Handling.run``. ``concurrency``: maximum number of queues at a time."""

@@ -1,4 +1,4 @@
-"""Sends messages from code without an event loop. What becomes of them is decided in penstock/client/sending.py.
+"""Sends messages from code without an event loop. penstock/client/sending.py decides.
 
 It keeps the routes of the topics that it sent to and, for a while, which brokers failed. One thread at a time.
 """

@@ -32,8 +32,8 @@ def client() -> None:
 def list_clients(server: str, as_json: bool) -> None:
     """List the connected MQTT clients: address, protocol, connection time and number of subscriptions.
 
-    A dash marks a value that a gateway did not report in time. `penstock session list` shows what waits for each
-    client.
+    A dash marks a value that a gateway did not report in time. `penstock session list` shows each client's waiting
+    messages.
 
     \b
     Examples:

@@ -81,7 +81,7 @@ def add(name: str, file: Path, scram: bool, iterations: int) -> None:
     """
     check_user_name(name)
     if file.exists():
-        _expect(file, _read(file), name, is_new=True)  # before anybody types a password
+        _expect(file, _read(file), name, is_new=True)  # before the prompt for a password
     hashed = _new_hash(iterations if scram else 0)
     with _changing(file) as users:
         _expect(file, users, name, is_new=True)

@@ -109,7 +109,7 @@ class Steps(Generic[R]):
 
     @property
     def result(self) -> R:
-        """What came of it, once it is done."""
+        """The result, once it is done."""
         return cast(R, self._result)
 
 

@@ -47,7 +47,7 @@ Tls = bool | str | ssl.SSLContext | None
 """Whether a client speaks TLS, and by whose authority."""
 
 Steps = Generator[Login, LoginStep, None]
-"""A login: yields what to send and is sent what comes back. Raises ``NotAuthorized``."""
+"""A login: yields the requests to send and is sent the replies. Raises ``NotAuthorized``."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

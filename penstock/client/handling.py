@@ -227,7 +227,7 @@ class Handling:
             tasks.start_soon(self._return_all, tasks)
 
     async def _return_all(self, tasks: TaskGroup) -> None:
-        """Gives back what has failed, as much as there is at a time; what the broker cannot take the handler has
+        """Gives back failed messages, as many as there are at a time; what the broker cannot take the handler has
         again."""
         while self._failed:
             some, self._failed = self._failed, []
@@ -250,7 +250,7 @@ class Handling:
         self._is_returning = False
 
     async def _give_back(self, failed: Sequence[Failed]) -> Sequence[PenstockError | None]:
-        """What became of each."""
+        """The outcome of each."""
         if self._give_back_all is not None:
             return await self._give_back_all(failed)
         errors: list[PenstockError | None] = [None] * len(failed)

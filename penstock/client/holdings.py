@@ -183,7 +183,7 @@ class Holdings(Generic[P]):
             self.drop(position)
 
     def take_gone(self) -> Queues:
-        """Queues that were taken away without a chance to let go of them, each told once."""
+        """Queues that were taken away without a chance to release them, each returned once."""
         gone, self._gone = self._gone, []
         return tuple(sorted(set(gone)))
 

@@ -151,7 +151,8 @@ class Member:
                 await self._apply(assignment)
 
     async def _watch(self, wait_s: float) -> Assignment:
-        """A sign of life. It tells the generation that is carried out: all that this one took away is let go of."""
+        """A sign of life. It names the generation that is carried out: all queues that this one took away are
+        released."""
         sent = self._lease.now()
         watch = WatchGroup(self.who.group, self.who.member, self._holdings.carried_out, wait_s)
         assignment = await ask(self._link, watch, Assignment)
@@ -165,7 +166,8 @@ class Member:
             self._intake.stir()
 
     async def leave(self) -> None:
-        """Ends ``run``, lets go of the queues and tells the broker, so that others get them at once. Never fails."""
+        """Ends ``run``, releases the queues and leaves the group at the broker, so that others get them at once. Never
+        fails."""
         self._left = True
         self._again()
         if self.held and self.who.hand_over.lets_go:
@@ -181,7 +183,7 @@ class Member:
             self._watching.cancel()
 
     async def _apply(self, assignment: Assignment, *, was_out: bool = False) -> None:
-        """``was_out``: removed queues went while the broker did not know us; it is too late to let go of them."""
+        """``was_out``: removed queues went while the broker did not know us; it is too late to release them."""
         hand_over = self.who.hand_over
         self.who.terms.hear(self.who.group, assignment.filter)
         change = self._holdings.change(assignment)
@@ -207,7 +209,7 @@ class Member:
     # -- handing queues over
 
     async def _let_go(self, going: Sequence[Held]) -> None:
-        """Hands out nothing more of these queues, waits until the program is done with what it has of them, and has it
+        """Hands out nothing more of these queues, waits until the program has finished its messages of them, and has it
         commit. Of a group that is not ordered the wait ends with the session."""
         for held in going:
             held.leave()
@@ -267,7 +269,7 @@ class Member:
         """Finds where to begin in queues of which the group never committed an offset.
 
         Beginning at the end is committed at once: else a member that takes over before the first commit would begin at
-        a later end and skip what came in between. So is any beginning in an ordered group: a broker that begins anew
+        a later end and skip the messages in between. So is any beginning in an ordered group: a broker that begins anew
         knows by it that there may be holders.
         """
         if not new:
@@ -327,7 +329,7 @@ class Member:
         raise Fenced(f"{self.broker} takes no message back from group {who.group}")
 
     async def send_all_back(self, failed: Sequence[Failed]) -> list[PenstockError | None]:
-        """The same for several messages of any held queues; what became of each. Raises ``PenstockError``."""
+        """The same for several messages of any held queues; returns the outcome of each. Raises ``PenstockError``."""
         who = self.who
         errors: list[PenstockError | None] = [None] * len(failed)
         left = list(range(len(failed)))

@@ -41,7 +41,7 @@ from topicmap.names import is_share
 from topicmap.queues import filter_queue, readable
 
 LOOKS_MAX: Final = 10
-"""Maximum number of requests of one search of sessions; then it returns what it has found."""
+"""Maximum number of requests of one search of sessions; then it returns the found ones."""
 K = TypeVar("K", str, tuple[int, int])
 
 

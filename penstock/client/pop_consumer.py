@@ -313,7 +313,8 @@ class PopConsumer(OnlyAsync):
             await call(self._brokers[queue.queue.broker], request)
 
     async def _keep_leases(self) -> None:
-        """Extends what waits here for the program, and what a handler has; the rest is the program's to extend."""
+        """Extends the leases of messages that wait here for the program, and of a handler's; the rest is the program's
+        to extend."""
         while True:
             await anyio.sleep(self._taker.invisible_s / 3)
             waiting = [batch.messages for batch, _taken in self._ready]

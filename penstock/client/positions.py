@@ -1,7 +1,7 @@
 """Where a client stands in a queue, and the batches that it read: what all consumers and readers share. Pure.
 
 Invariants: a batch that was pulled before a ``begin``, or of a position that is no longer ``live``, is void;
-a commit stores ``passed``: what was handed to the program, and where a handler works, what it has finished.
+a commit stores ``passed``: the messages that were handed to the program, or with a handler those that it has finished.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PullLimits:
         check_count("prefetch_bytes", self.prefetch_bytes)
 
     def pull(self, position: Position, queues: int) -> Pull:
-        """The request for what comes next in one of ``queues`` queues; it waits unless there is a known end."""
+        """The request for the next messages in one of ``queues`` queues; it waits unless there is a known end."""
         bytes_max = max(PULL_BYTES_MIN, self.prefetch_bytes // max(1, 2 * queues))
         count_max = BATCHES_MAX * self.batch_max
         wait_s = 0.0 if position.stop_at > UNSET else PULL_WAIT_S
@@ -80,7 +80,7 @@ class Position:
         covered: up to where the program has committed since reading began: a commit of an earlier message is no news.
         version: goes up with every ``begin`` and ``rewind``.
         paused: nothing is pulled or handed out.
-        leaving: it goes to another member once the program has let go of it; until then it may be committed.
+        leaving: it goes to another member once the program has released it; until then it may be committed.
         hands: how many pieces of work the program has under way there.
         lease: until when work may begin, where the group is ordered.
         attempts: of an ordered group, how often messages were tried, by this member and by those before it.
@@ -134,7 +134,7 @@ class Position:
             self.rewind()
 
     def leave_off(self) -> None:
-        """The handler works no more: what it has not finished is read again."""
+        """The handler has ended: messages that it has not finished are read again."""
         if self.live and self.unfinished:
             self.begin(self.unfinished.floor)
         self.unfinished = None
@@ -155,7 +155,7 @@ class Position:
         return count
 
     def hold_up(self, offset: int) -> None:
-        """Reading goes on with this message, which was handed out; what stands before it is done."""
+        """Reading goes on with this message, which was handed out; messages before it are done."""
         self.handed_out = offset
         self.rewind()
 
@@ -238,7 +238,7 @@ class Batch(NamedTuple):
         return self.messages
 
     def hand_over(self) -> Unfinished:
-        """All messages at once, to a handler: what it has finished counts."""
+        """All messages at once, for a handler: the ones that it has finished count."""
         position = self.position
         if position.unfinished is None:
             position.unfinished = Unfinished(position.handed_out)

@@ -1,6 +1,6 @@
 """Makes runs of the messages that a program sends, and says which of its arguments is wrong. Pure.
 
-What messages have in common is checked and worked out once for each kind of message and remembered; a key is a piece
+The common parts of messages are checked and made once for each kind of message and remembered; a key is a piece
 of that. What is left for each message is its body and its place in a run. Ids are given when it is known to which
 broker messages go, which counts them, and stay the same in every attempt to send.
 """
@@ -34,7 +34,7 @@ from penstock.protocol.topic_names import check_publishable, topic_of
 from topicmap.queues import TopicMap
 
 ID_BYTES: Final = 16 + 1 + DIGITS
-"""Of a unique id: what stands for producer and broker, a hyphen, the number."""
+"""The parts of a unique id: producer and broker, a hyphen, the number."""
 KNOWN_MAX: Final = 4096
 KNOWN_BYTES_MAX: Final = 1024
 """Kinds of messages that are remembered, keys of each kind, and the maximum bytes of their tails."""
@@ -103,7 +103,7 @@ class Common:
 
     Attributes:
         topic, key: where they go.
-        tail: what stands behind each body, up to their ids; or, with an id of the program's own (``counts`` is false),
+        tail: the bytes behind each body, up to their ids; or, with an id of the program's own (``counts`` is false),
             whole.
         flag: the application flag of each.
         is_seen: by devices, under a name of MQTT.
@@ -121,7 +121,7 @@ class Common:
 
 
 class _Kind:
-    """What messages have in common but their keys. Checked once; for each key ``common`` only puts pieces together.
+    """The common parts of messages except their keys. Checked once; for each key ``common`` only puts pieces together.
 
     ``head``: topic, with its length. ``before``, ``after``: the properties on both sides of the key; ``after`` is not
     empty, because the id is last. ``placed_key``: that of messages without one. ``shard``: chooses the broker in place

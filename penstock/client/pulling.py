@@ -65,7 +65,7 @@ class Held(Position):
             self.scope.cancel()
 
     def go_by(self, link: Link) -> None:
-        """What comes next is pulled over another link."""
+        """The next messages are pulled over another link."""
         if link is not self.link:
             self.link = link
             if self.scope is not None:
@@ -119,7 +119,7 @@ class Held(Position):
 
 
 class Intake:
-    """Pulls the queues that it is given and hands out what comes. With ``ends``, the end of all queues is the end;
+    """Pulls the queues that it is given and hands out their messages. With ``ends``, the end of all queues is the end;
     else it waits for queues to be given, and asks for one whose topic was deleted until there is one again."""
 
     def __init__(self, tasks: TaskScope, limits: PullLimits, rng: Rng, *, ends: bool = False) -> None:

@@ -1,8 +1,8 @@
 """Requests that wait for their reply, on asyncio and on trio.
 
 A producer has one name for all its replies, ``$reply/`` and 64 random bits, whose light queue it opens at every broker:
-a reply is stored where its sender's way leads. Each request has correlation data of its own. What comes too late, or
-for no waiting request, is ignored. What a reply looks like is decided in penstock/protocol/answers.py.
+a reply is stored where its sender's way leads. Each request has correlation data of its own. Replies that come too
+late, or for no waiting request, are ignored. What a reply looks like is decided in penstock/protocol/answers.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What becomes of messages that are sent: where they go, how they are batched, which receipt or error each one gets.
+"""Decisions about sent messages: where they go, how they are batched, which receipt or error each one gets.
 
 Pure; penstock/client/outbox.py and penstock/blocking/producer.py do the waiting. An ``Outgoing`` is
 messages on their way, which have all in common but their bodies and a unique id that counts: a run. Tail and ids are
@@ -54,7 +54,7 @@ class Receipt:
         id: its unique id, made by the producer.
         queue, offset: its place; ``penstock consume`` shows the same. Both numbers are -1 of a message that an earlier
             attempt has stored, where the broker does not know any more where.
-        level: what it has reached, ``cache``, ``disk`` or ``quorum``; never less than its topic's level.
+        level: the level that it has reached, ``cache``, ``disk`` or ``quorum``; never less than its topic's level.
         status: always ``"ok"``: a message that was not stored, or may not have been, is an error.
     """
 
@@ -81,14 +81,15 @@ class Outgoing:
         at: the place of the first one among all that were sent together.
         run: what they are.
         topic, key: of all.
-        queue, offset, level: where the first one is stored and what all have reached; no queue: they are not stored.
+        queue, offset, level: the place of the first one, and the level that all have reached; no queue: they are not
+        stored.
         error: why not, in the latest attempt. ``unknown``: whether any attempt may have stored them.
         broker: to whom the latest attempt went. ``on_way``: handed over in it, without a result yet.
         home: the broker that may have them, and knows them when they come again; empty as long as there is none.
             ``asks_home``: the connection to it was lost, and they have not been there again.
         chosen: the queue that a program has chosen, or what chooses it at the first attempt.
         due_ms: of a delayed message, when it is due: as it is asked for, then as the broker has it.
-        parts: what stands for it since its messages had different fates.
+        parts: the receipts in its place, if its messages had different fates.
         common: what others may have in common with it: those whose numbers count on from its own go on with its run.
             ``None``: nothing.
     """

@@ -102,8 +102,8 @@ def watch_client(client: str, after: int = 0) -> Task[tuple[SeenPacket, ...]]:
 
 
 def end_session(client: str) -> Task[None]:
-    """Ends the session of an MQTT client: it is disconnected if it is there, its will is published, and what waits for
-    it is lost. Raises ``SessionNotFound``."""
+    """Ends the session of an MQTT client: it is disconnected if it is there, its will is published, and its waiting
+    messages are lost. Raises ``SessionNotFound``."""
     home = yield from home_of_sessions()
     epoch = 0
     while True:

@@ -197,8 +197,8 @@ def brokers() -> Task[list[BrokerState]]:
 def allow_broker(broker: str, *, read: bool | None = None, write: bool | None = None) -> Task[None]:
     """Allows or forbids clients to read or write the topics of a broker, until the next change; an argument that is
     left out changes nothing. With ``write=False`` producers use other brokers; this one still processes delayed
-    messages, retries, begun transactions and what waits for MQTT sessions. Raises ``NoRoute`` if the broker is not
-    live, and ``InvalidRequest`` if both are left out."""
+    messages, retries, begun transactions and messages that wait for MQTT sessions. Raises ``NoRoute`` if the broker is
+    not live, and ``InvalidRequest`` if both are left out."""
     if read is None and write is None:
         raise InvalidRequest("give read, write or both")
     check_text("broker", broker)

@@ -348,7 +348,7 @@ class WireLinks:
         return link
 
     def give_up(self, address: str) -> None:
-        """Ends what waits at an address, at once."""
+        """Ends requests that wait at an address, at once."""
         link = self._links.get(address)
         if link is not None:
             link.give_up()

@@ -90,7 +90,7 @@ def nobody_answers(failures: Sequence[PenstockError]) -> PenstockError:
 
 
 def lost(address: str, reason: str, hint: str = "") -> Unavailable:
-    """The error for a connection that ended with requests on their way: what became of writes is unknown."""
+    """The error for a connection that ended with requests on their way: the outcome of writes is unknown."""
     return Unavailable(f"the connection to {address} was lost: {reason}", hint=hint).with_fate(True)
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from penstock.protocol.requests.request import Request, Result
 
 OnResult = Callable[[Result], None]
-"""Takes what became of a request. It runs in the event loop's thread, never waits and never raises."""
+"""Takes the result of a request. It runs in the event loop's thread, never waits and never raises."""
 
 
 class Link(Protocol):

@@ -117,7 +117,7 @@ class Message:
     """A message to send. What is received is a ``ReceivedMessage``.
 
     Attributes:
-        topic: any first level of MQTT names: no ``/ + #`` and no control characters. What has other characters than
+        topic: any first level of MQTT names: no ``/ + #`` and no control characters. A name with other characters than
             ``A-Z a-z 0-9 % | - _`` or more than 255 of them is stored in the topic that MQTT names with this first
             level have, and that is the ``topic`` of the message as it is received; its ``name`` is what was sent. May
             be empty when ``mqtt_topic`` is given: the topic map then decides.
@@ -219,7 +219,7 @@ def encode_record(
 
 
 def record_tail(topic: bytes, properties: bytes) -> bytes:
-    """What stands behind a record's body: topic and properties, each with its length. The caller has checked the
+    """The bytes behind a record's body: topic and properties, each with its length. The caller has checked the
     limits."""
     return b"".join((len(topic).to_bytes(2, "big"), topic, _length_of(properties), properties))
 
@@ -272,7 +272,7 @@ def _own_properties(message: Message) -> dict[str, str]:
 
 
 def _length_of(properties: bytes) -> bytes:
-    """What stands before properties."""
+    """The bytes before properties."""
     return min(len(properties), LENGTH_IS_REST).to_bytes(2, "big")
 
 

@@ -99,7 +99,7 @@ class ReceivedMessage:
     __slots__ = ("_body", "_head", "_plain", "_read", "_tail", "offset", "queue")
 
     def __init__(self, queue: MessageQueue, offset: int, body: bytes, head: bytes, tail: bytes) -> None:
-        """``head``: what stands before the body in a record that was checked; ``tail``: what stands behind it."""
+        """``head``: the bytes before the body in a checked record; ``tail``: those behind it."""
         self.queue = queue
         self.offset = offset
         self._body = body

@@ -47,7 +47,7 @@ class Run:
     """Messages that have all in common but the bytes of their bodies, and unique ids that count.
 
     Attributes:
-        tail: what stands behind the body of the first record (``message.record_tail``).
+        tail: the bytes behind the body of the first record (``message.record_tail``).
         counts: whether the tails differ in their last ``DIGITS`` bytes, the end of a unique id, which are one more from
             message to message. Else all have the same tail.
         flag: application flag of each.

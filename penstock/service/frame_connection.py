@@ -106,7 +106,7 @@ class FrameConnection:
         room: NativeRoom,
         frames: wire.FrameReader | None = None,
     ) -> None:
-        """``frames``: cuts what comes into frames."""
+        """``frames``: cuts received bytes into frames."""
         self._stream = stream
         self._direct = DirectSocket.of(stream.socket) if isinstance(stream, trio.SocketStream) else None
         self._is_writing = False  # the stream is

@@ -16,7 +16,7 @@ from penstock.clock import Clock, RealClock
 COLLECT_AFTER: Final = (1_000, 10, 2)
 """Net allocations between collections of the youngest objects, and collections of one age between those of the next.
 With Python's own, a gateway of many busy connections collects dozens of times a second, for next to nothing. A full one
-looks at what has come since the last (``Sparing``): some 33,000 objects, in 3 to 4 ms. Of five times as many each took
+looks at objects made since the last (``Sparing``): some 33,000 objects, in 3 to 4 ms. Of five times as many each took
 longer, since they no longer fit the processor's caches: 40 ms."""
 
 LOOK_AT_ALL_EVERY_S: Final = 600.0
@@ -86,9 +86,9 @@ class Sparing:
 def settle() -> None:
     """To be called when a service has started and before it serves clients. What it has by then (code, indexes and
     facts of the recovered log) mostly stays to the end, so the garbage collector need not look at it in each full
-    collection, for which the event loop stands still; what of it goes is freed by its reference count all the same. So
-    it is with what comes later and stays (``Sparing``). Cycles are rare here, so young objects are looked at less often
-    than Python would."""
+    collection, for which the event loop stands still; what of it goes is freed by its reference count all the same. The
+    same holds for later objects that stay (``Sparing``). Cycles are rare here, so young objects are looked at less
+    often than Python would."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)

@@ -1,6 +1,6 @@
 """Figures as text that Prometheus and its relatives read: the 0.0.4 text format and OpenMetrics 1.0.
 
-Pure. A figure's name may carry labels, ``name{label="value"}``; a family is what stands before the brace. A name that
+Pure. A figure's name may carry labels, ``name{label="value"}``; a family is the part before the brace. A name that
 ends in ``_total`` is a counter, ``_bucket`` with ``_sum`` and ``_count`` a histogram, any other a gauge; other
 characters than ``A-Z a-z 0-9 _ :`` in a family become ``_``, so that one odd name never spoils the page. Families come
 sorted, each once, as both formats demand, and with what they mean where that is known
@@ -94,7 +94,7 @@ def _legal(family: str) -> str:
 
 
 def _exemplar(value: float) -> str:
-    """What OpenMetrics has behind the count of a bucket that has an exemplar."""
+    """The text of OpenMetrics behind the count of a bucket that has an exemplar."""
     if not isinstance(value, ExemplifiedCount):
         return ""
     return f' # {{trace_id="{value.exemplar.trace_id}"}} {_number(value.exemplar.seconds)}'

@@ -47,7 +47,7 @@ class Kind:
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody would see a line."""
+        """Whether the log shows lines of this level."""
         return self._bucket is not None and self._log.isEnabledFor(self._level)
 
     def may_say(self, now: float) -> bool:

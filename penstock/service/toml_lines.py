@@ -1,7 +1,7 @@
 """At which line of a TOML file each key stands, which ``tomllib`` does not tell.
 
-Only keys at the beginning of a line are found, as people write settings; what stands inside of strings and lists of
-several lines is passed over. A key that is not found has no line, and the error then names the file alone.
+Only keys at the beginning of a line are found, as people write settings; text inside of strings and lists of several
+lines is skipped. A key that is not found has no line, and the error then names the file alone.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class GroupLag(NamedTuple):
 class Assignment(Reply):
     """The queues that a member holds in this generation, with the offsets to start from (-1: never committed).
     ``log_id``: the log in which these are; empty where the broker does not tell. ``filter``: the group's, with which
-    its members pull. ``pending``: queues that it gets once their holders have let go of them. ``tried``: messages of
+    its members pull. ``pending``: queues that it gets once their holders have released them. ``tried``: messages of
     its queues that earlier holders of an ordered group have tried."""
 
     generation: int
@@ -108,8 +108,8 @@ class JoinGroup(Request):
 @value
 class WatchGroup(Request):
     """Heartbeat and long poll in one: answers at once when what the member holds or awaits has changed since
-    ``generation``, else waits up to ``wait_s``. Where queues are handed over in two steps, the member has let go of
-    all that it held before ``generation`` and does not hold in it; until it says so it may commit."""
+    ``generation``, else waits up to ``wait_s``. Where queues are handed over in two steps, the member has released all
+    queues that it held before ``generation`` and does not hold in it; until it says so it may commit."""
 
     code: ClassVar[int] = 71
     reply: ClassVar[type[Reply]] = Assignment

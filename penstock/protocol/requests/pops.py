@@ -96,7 +96,7 @@ class SendPoppedBack(Request):
 
 @value
 class LeavePopped(Request):
-    """A taker is gone: what it has of all queues goes to others at once, untried, and what it waits for too."""
+    """A taker is gone: its messages of all queues go to others at once, untried, and so do those that it waits for."""
 
     code: ClassVar[int] = 129
     reply: ClassVar[type[Reply]] = Done

@@ -16,4 +16,4 @@ class Done(Reply):
 
 
 Result = Reply | PenstockError
-"""What becomes of a request: its reply, or the error that stands for it."""
+"""The result of a request: its reply, or the error that stands for it."""

@@ -52,7 +52,7 @@ class ConfigEntry(NamedTuple):
 class RegisterBroker(Request):
     """A broker tells who it is and what it holds; it repeats this every 30 s. The lease ends ``lease_s`` seconds
     later. ``peers``: the other brokers of its cluster that it knows of, by name. ``more``: further topics follow in
-    heartbeats; until then it may have what it has not told of.
+    heartbeats; until then it may have topics that it has not named.
 
     ``epoch``: in which this node leads the group of copies that has this name; a higher one takes the name at once, a
     lower one is ``Fenced``. 0: a broker without copies. ``is_reader``: the node does not lead; ``epoch`` is that of its

@@ -12,7 +12,7 @@ UNCHANGED: Final = -1
 
 
 class Bounds(NamedTuple):
-    """The bounds of a queue: readable offsets are ``min <= offset < end``; ``end`` counts what has reached
+    """The bounds of a queue: readable offsets are ``min <= offset < end``; ``end`` counts messages that have reached
     the level. ``first``: nothing before it comes back; it is not 0 of a topic that was deleted and made again, was
     purged, or has a retention of its own."""
 

@@ -87,7 +87,7 @@ class HalvesEnded(Reply):
 
 @value
 class EndHalves(Request):
-    """Says what becomes of halves of a group. The first outcome stands: another one is answered ``OutcomeStands``."""
+    """Gives the outcomes of halves of a group. The first outcome stands: another one is answered ``OutcomeStands``."""
 
     code: ClassVar[int] = 171
     reply: ClassVar[type[Reply]] = HalvesEnded

@@ -94,7 +94,7 @@ def _unknown(text: str, at: int) -> InvalidFilter:
 
 
 def wrong(text: str, at: int, what: str) -> InvalidFilter:
-    """The error of a place in a selector, with what stands there."""
+    """The error of a place in a selector, with the text there."""
     there = text[at : at + 20]
     place = f"at character {at + 1}, {there!r}" if there else "at the end"
     return InvalidFilter(f"filter, {place}: {what}", at=at)

@@ -1,4 +1,4 @@
-"""LIKE: ``%`` stands for any characters, ``_`` for one; what follows an escape character stands for itself.
+"""LIKE: ``%`` stands for any characters, ``_`` for one; a character behind an escape character stands for itself.
 
 Time grows with the text's length only, whatever the pattern: pieces between ``%`` that are plain are looked for as they
 are, from left to right; a pattern with ``_`` is a set of places in it, as bits of one number, that each character
