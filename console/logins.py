@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from penstock.access.acl import Rule
-from penstock.access.policy import CLUSTER, NOBODY, PASSWORD, TOKEN, Identity
+from penstock.access.policy import CLUSTER, PASSWORD, TOKEN, UNPROVEN, Identity
 from penstock.errors import NotAuthorized
 from penstock.service.access_files import AccessFiles
 from penstock.world import Clock, new_secret
@@ -45,13 +45,13 @@ class Users(Protocol):
         """Whose a token is; None if it does not count."""
 
     def of_certificate(self, name: str, ends_s: float) -> Identity:
-        """The identity of a certificate; ``NOBODY`` where certificates do not count."""
+        """The identity of a certificate; ``UNPROVEN`` where certificates do not count."""
 
     def claimed(self, user: str) -> Identity:
-        """The user in the audit log for a wrong password; ``NOBODY`` if there is no such user."""
+        """The user in the audit log for a wrong password; ``UNPROVEN`` if there is no such user."""
 
     def named(self, user: str) -> Identity:
-        """The identity of a name; ``NOBODY`` if it cannot log in."""
+        """The identity of a name; ``UNPROVEN`` if it cannot log in."""
 
     def still(self, identity: Identity) -> bool:
         """Whether a login still counts: its user is there, its token or certificate has not ended."""
@@ -107,7 +107,7 @@ class UserFiles(Users):
         return self._authority.still(identity)
 
     def refusal(self, identity: Identity, action: str, name: str = CLUSTER) -> NotAuthorized | None:
-        policy, who = self._authority.policy, identity if self.still(identity) else NOBODY
+        policy, who = self._authority.policy, identity if self.still(identity) else UNPROVEN
         return None if policy.may(who, action, name) else policy.refusal(who, (action,), name)
 
     def names(self) -> Sequence[str]:
@@ -123,7 +123,7 @@ class Login:
     """A browser that is logged in.
 
     Attributes:
-        identity: the logged-in user; ``NOBODY`` without users.
+        identity: the logged-in user; ``UNPROVEN`` without users.
         csrf: what each of its forms sends back.
         ends_s: when it ends, by the monotonic clock.
         said: what the next page shows once, the result of an action.

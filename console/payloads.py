@@ -128,7 +128,7 @@ def _written(value: Any) -> str:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """The value with what JSON has, other kinds as text."""
+    """The value in JSON's kinds, other kinds as text."""
     if depth == 0:
         raise Unreadable(f"it is nested deeper than {DEPTH_MAX} levels")
     if isinstance(value, Mapping):

@@ -26,7 +26,7 @@ from console.logins import Attempts, Login, Logins, Users
 from console.watch import Watch
 from penstock.access.acl import ADMIN, CONSUME, VIEW
 from penstock.access.needs import PEER, of_topic
-from penstock.access.policy import CERTIFICATE, CLUSTER, NOBODY, Identity
+from penstock.access.policy import CERTIFICATE, CLUSTER, UNPROVEN, Identity
 from penstock.errors import (
     GroupNotFound,
     HalfNotFound,
@@ -246,7 +246,7 @@ def _login_of(console: Console, request: Request) -> tuple[Login | None, str]:
     certificate is logged in by it."""
     token = request.cookies.get(COOKIE, "")
     login, users = console.logins.find(token), console.users
-    who = NOBODY if users is None else users.of_certificate(*shown_certificate())
+    who = UNPROVEN if users is None else users.of_certificate(*shown_certificate())
     if login is not None and (users is None or _counts(users, login.identity, who)):
         return login, ""
     if users is not None and not who.user:

@@ -30,7 +30,7 @@ class ConfigLog:
     """The configuration as this instance knows it.
 
     Attributes:
-        facts: what stands.
+        facts: the current facts.
     """
 
     def __init__(self, servers: Sequence[str], links: Links, admin: Admin, world: World) -> None:
@@ -84,8 +84,8 @@ class ConfigLog:
         await self._changed.wait()
 
     async def write(self, kind: str, bus: str, name: str, spec: Any, replaces: int = ANY) -> Fact | None:
-        """Sets or, with None, removes one value, and returns what stands then. Raises ``Problem`` where something else
-        stood there than ``replaces``, and ``PenstockError``."""
+        """Sets or, with None, removes one value, and returns the value that stands then. Raises ``Problem`` where
+        something else stood there than ``replaces``, and ``PenstockError``."""
         write = f"{self._world.rng.getrandbits(64):016x}"
         with trio.move_on_after(WRITE_S):
             while True:

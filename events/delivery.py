@@ -1,4 +1,4 @@
-"""What becomes of one attempt to deliver, and when the next one is made: outcomes, retries, breakers, rates. Pure."""
+"""The outcome of one attempt to deliver, and the time of the next one: outcomes, retries, breakers, rates. Pure."""
 
 from __future__ import annotations
 

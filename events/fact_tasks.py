@@ -16,7 +16,7 @@ from penstock.protocol.requests.topics import DescribeTopic, TopicDetail
 
 
 class StandingFacts(NamedTuple):
-    """The facts that stand. ``offset``: where a reader of the topic's queue goes on; some of what follows may be among
+    """The facts that stand. ``offset``: where a reader of the topic's queue continues; some later messages may be among
     the facts already."""
 
     offset: int

@@ -1,8 +1,8 @@
 """The configuration as a fold of the log: which buses, sources, rules, targets, schemas and types there are.
 
 A fact is the retained message of an MQTT name ``$events/KIND/BUS/NAME``: the new value, or an empty body for a removal.
-Its revision is its log position. The broker takes a fact only where the one that it replaces stands (``IF_RETAINED``),
-and keeps what stands however old it is. Pure.
+Its revision is its log position. The broker takes a fact only if the one that it replaces stands (``IF_RETAINED``), and
+keeps the last value however old it is. Pure.
 """
 
 from __future__ import annotations

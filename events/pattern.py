@@ -1,6 +1,6 @@
 """Which events a rule wants: a JSON object, compiled once to closures. docs/formats/events.md has the grammar.
 
-Keys are joined by *and*, what stands in one array by *or*. A value that is an array matches if any element does, and an
+Keys are joined by *and*, the terms of one array by *or*. A value that is an array matches if any element does, and an
 object pattern on an array needs one element that satisfies all of it. Types are strict: ``300`` is not ``"300"``.
 Attributes of an event are text; a number or boolean for one means its text. Bounded: 10 levels, 256 terms. Pure.
 """
@@ -36,7 +36,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 
 class _Missing:
-    """What stands at a place where an event has nothing."""
+    """The value of a place where an event has nothing."""
 
     def __repr__(self) -> str:
         return "nothing"

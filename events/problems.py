@@ -30,7 +30,7 @@ class Problem(Exception):
     Attributes:
         status: the HTTP status.
         code: a word for programs, which stays.
-        detail: what was expected and what came.
+        detail: the expected and the given value.
         challenge: how to log in, where that is missing.
         more: further members of the answer.
     """

@@ -108,7 +108,7 @@ class Pusher:
         judge(answer.status, answer.headers, answer.body, self._clock.wall_ms())
 
     def _secret(self, name: str) -> bytes:
-        """What stands in the file of a secret. Raises ``Failed``."""
+        """The content of the file of a secret. Raises ``Failed``."""
         if self._secrets is None:
             raise Failed(f"the secret {name} is named, but the setting secrets names no folder")
         try:

@@ -197,7 +197,7 @@ def _walk(steps: list[str | int], value: Any) -> Any:
 
 
 class Variables:
-    """The paths under ``variables`` of a value: what templates have by name. Raises ``Problem``.
+    """The paths under ``variables`` of a value: the variables of templates. Raises ``Problem``.
 
     Attributes:
         names: of the variables.

@@ -103,7 +103,7 @@ class Gateway:
 
 
 class _Kept(NamedTuple):
-    """Where sessions are kept, and what becomes of them."""
+    """The session store with what saves, renews and recovers sessions."""
 
     home: SessionStore
     saver: SessionSaver

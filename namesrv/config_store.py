@@ -48,7 +48,7 @@ class ConfigStore:
         return self._ordered.get(topic, ())
 
     def answer(self, request: Request) -> Result | None:
-        """What becomes of a request; None if it is none of these."""
+        """The result of a request; None if it is none of these."""
         try:
             if isinstance(request, PutConfig):
                 self.put(request.namespace, request.key, request.value)

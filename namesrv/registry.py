@@ -108,7 +108,7 @@ class Registry:
         return len(self._brokers)
 
     def answer(self, request: Request, now: float) -> Result | None:
-        """What becomes of a request at ``now``; None if it is none of the name server's."""
+        """The result of a request at ``now``; None if it is none of the name server's."""
         self.expire(now)
         try:
             match request:
@@ -365,7 +365,7 @@ class Registry:
         return tuple(sorted([*away, *telling, *self._unheard]))
 
     def _forget(self, now: float) -> None:
-        """Lets go of brokers that were away for too long."""
+        """Forgets brokers that were away for too long."""
         self._away = {name: one for name, one in self._away.items() if one.until > now}
         self._expected = {name: until for name, until in self._expected.items() if until > now}
         self._unheard = {name: until for name, until in self._unheard.items() if until > now}

@@ -80,7 +80,7 @@ class Refusals:
 
 
 class NamesrvSession:
-    """Answers the requests of one peer; it keeps nothing of it but what it has proved."""
+    """Answers the requests of one peer; it keeps only the peer's proofs."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ the line at which the cursor stands."""
 
 @dataclass(slots=True)
 class Stage:
-    """One stage that messages pass: a counter and the rates of the last seconds. ``word``: what it has done to them."""
+    """One stage that messages pass: a counter and the rates of the last seconds. ``word``: its effect on them."""
 
     label: str
     word: str

@@ -28,6 +28,7 @@ class LocalLinks:
         return self._embedded.get(address) or self._wire.link(address)
 
     def give_up(self, address: str) -> None:
-        """Ends what waits at an address on the wire; an embedded service answers by itself as long as it is there."""
+        """Ends requests that wait at an address on the wire; an embedded service answers by itself as long as it is
+        there."""
         if address not in self._embedded:
             self._wire.give_up(address)

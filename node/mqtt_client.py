@@ -153,7 +153,7 @@ class MqttClient:
             _check(code, f"the filter {one} is refused", suback.properties.reason_string)
 
     def messages(self) -> Iterator[Publish]:
-        """What comes, for ever; a message is acknowledged when the next one is asked for."""
+        """The received messages, for ever; a message is acknowledged when the next one is asked for."""
         while True:
             while self._arrived:
                 packet = self._arrived.popleft()

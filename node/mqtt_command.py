@@ -197,8 +197,8 @@ def sub(
 def _messages(
     gateway: str, who: dict[str, Any], filters: tuple[str, ...], qos: int, tell: Callable[[str], None]
 ) -> Iterator[Publish]:
-    """What comes, over one connection after the other. Raises what the first attempt ends with, and later whatever
-    another one would not change."""
+    """The received messages, over one connection after the other. Raises what the first attempt ends with, and later
+    whatever another one would not change."""
     attempt = 0
     rng = new_rng()
     while True:

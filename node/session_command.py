@@ -53,11 +53,11 @@ def session() -> None:
 @json_option
 @click.pass_obj
 def list_sessions(server: str, allow_incomplete: bool, as_json: bool) -> None:
-    """List the sessions of connected and absent clients, and what waits for each.
+    """List the sessions of connected and absent clients, and their waiting messages.
 
     Waiting counts messages of its QoS 1 and 2 subscriptions that it has not been sent; on the way are those that it
-    has not acknowledged. A dash stands for what is not known. What waits for shared subscriptions is in
-    `penstock share list`.
+    has not acknowledged. A dash stands for what is not known. `penstock share list` shows the waiting messages of
+    shared subscriptions.
 
     \b
     Examples:
@@ -174,7 +174,7 @@ def _told(routes: Routes, sessions: Sequence[SessionRow], *, wants_terms: bool =
 
 
 def _is_gateways(one: SessionRow) -> bool:
-    """Whether its gateway alone knows what it has."""
+    """Whether its gateway alone knows its subscriptions."""
     return one.state == CONNECTED and not one.terms
 
 

@@ -1,4 +1,4 @@
-"""One connection of a RocketMQ client: what is read, what waits to be written, and how many commands are under way.
+"""One connection of a RocketMQ client: read bytes, bytes to write, and the number of commands under way.
 
 Answers of one round of reading go to the socket together, at the round's end and without a task's wake-up. A writer
 task sends what the socket did not take, and the answers that come between rounds.

@@ -34,7 +34,7 @@ class Membership:
     """The front in one group.
 
     Attributes:
-        topics: what it has joined with.
+        topics: those that it has joined with.
         generation: the one in which it holds its queues.
         refusal: why the broker does not let it in; empty while it is in.
         is_left: whether the front has left the group, so that it is not renewed.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.access.authority import EAVESDROPPED
-from penstock.access.policy import NOBODY, Identity
 from penstock.access.policy import SIGNATURE as BY_SIGNATURE
+from penstock.access.policy import UNPROVEN, Identity
 from penstock.access.scram import keyed
 from penstock.access.tokens import Unfit
 from penstock.errors import NotAuthorized
@@ -69,7 +69,7 @@ class SignedLogins:
         authority, user = self._guard.authority, command.text(ACCESS_KEY)
         if not user:
             shown = authority.of_certificate(self._peer.certificate, self._peer.ends_s)
-            if shown is NOBODY:
+            if shown is UNPROVEN:
                 raise self._refusal("", "no_access_key")
             return shown
         token = command.text(SECURITY_TOKEN)

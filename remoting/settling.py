@@ -107,7 +107,7 @@ def _newest(topic: str, unique_id: str) -> Flow:
 
 
 def end_transaction(call: Call) -> Flow:
-    """A producer says what becomes of a half."""
+    """A producer gives the outcome of a half."""
     command = call.command
     outcome = _OUTCOMES.get(command.number("commitOrRollback", 0), UNKNOWN)
     half, group = command.number("tranStateTableOffset"), command.text("producerGroup")

@@ -44,7 +44,7 @@ POP_PREFIX: Final = "$pop/"
 """Names of what groups pop begin so; no MQTT share does."""
 
 TRACE_TOPIC: Final = "%TRACE%"
-"""The topic in which brokers tell what became of traced messages."""
+"""The topic in which brokers store the traces of messages."""
 
 AUDIT_TOPIC: Final = "%AUDIT%"
 """The topic of the audit log: who did what, from where, and whether it was allowed."""

@@ -10,7 +10,7 @@ import math
 from collections import deque
 from typing import Final, Protocol
 
-from penstock.access.policy import NOBODY, SERVICE, Identity
+from penstock.access.policy import SERVICE, UNPROVEN, Identity
 from penstock.errors import NotAuthorized, PenstockError, Unavailable
 from penstock.protocol.link import OnResult
 from penstock.protocol.requests.replicas import AskVote, ReplicaHello, ReplicaWelcome, TakeEntries, Taken, Vote
@@ -67,7 +67,7 @@ class PeerSession:
         self._limit: Limit | None = None
         self._waiting: dict[type[Reply], deque[OnResult]] = {Vote: deque(), Taken: deque()}
         self.hello: ReplicaHello | None = None
-        self.identity = NOBODY
+        self.identity = UNPROVEN
 
     def begin(self, frames: FrameReader, limit: Limit) -> None:
         """Until it has proved itself, its frames are short and its time is bounded."""

@@ -82,7 +82,7 @@ async def client(visit: Visit) -> Response:
     if visit.may_act and state.connected:
         actions.append(markup.asked("Disconnect …", "Its session stays, and it may come back at once.", cut))
     if visit.may_act:
-        warning = "It is disconnected, its will is published, and what waits for it is lost."
+        warning = "It is disconnected, its will is published, and its waiting messages are lost."
         actions.append(markup.asked("Remove the session …", warning, end))
     return visit.page(
         f"Client {id}",

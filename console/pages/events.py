@@ -117,7 +117,7 @@ def _code(value: object) -> Markup:
 
 
 async def _facts(visit: Visit, filter: str) -> list[_Fact]:
-    """What stands under a filter, up to ``SHOWN``. What cannot be read is left out, as bridges do."""
+    """The values under a filter, up to ``SHOWN``. What cannot be read is left out, as bridges do."""
     found: list[_Fact] = []
     after = ""
     while True:

@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from console import markup
 from console.visits import COOKIE, Console, Endpoint, address_of, read_form, set_cookie
-from penstock.access.policy import NOBODY
+from penstock.access.policy import UNPROVEN
 
 WRONG: Final = "Name or password is wrong."
 WRONG_TOKEN: Final = "This token does not count: it has ended, or another key has signed it."
@@ -37,7 +37,7 @@ def log_in(console: Console) -> Endpoint:
             return RedirectResponse("/", 303)
         shown, to = form.get("token", "").strip(), form.get("to", "")
         if not console.attempts.begin(address):
-            console.note(NOBODY, request, "Login", "", allowed=False, why="too_many")
+            console.note(UNPROVEN, request, "Login", "", allowed=False, why="too_many")
             return _form(console, to, WAIT, 429)
         if shown:
             who = await console.users.of_token(shown)
@@ -45,7 +45,7 @@ def log_in(console: Console) -> Endpoint:
             who = await console.users.of_password(form.get("user", ""), form.get("password", ""))
         if who is None or not who.user:
             why = "wrong_token" if shown else "wrong_password"
-            claimed = NOBODY if shown else console.users.claimed(form.get("user", ""))
+            claimed = UNPROVEN if shown else console.users.claimed(form.get("user", ""))
             console.note(claimed, request, "Login", "", allowed=False, why=why)
             return _form(console, to, WRONG_TOKEN if shown else WRONG, 403)
         console.attempts.proves_right(address)

@@ -178,7 +178,7 @@ def _facts(one: ReceivedMessage) -> Markup:
 
 
 async def _trace(visit: Visit, one: ReceivedMessage) -> Markup:
-    """What became of a message, in the order of events."""
+    """The trace of a message, in the order of events."""
     rows = await visit.cluster.reads.trace(one.id or offset_id(one))
     events = [
         (

@@ -1,4 +1,4 @@
-"""What waits in the log: transactions without an outcome, and messages that are delivered later."""
+"""Pages of waiting messages: transactions without an outcome, and delayed messages."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Device(Incoming):
         pace: what it may still send, if that is limited.
         aliases: the topic aliases that it has been sent, if it takes any.
         tally: what goes through its listener.
-        tap: what follows its packets for an operator.
+        tap: follows its packets for an operator.
         full_since: when its output was found full, -1 while it takes something.
     """
 
@@ -281,7 +281,7 @@ class Device(Incoming):
         self.hold_reading()
 
     def go_on(self, *, has_turn: bool = False) -> None:
-        """Carries out what came meanwhile."""
+        """Carries out packets that came meanwhile."""
         self._waits = False
         self.release_reading()
         try:

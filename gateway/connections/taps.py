@@ -122,7 +122,7 @@ class Tapped(Protocol):
     """A connection that can be followed.
 
     Attributes:
-        tap: what follows it, if something does.
+        tap: its follower, if there is one.
     """
 
     tap: Tap | None

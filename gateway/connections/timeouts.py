@@ -2,9 +2,9 @@
 again once it has begun to; and until when what it has shown at its login counts.
 
 Everything is looked at when it is due (``gateway/net/deadlines.py``); a connection that has gone by then is passed
-over. Until then nothing of it waits there but its empty ``Stay``: what it had of a packet or on its way (megabytes,
-which no limit counts any more) goes with it. A client that is not read just now is alive as long as something of it
-waits to be read. Nothing here waits.
+over. Until then only its empty ``Stay`` waits there. Its parts of packets and messages on their way (megabytes, which
+no limit counts any more) end with it. A client that is not read just now is alive as long as something of it waits to
+be read. Nothing here waits.
 """
 
 from __future__ import annotations

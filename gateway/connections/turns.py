@@ -2,8 +2,8 @@
 
 A filter costs as much as many messages. Without turns one client with a thousand filters in each of many packets, or
 thousands of clients with one each after a fault of the network, kept all others waiting until all of them were done.
-A connection that waits is not read meanwhile, what it has sent stays bytes (``gateway/mqtt/reader.py``), and its
-packets go on in their order. A packet with more filters than a round has room for goes on behind the others that wait.
+A waiting connection is not read, its received packets stay bytes (``gateway/mqtt/reader.py``), and continue in their
+order. A packet with more filters than a round has room for goes on behind the others that wait.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Turns(Stage):
         self._rounds.again()
 
     def begin(self, device: Waiter, task: Task) -> None:
-        """Carries out what it has its turn for, as far as this round's room goes; it waits if that is not to its
+        """Carries out the work of its turn, as far as this round's room goes; it waits if that is not to its
         end."""
         if not self._carry_out(device, task):
             self._wait(device, task)

@@ -37,7 +37,7 @@ _PASSING: Final = AWAY | {NoRoute.code, StorageFull.code, TimedOut.code}
 
 
 LastWord = Callable[[], None]
-"""Tells the home what becomes of the session whose will this was."""
+"""Tells the home the fate of the session whose will this was."""
 
 
 def _say_nothing() -> None:

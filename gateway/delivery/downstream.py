@@ -71,7 +71,7 @@ class Downstream(Stage):
         may_publish: Callable[[Identity, str], bool],
         spans: DeliverySpans | None = None,
     ) -> None:
-        """``may_publish``: whether a client may publish under a name, and so what it has retained there is sent.
+        """``may_publish``: whether a client may publish under a name, so that its retained message there is sent.
         ``spans``: the recorder of traces; ``None`` without one."""
         self._saver = saver
         self._pull_bytes_max = settings.pull_bytes_max
@@ -389,7 +389,7 @@ class Downstream(Stage):
             self._leases.open_again(cursor)
 
     def _dispatch(self, feed: Feed[Cursor], batch: Batch, head: int) -> None:
-        """Everybody at the head gets the batch in its shared form, if that is possible; the others one by one."""
+        """All cursors at the head get the batch in its shared form, if that is possible; the others one by one."""
         first, others = feed.head, []
         runs: Runs = {}
         for cursor in feed.readers():

@@ -13,10 +13,9 @@ was opened in its name, not where its gateway came to know of the broker.
 A broker that does not answer costs little, for however long. What failed there is kept, and at each tick one piece of
 it is asked for again; when that is answered, so is the rest. It keeps requests that a client here waits for, and
 filters that continuing sessions have released, because no lease ends those and no other gateway knows of them
-(``UNHEARD_MAX`` of these; beyond that the oldest stay open until their sessions end). What sessions had that are over
-is said once and not kept: their home closes it with the record that ends them, and every other broker asks the home
-which of the sessions that it holds filters for are over, turn after turn, also when it comes back after years
-(``broker/net/mirror.py``).
+(``UNHEARD_MAX`` of these; beyond that the oldest stay open until their sessions end). Filters of ended sessions are
+closed by one request, which is not repeated: their home closes them with the record of the end, and every other broker
+asks the home again and again which of its filters' sessions have ended (``broker/net/mirror.py``).
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ OnOpened = Callable[["PenstockError | None", dict[Cursor, int]], None]
 
 
 def answers(result: Result, filters: Iterable[str]) -> list[OpenedFilter | PenstockError]:
-    """What became of each filter that a broker was asked to open."""
+    """The results of filters that a broker was asked to open."""
     error = result if isinstance(result, PenstockError) else InternalError("the broker's answer does not say it")
     by_filter: dict[str, OpenedFilter | PenstockError] = {}
     if isinstance(result, OpenedFilters):
@@ -233,7 +232,7 @@ class FilterLeases:
             unheard.pop((holder, filter), None)
 
     def begin_unheld(self, session: Session, filter: str) -> None:
-        """A session has let go of a filter that it goes on with: where it has not begun in its own name yet, it begins
+        """A session has released a filter that it continues with: if it has not begun in its own name yet, it begins
         where the filter is open for this gateway."""
         for cursor in session.overlap.cursors:
             if cursor.subscription.filter == filter and cursor in self._awaiting:

@@ -4,8 +4,8 @@ tells that its position may go past them.
 Now and then the ends of the topic's queues are looked up and, after that, the end of the filter's light queue. Whatever
 was stored before the first ends and matches the filter is in the light queue before the second. So when the
 subscription has come there it has come past the first ones, however much has been stored since. That is asked a few
-times per lease and costs nothing per message. What it has been sent and has not acknowledged still stays before its
-position, and so does what another subscription of its session is yet to deliver
+times per lease and costs nothing per message. Its position still stays before messages that were sent and not
+acknowledged, and before those that another subscription of its session has yet to deliver
 (``gateway/delivery/named_positions.py``).
 """
 

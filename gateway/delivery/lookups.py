@@ -40,7 +40,7 @@ class _Asked(NamedTuple, Generic[Held]):
 
 
 class _Line(Generic[Held]):
-    """What waits for one broker, and what is under way from it."""
+    """The requests that wait for one broker, and those under way."""
 
     __slots__ = ("queue", "under_way")
 

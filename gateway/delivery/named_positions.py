@@ -153,7 +153,7 @@ class NamedPositions:
 
     @property
     def commits(self) -> int:
-        """How often brokers were told what has changed."""
+        """How often changes were reported to brokers."""
         return self._holds.commits
 
     @property
@@ -404,7 +404,7 @@ class NamedPositions:
     # ------------------------------------------------------------ time
 
     def commit(self) -> None:
-        """Has the brokers keep what has changed; to be called about twice a second."""
+        """Has the brokers keep the changes; to be called about twice a second."""
         self._look_after_left()
         self._holds.flush()
 

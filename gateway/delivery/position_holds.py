@@ -72,7 +72,7 @@ class Hold:
 class PositionHolds:
     """All of one gateway, which brokers know as ``holder``. ``floor`` says how far the subscriptions of a name have
     come in a queue, ``None`` if none has a say. ``set_back`` is called when a position was set back.
-    ``commits`` and ``refused`` count reports of what has changed."""
+    ``commits`` and ``refused`` count reports of changes."""
 
     def __init__(
         self, holder: str, floor: Callable[[Group, str], int | None], set_back: Callable[[Group, str], None]
@@ -146,7 +146,7 @@ class PositionHolds:
             self._due[group] = None
 
     def flush(self) -> None:
-        """Tells brokers what has changed; last words all, the rest as long as that is not too much."""
+        """Reports changes to brokers; last words all, the rest as long as that is not too much."""
         due, self._due = self._due, {}
         left = ROWS_MAX
         next_time: dict[Group, None] = {}  # before whatever is due again by then

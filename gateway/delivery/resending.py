@@ -48,7 +48,7 @@ class Piece:
 
 
 class Resending:
-    """Resends of one gateway: what sessions had been sent and not acknowledged when their clients came back."""
+    """Resends of one gateway: messages that were sent and not acknowledged when their clients came back."""
 
     def __init__(self, clock: Clock, saver: SessionSaver, sending: Sending, on_more: Callable[[Session], None]) -> None:
         """``on_more`` gets sessions that may have messages to send, and room."""
@@ -64,7 +64,7 @@ class Resending:
         return len(self._pieces)
 
     def begin(self, session: Session) -> None:
-        """The client is back: what it has not acknowledged goes again, as far as it takes it."""
+        """The client is back: unacknowledged messages are sent again, as far as it takes them."""
         device = session.device
         assert device is not None
         larger = come_back(session, device.accepts_bytes_max)
@@ -77,7 +77,7 @@ class Resending:
             device.send(b"".join(pubrels), len(pubrels))
 
     def go_on(self, session: Session) -> None:
-        """Sends what has room now, until the client takes no more or something is to be read first."""
+        """Sends messages that have room now, until the client takes no more or one has to be read first."""
         while session.device is not None and not session.device.is_full:
             piece = self._pieces.get(session) or self._next(session)
             if piece is None or not piece.is_read:

@@ -37,8 +37,8 @@ class DeliveryScheduler:
     def __init__(
         self, pump: Callable[[Session], None], pull: Callable[[Feed[Cursor]], None], wake: Callable[[], None]
     ) -> None:
-        """``pump`` sends a session what there is for those of its cursors that lag, while there are looks; ``pull``
-        asks for what comes after a feed's head, and the answer may be there when it returns."""
+        """``pump`` sends a session the messages for its lagging cursors, while there are looks; ``pull`` asks for
+        messages after a feed's head, and the answer may be there when it returns."""
         self._pump = pump
         self._pull = pull
         self._wake = wake
@@ -120,7 +120,7 @@ class DeliveryScheduler:
             self._go_on(feed)
 
     def _take_turns(self) -> None:
-        """Does all that is due, as far as the looks go; what comes meanwhile is left to the next pass."""
+        """Does all due work, as far as the looks go; later work is left to the next pass."""
         for _ in range(len(self._in_turn)):
             taken = self._in_turn.take()
             if taken is None:

@@ -79,7 +79,7 @@ class SessionHolds:
         lasting.closing[filter] = lasting.closes_next
 
     def _is_saved(self, session: Session, lasting: Lasting, closes: list[str]) -> None:
-        """The session is durable without these, but for those that it has let go of once more."""
+        """The session is durable without these, except those that it has released once more."""
         gone = {filter: None for filter in closes if lasting.closing.get(filter) is closes}
         for filter in gone:
             del lasting.closing[filter]

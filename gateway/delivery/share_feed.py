@@ -157,7 +157,8 @@ class ShareFeed:
                 self.waiting.append(one)
 
     def deliver(self, send: Send) -> int:
-        """Hands out what waits, as far as there is room; returns how many messages are too large for all members."""
+        """Hands out waiting messages, as far as there is room; returns how many messages are too large for all
+        members."""
         kept: deque[Leased] = deque()
         too_large = 0
         blocked: set[int] = set()
@@ -223,12 +224,12 @@ class ShareFeed:
             self._keys[one.key] = (cursor, self._keys.get(one.key, (cursor, 0))[1] + 1)
 
     def settle(self, offset: int) -> None:
-        """A message that was sent need not go to anybody any more. It does no harm to say so twice."""
+        """A sent message is settled. It does no harm to say so twice."""
         if self._forget(offset) is not None:
             self.to_settle[offset] = None
 
     def give_back(self, offsets: Iterable[int]) -> None:
-        """Messages that were sent are for others, and what waits behind them too."""
+        """Sent messages go to others, and those that wait behind them too."""
         keys = set()
         for offset in offsets:
             key = self._forget(offset)

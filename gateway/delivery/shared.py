@@ -48,7 +48,7 @@ _Opening = dict[tuple[Broker, str], dict[str, list[PendingSubscription]]]
 
 class SharedSubscriptions:
     """All of one gateway. ``owner`` is its name in this life, for the leases of messages too: one of the same name that
-    died may have some yet. The lease of what it has open is kept with that of its filters
+    died may have some yet. The lease of its open shares is renewed with that of its filters
     (``gateway/delivery/filter_leases.py``). ``settled``, ``returned`` and ``dropped`` (too large for every member)
     count messages; ``send_as`` sends a message to a session; ``on_opening`` gets the shares that are opened at a
     broker, with their owner."""
@@ -175,10 +175,10 @@ class SharedSubscriptions:
                 pending.answered(None)
 
     def part(self, session: Session, *, ends: bool) -> None:
-        """The connection of a session is over, and its last state is about to be saved if it goes on here: what it has
-        not got goes to others, but what it may have got of QoS 2 does not, nor what it has kept when it let go of a
-        share: the exchange goes on (MQTT-3.10.4-3). It is unknown yet whether that save arrives, so only messages of
-        earlier saves are settled: what it was to keep from that one on is sent to others and to it."""
+        """The connection of a session is over, and its last state is about to be saved if it goes on here: messages
+        that it did not get go to others, except QoS 2 messages that it may have got, and those that it kept when it
+        released a share: their exchanges continue (MQTT-3.10.4-3). It is unknown yet whether that save arrives, so only
+        messages of earlier saves are settled: what it was to keep from that one on is sent to others and to it."""
         lasting = session.lasting
         goes_on = lasting is not None and not ends and not lasting.is_lost
         left = lasting.closing if lasting is not None and goes_on else ()

@@ -261,7 +261,7 @@ class Access:
         return not over
 
     def checked_as(self, check: Check, right: bool) -> None:
-        """What became of a check that was to be done. The file may have changed meanwhile: then the old answer is
+        """The result of a check. The file may have changed meanwhile: then the old answer is
         void."""
         self.checked += 1
         current = self._users.by_name.get(check.user)

@@ -74,7 +74,7 @@ class Exchange(Protocol):
     """An authentication of several messages, from the client's first on; never waits."""
 
     def receive(self, data: bytes) -> Challenge | Proven | Denied:
-        """What follows from the client's next message; after the last answer no other is asked for."""
+        """Handles the client's next message; after the last answer no other is asked for."""
         ...
 
 

@@ -1,9 +1,9 @@
 """Topic aliases that the gateway makes: a client that takes them is sent a long topic name once per connection, and
 then its number.
 
-A delivery is encoded with its name, as for everybody (``gateway/messages/outgoing.py``), and it is so that it stays in
-flight: a resend goes to another connection, where no alias holds (MQTT-3.3.2-7), and so never uses one. Only the bytes
-that leave now are rewritten. Numbers are given first come first served, up to the smaller of what the client takes
+A delivery is encoded with its name, as for all (``gateway/messages/outgoing.py``), and it stays in flight in that form:
+a resend goes to another connection, where no alias holds (MQTT-3.3.2-7), and so never uses one. Only the bytes that
+leave now are rewritten. Numbers are given first come first served, up to the smaller of what the client takes
 (MQTT-3.1.2-26, -27, 3.3.2-11) and ``topic_alias_sent_max``; names that come later go out in full, as do short ones, for
 which a number saves nothing, and those of more than 1,024 bytes, which a connection would have to keep.
 

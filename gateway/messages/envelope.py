@@ -207,7 +207,7 @@ class Arrival:
         offset: its place in the queue that was pulled (0 for a retained message that was fetched).
         position: its place in the log; the same in every queue that it belongs to.
         qos, retain: as published.
-        heading: what it has in common with others of its device.
+        heading: its common parts with other messages of its device.
         queue_id, queue_offset: its topic queue, and its place in that.
         expires_ms: wall-clock time after which it is not delivered, or ``NEVER``.
         born_ms, stored_ms: wall-clock times at its sender and when it was stored.

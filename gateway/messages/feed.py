@@ -153,7 +153,7 @@ class Feed(Origin, Generic[Reader]):
             del window[:dropped]
 
     def clear(self) -> None:
-        """Lets go of its window, whatever anybody needs."""
+        """Drops its window, needed or not."""
         self.window = None
         self.window_bytes = 0
 

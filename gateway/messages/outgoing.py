@@ -179,7 +179,7 @@ def blob(arrival: Arrival, variant: Variant, now_ms: int) -> Blob:
 
 
 def is_expired(arrival: Arrival, now_ms: int) -> bool:
-    """Whether the message may no longer be sent to anybody (MQTT-3.3.2-5)."""
+    """Whether the message has expired (MQTT-3.3.2-5)."""
     return arrival.expires_ms != NEVER and now_ms >= arrival.expires_ms
 
 

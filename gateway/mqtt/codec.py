@@ -291,7 +291,7 @@ def encode(packet: Packet, level: int) -> bytes:
 def publish_head(name: bytes, tail_bytes: int, qos: int, retain: bool = False, dup: bool = False) -> bytes:
     """A PUBLISH up to the end of its topic name, which is where its packet id has its place.
 
-    What follows, ``tail_bytes`` of it, depends on neither subscriber nor id: for MQTT 5 the property block, then the
+    The rest, ``tail_bytes``, depends on neither subscriber nor id: for MQTT 5 the property block, then the
     payload. So one head and one tail serve all subscribers of a message.
     """
     size = 2 + len(name) + (2 if qos else 0) + tail_bytes

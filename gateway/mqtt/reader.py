@@ -6,8 +6,8 @@ nothing else may (MQTT-3.1.0-1), which is judged by the very first byte, and a s
 ``level`` for all that follows it, in the same piece too.
 
 A server takes the stream in steps: a packet that those behind it may have to wait for is the last of its step, and a
-SUBSCRIBE or UNSUBSCRIBE is one by itself, taken only when it has its turn. What waits stays bytes: that is less work,
-and several times less memory, than packets.
+SUBSCRIBE or UNSUBSCRIBE is one by itself, taken only when it has its turn. Waiting packets stay bytes, which is less
+work and several times less memory than packet objects.
 
 Invariants: the packets, and the error that ends them, do not depend on how the stream was cut; after an error
 the reader is not used again. Time is linear in the bytes received, also where a long packet comes byte by byte.

@@ -1,1 +1,1 @@
-"""The loop: sockets that are ready, one round of work for all of them, and what waits for a time."""
+"""The loop: sockets that are ready, one round of work for all of them, and deadlines."""

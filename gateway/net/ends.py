@@ -15,7 +15,7 @@ class Occupant:
     __slots__ = ()
 
     def receive(self, chunk: bytes) -> None:
-        """Takes what has come, never nothing."""
+        """Takes received bytes, at least one."""
         raise NotImplementedError
 
     def writable(self) -> None:

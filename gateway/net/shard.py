@@ -278,7 +278,7 @@ class Line(Output):
             self._arm()
 
     def shut(self) -> None:
-        """Gives the descriptor back; it is out of the poller before anybody else can get it."""
+        """Gives the descriptor back; it is out of the poller before it can be reused."""
         if self.descriptor >= 0:
             self._shard.forget(self)
             self.descriptor = -1

@@ -27,7 +27,7 @@ _PASSING: Final = _SILENT | {NoRoute.code}
 
 
 class Placing:
-    """The topics of one gateway, and what waits for them."""
+    """The topics of one gateway, and the publications that wait for them."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Placing:
         flush: Callable[[], None],
         gave_up: Callable[[int], None],
     ) -> None:
-        """``place`` takes a publication whose broker is known, ``flush`` sends what it has taken. ``gave_up`` hears how
+        """``place`` takes a publication whose broker is known, ``flush`` sends the taken ones. ``gave_up`` hears how
         many messages are given up without an answer to a device."""
         self._brokers = brokers
         self._lane_of = lane_of
@@ -119,7 +119,7 @@ class Placing:
         self._go_on(list(waiting))
 
     def _go_on(self, queues: list[ClientQueue]) -> None:
-        """Places what has come to the head of these queues."""
+        """Places the publications at the heads of these queues."""
         for queue in queues:
             self._advance(queue)
         self._flush()
@@ -203,7 +203,7 @@ class Placing:
         self._go_on(queues)
 
     def _drop_absent(self, queue: ClientQueue, topics: list[TopicLanes] | None) -> None:
-        """``topics``: only what waits for these."""
+        """``topics``: only publications that wait for these."""
         left: deque[tuple[NameRoute, Unplaced]] = deque()
         for item in queue.items:
             device = item[1].device

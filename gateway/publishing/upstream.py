@@ -54,7 +54,7 @@ _ELSEWHERE: Final = frozenset({TopicNotFound.code, NotAllowed.code})
 _ROUTES_MAX: Final = 256
 _OVER_MAX: Final = 1000
 _WILL: Final = b"\x00"
-"""The mark of a will: it is not sent to anybody."""
+"""The mark of a will, which is not sent."""
 
 
 class Upstream(Stage):
@@ -208,7 +208,7 @@ class Upstream(Stage):
         lane.broker.submit(GivenRuns(len(batch.marks), batch.runs, batch.epoch, batch.attempt), batch)
 
     def appended(self, batch: Batch, result: Result) -> None:
-        """What became of a batch."""
+        """Handles the broker's answer to a batch."""
         lane = batch.lane
         self.unanswered -= 1
         lane.unanswered -= 1

@@ -64,7 +64,7 @@ class Lasting:
         unsaved: packets that leave when the next save is durable, and ``when_saved``: the callbacks for then.
         unsaved_bytes: of these packets, and of those whose save is under way.
         is_full: these are too many for anything to be sent behind them.
-        is_saving: packets wait for a save that is under way; what comes later waits behind them.
+        is_saving: packets wait for a save that is under way; later ones wait behind them.
         places: where it was in queues that it has not come back to yet.
         owed: what subscriptions are owed whose queues it has not come back to yet.
         is_lost: it is another gateway's by now, with all that is saved of it.

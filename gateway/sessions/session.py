@@ -178,7 +178,8 @@ class Cursor(Attachable):
         return Place(at, self.start, self.seen, tuple(bounded(self.subscription.filter, redos)))
 
     def ended(self, older: int) -> Ended | None:
-        """What it has delivered, if it ends now. ``older``: how many older ones there are at its broker."""
+        """The messages that it has delivered, if it ends now. ``older``: how many older ones there are at its
+        broker."""
         if self.seen < self.first:
             return None
         left = self.left()
@@ -205,7 +206,7 @@ class Overlap:
     """The cursors of one session, oldest first, and which of them match a name: a bit for each, the oldest's first.
 
     Attributes:
-        ended: what others had delivered when they ended, the latest of them; ``ended_until``: log position of the last
+        ended: the deliveries of ended subscriptions, the latest of them; ``ended_until``: log position of the last
             of these messages.
     """
 
@@ -434,12 +435,12 @@ class Session(InboundExchanges):
 
     @property
     def is_worth_reading(self) -> bool:
-        """Whether there may be room for what is read for it alone: what has to wait then is in memory."""
+        """Whether there may be room for messages that are read for it alone, because waiting ones are in memory."""
         return not self.is_full and self.in_flight_bytes < self.window_bytes
 
     @property
     def has_no_room(self) -> bool:
-        """Whether nothing of QoS 1 or 2 can be sent, whatever it is: no use to look at what waits for room."""
+        """Whether no message of QoS 1 or 2 can be sent, so that a look at waiting ones is of no use."""
         return self.room() <= 0 or not self.is_worth_reading
 
     def _free_id(self) -> int:

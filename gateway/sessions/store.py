@@ -279,7 +279,7 @@ class SessionStore:
         self._unheard.setdefault(word.client, {}).setdefault(word, on_lost)
 
     def _heard(self, word: SessionSave, outcome: bool | PenstockError) -> None:
-        """What became of a word that was said again. One that was missed stands where it stood."""
+        """Handles the answer to a repeated word. One that was missed stands where it stood."""
         words = self._unheard.get(word.client)
         if words is None or next(iter(words)) != word:
             return
@@ -339,7 +339,7 @@ class SessionStore:
         self._wake()
 
     def _outcome(self, at: int, result: Result) -> bool | PenstockError:
-        """What became of the save at one place of a request."""
+        """Handles the result of the save at one index of a request."""
         if isinstance(result, SavedSessions):
             if at not in result.full:
                 return at not in result.fenced
@@ -380,7 +380,7 @@ class SessionStore:
         self.broker, self.found = broker, None
 
     def begin(self) -> None:
-        """The home has heard of this gateway: what has waited for that is asked."""
+        """The home knows this gateway: waiting requests are sent."""
         self._is_ready = True
         waiting, self._waiting = self._waiting, {}
         for request, on_opened in waiting.values():

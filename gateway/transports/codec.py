@@ -1,7 +1,7 @@
 """The seam between what goes over a socket and the MQTT bytes in it: one protocol, and several of them in one.
 
 A ``Codec`` is pure: bytes in, bytes out, nothing waits. It answers by itself where its protocol asks for that (a
-handshake, a pong); what it has to say is taken with ``output`` after every ``decode``. Whatever comes in, it never
+handshake, a pong); the caller takes its bytes with ``output`` after every ``decode``. Whatever comes in, it never
 raises: ``over`` says that nothing more will be decoded, and why.
 """
 

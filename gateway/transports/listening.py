@@ -41,8 +41,8 @@ class Listening:
         may open it (all if none is named). proxies: networks of load balancers that say in front of each connection
         where it comes from; no other address may then connect. connections_max: how many may be at this listener, 0 for
         as many as at the gateway. is_lenient: whether clients may exceed their Receive Maximum. anonymous: which
-        clients may come without credentials (``ANONYMOUS``); empty: as the gateway's setting says. mount: what stands
-        before every name and filter of its clients, with a slash at its end; empty for nothing.
+        clients may come without credentials (``ANONYMOUS``); empty: as the gateway's setting says. mount: the prefix of
+        every name and filter of its clients, with a slash at its end; empty for nothing.
     """
 
     name: str

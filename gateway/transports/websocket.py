@@ -1,6 +1,6 @@
 """MQTT over WebSocket (RFC 6455): the HTTP request that opens it, then binary frames.
 
-The frames are wsproto's, the request h11's; this says which requests are let through and what becomes of frames.
+The frames are wsproto's, the request h11's; this module admits requests and handles frames.
 Binary frames only, anything else closes with 1003 (MQTT-6.0.0-1), as soon as its header is read: the content of a text
 frame is not looked at, UTF-8 or not. Packets may span frames and share them (MQTT-6.0.0-2): what they carry is one
 stream. The client offers the sub-protocol ``mqtt`` (or ``mqttv3.1``) and the server selects it (MQTT-6.0.0-4). No
@@ -100,7 +100,7 @@ class WebSocketCodec:
     # ------------------------------------------------------------ the request
 
     def _take_request(self, data: bytes) -> bytes:
-        """Answers the request if it is whole; returns what stands behind it."""
+        """Answers the request if it is whole; returns the bytes behind it."""
         if (
             data and self._room == REQUEST_BYTES_MAX and data[0] <= _SPACE
         ):  # h11 has several words for this, by the chunk

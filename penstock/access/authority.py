@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 from penstock.access.acl import Acl
 from penstock.access.passwords import Users
 from penstock.access.policy import CERTIFICATE as BY_CERTIFICATE
-from penstock.access.policy import NOBODY, PASSWORD, SERVICE, SIGNATURE, Identity, Policy
+from penstock.access.policy import PASSWORD, SERVICE, SIGNATURE, UNPROVEN, Identity, Policy
 from penstock.access.policy import SCRAM as BY_SCRAM
 from penstock.access.policy import TOKEN as BY_TOKEN
 from penstock.access.scram import ScramKeys
@@ -123,15 +123,15 @@ class Authority:
     def claimed(self, user: str, how: str) -> Identity:
         """The user in the audit log for a failed login: the claimed one if it exists, else none, because the name may
         be a password in the wrong field."""
-        return Identity(user, how) if self.users is not None and user in self.users.by_name else NOBODY
+        return Identity(user, how) if self.users is not None and user in self.users.by_name else UNPROVEN
 
     # ------------------------------------------------------------ exchanges
 
     def of_certificate(self, name: str, ends_s: float) -> Identity:
-        """The identity of a certificate that TLS has checked and that ends at a time, in seconds since 1970. ``NOBODY``
-        where certificates do not count, or this one no longer does."""
+        """The identity of a certificate that TLS has checked and that ends at a time, in seconds since 1970.
+        ``UNPROVEN`` where certificates do not count, or this one no longer does."""
         identity = Identity(name, BY_CERTIFICATE, ends_s)
-        return identity if name and self._takes_certificates and self.still(identity) else NOBODY
+        return identity if name and self._takes_certificates and self.still(identity) else UNPROVEN
 
     def begin(self, mechanism: str, is_private: bool = True) -> Exchange | Denied:
         """A new login by a mechanism of ``penstock/protocol/logins.py``.

@@ -57,7 +57,7 @@ class Identity(NamedTuple):
         return self.user or self.how
 
 
-NOBODY: Final = Identity()
+UNPROVEN: Final = Identity()
 AT_OPEN_PORT: Final = Identity("", LOCAL)
 """The identity of every peer at a port that asks for no login; it may do everything there."""
 

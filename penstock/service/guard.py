@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from penstock.access.acl import PRODUCE
 from penstock.access.authority import EAVESDROPPED, GONE, NO_MECHANISM, Authority, Exchange, Known
 from penstock.access.needs import OPEN, Need, needs_of, of_topic
-from penstock.access.policy import ANONYMOUS, AT_OPEN_PORT, LOCAL, NOBODY, SCRAM, SERVICE, Identity
+from penstock.access.policy import ANONYMOUS, AT_OPEN_PORT, LOCAL, SCRAM, SERVICE, UNPROVEN, Identity
 from penstock.access.scram_exchange import Denied
 from penstock.errors import InvalidRequest, NotAuthorized, PenstockError
 from penstock.protocol.link import OnResult
@@ -146,14 +146,14 @@ class GuardedSession:
         self._version = self._authority.version
         self._asks = self._authority.asks
         self._is_stranger = self._asks
-        identity = NOBODY if self._asks else AT_OPEN_PORT
+        identity = UNPROVEN if self._asks else AT_OPEN_PORT
         self._permissions = Permissions(guard.authority, guard.audit, peer.address, identity)
         if self._asks:
             guard.came()
             frames.bound(STRANGER_BYTES_MAX)
             limit(LOGIN_S)
             shown = self._authority.of_certificate(peer.certificate, peer.ends_s)
-            if shown is not NOBODY:
+            if shown is not UNPROVEN:
                 self._mechanism = "CERTIFICATE"
                 self.become(Known(shown))
 
@@ -248,9 +248,9 @@ class GuardedSession:
     def _denied(self, cause: str, mechanism: str = "") -> PenstockError:
         """Ends a failed login, and gives its answer. Only operators see the cause, except of mechanisms that the server
         does not take."""
-        who = NOBODY if self._exchange is None else self._authority.claimed(self._exchange.claimed, SCRAM)
+        who = UNPROVEN if self._exchange is None else self._authority.claimed(self._exchange.claimed, SCRAM)
         self._exchange, self._is_over = None, True
-        self._permissions.become(NOBODY)
+        self._permissions.become(UNPROVEN)
         self._guard.failed(self._peer)
         self._guard.audit.note(who, self._peer.address, "Login", self._mechanism, allowed=False, why=cause)
         self._limit(GOODBYE_S)
@@ -275,12 +275,12 @@ class GuardedSession:
         self._version = self._authority.version
         if not self._asks and self._authority.asks:
             self._asks = True
-            self._permissions.become(NOBODY)
-        elif self._asks and self.identity is not NOBODY and not self._authority.still(self.identity):
+            self._permissions.become(UNPROVEN)
+        elif self._asks and self.identity is not UNPROVEN and not self._authority.still(self.identity):
             audit, address = self._guard.audit, self._peer.address
             audit.note(self.identity, address, "Login", self._mechanism, allowed=False, why=GONE)
             self._is_over = True
-            self._permissions.become(NOBODY)
+            self._permissions.become(UNPROVEN)
             self._limit(GOODBYE_S)
 
     # ------------------------------------------------------------ requests

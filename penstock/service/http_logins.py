@@ -18,7 +18,7 @@ import trio
 
 from penstock.access.acl import ADMIN
 from penstock.access.passwords import Users
-from penstock.access.policy import AT_OPEN_PORT, CLUSTER, NOBODY, PASSWORD, Identity
+from penstock.access.policy import AT_OPEN_PORT, CLUSTER, PASSWORD, UNPROVEN, Identity
 from penstock.access.tokens import Unfit
 from penstock.protocol.addresses import join_address
 from penstock.service.access_files import AccessFiles
@@ -89,7 +89,7 @@ class HttpLogins:
                 raise self._refuse(
                     429, "too-many-logins", "too many logins from this address have failed: wait a minute"
                 )
-            found, who = None, NOBODY
+            found, who = None, UNPROVEN
             if kind.lower() == "bearer":
                 read = self._authority.read_token(value.strip().encode("latin-1"))
                 found = None if isinstance(read, Unfit) else read

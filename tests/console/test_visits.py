@@ -10,7 +10,7 @@ from console import visits
 from console.logins import Users
 from console.visits import COOKIE, FORM_BYTES_MAX, number_of, time_of
 from penstock.access.acl import Rule, parse_acl
-from penstock.access.policy import NOBODY, PASSWORD, Identity, Policy
+from penstock.access.policy import PASSWORD, UNPROVEN, Identity, Policy
 from penstock.errors import InvalidRequest, NotAuthorized
 from tests.console.browser import Site
 
@@ -34,10 +34,10 @@ class TwoUsers(Users):
         return None
 
     def of_certificate(self, name: str, ends_s: float) -> Identity:
-        return NOBODY
+        return UNPROVEN
 
     def claimed(self, user: str) -> Identity:
-        return Identity(user, PASSWORD) if user in self.names() else NOBODY
+        return Identity(user, PASSWORD) if user in self.names() else UNPROVEN
 
     def named(self, user: str) -> Identity:
         return Identity(user, PASSWORD)

@@ -65,9 +65,9 @@ COLUMNS: Final = (
     *("nobody", "wrong password", "no rule", "`produce`", "`consume`", "`group`", "`view *`", "`admin *`"),
     *("wrong token", "token, `view *`", "foreign certificate", "certificate, `view *`", "service"),
 )
-NOBODY, WRONG, SERVICE = "nobody", "wrong", "service"
+UNPROVEN, WRONG, SERVICE = "nobody", "wrong", "service"
 WRONG_TOKEN, TOKEN, FOREIGN, CERTIFICATE = "wrong-token", "token", "foreign", "certificate"
-WHO: Final = (NOBODY, WRONG, *USERS, WRONG_TOKEN, TOKEN, FOREIGN, CERTIFICATE, SERVICE)
+WHO: Final = (UNPROVEN, WRONG, *USERS, WRONG_TOKEN, TOKEN, FOREIGN, CERTIFICATE, SERVICE)
 YES, NO, NONE = "yes", "no", "–"
 
 Try = Callable[["Ports", str], str]
@@ -231,7 +231,7 @@ FILES: Final = {
     "peers_tls_ca": "ca.pem",
 }
 BY_TOKEN: Final = (WRONG_TOKEN, TOKEN)
-BY_NOTHING: Final = (NOBODY, FOREIGN, CERTIFICATE)
+BY_NOTHING: Final = (UNPROVEN, FOREIGN, CERTIFICATE)
 """Columns that show neither password nor token."""
 APPEND: Final = Append(1, False, encode_message(Message("orders", b"x")))
 EVENT: Final = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}

@@ -57,17 +57,17 @@ def test_no_further_class_name_means_two_things() -> None:
 
 
 RIDDLES = {
-    r"\bnobody\b": 60,
+    r"\bnobody\b": 30,
     r"\bsomebody\b": 10,
-    r"\b(?:any|every)body\b": 40,
+    r"\b(?:any|every)body\b": 20,
     r"\bwhoever\b": 20,
     r"\bso (?:many|much|long)\b": 20,
     r"\b(?:is|are) told\b": 20,
-    r"\bwho (?:comes|goes|has|wants|waits|is|was|asks)\b": 30,
+    r"\bwho (?:comes|goes|has|wants|waits|is|was|asks)\b": 20,
     r"\bwhat (?:was|is) (?:owed|stored|said|asked)\b": 20,
-    r"\bwhat (?:becomes|became|comes|came|follows|waits|stands|remains|stays)\b": 220,
-    r"\bwhat (?:\w+ )?(?:has|have|had)\b": 130,
-    r"\blets? go of\b": 30,
+    r"\bwhat (?:becomes|became|comes|came|follows|waits|stands|remains|stays)\b": 70,
+    r"\bwhat (?:\w+ )?(?:has|have|had)\b": 50,
+    r"\blets? go of\b": 10,
 }
 """Idioms that hide who does what, and how often they still stand in sources and pages, rounded up
 to the next ten."""

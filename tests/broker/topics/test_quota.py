@@ -11,7 +11,7 @@ from broker.topics.quota import TopicQuota
 from penstock.access.acl import parse_acl
 from penstock.access.authority import Authority, Known
 from penstock.access.passwords import Users
-from penstock.access.policy import NOBODY, SCRAM, SERVICE, Identity
+from penstock.access.policy import SCRAM, SERVICE, UNPROVEN, Identity
 from penstock.errors import Busy
 from penstock.protocol.message import Message, encode_message
 from penstock.protocol.requests.messages import Appended, AppendRuns
@@ -40,11 +40,11 @@ class Port:
         self.rig = Rig(asker=self.guard.asker, **settings)
         self.peers = 0
 
-    def connect(self, who: Identity = NOBODY, host: str = "192.0.2.1") -> GuardedSession:
+    def connect(self, who: Identity = UNPROVEN, host: str = "192.0.2.1") -> GuardedSession:
         self.peers += 1
         inner = BrokerSession(self.rig.lead, self.peers, ends_rounds=False)
         session = self.guard.watch(inner, Peer(self.peers, f"{host}:{self.peers}"), FrameReader(), lambda seconds: None)
-        if who is not NOBODY:
+        if who is not UNPROVEN:
             session.become(Known(who))
         return session
 
@@ -93,7 +93,7 @@ def test_clients_without_a_user_name_share_the_limit_of_their_address_and_leave_
     assert "the limit topics_max is reached; `penstock topic delete` makes room" in port.made(port.connect(V), "f")
 
 
-@pytest.mark.parametrize(("asks", "who"), [(True, Identity("gateway-a", SERVICE)), (False, NOBODY)])
+@pytest.mark.parametrize(("asks", "who"), [(True, Identity("gateway-a", SERVICE)), (False, UNPROVEN)])
 def test_services_and_open_ports_have_no_limit(asks: bool, who: Identity) -> None:
     port = Port(asks, user_topics_per_min_max=1)
     assert port.made(port.connect(who), *"abcdef") == ""

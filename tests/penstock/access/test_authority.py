@@ -12,7 +12,7 @@ import scramp
 from penstock.access.acl import parse_acl
 from penstock.access.authority import Authority, Exchange, Known
 from penstock.access.passwords import Hashed, Users
-from penstock.access.policy import CERTIFICATE, NOBODY, SCRAM, SERVICE, TOKEN, Identity
+from penstock.access.policy import CERTIFICATE, SCRAM, SERVICE, TOKEN, UNPROVEN, Identity
 from penstock.access.scram import derive_keys
 from penstock.access.scram_exchange import Challenge, Denied
 from penstock.access.tokens import TokenKeys, TokenRules
@@ -77,7 +77,7 @@ def test_a_password_proves_a_user_and_a_wrong_one_nobody() -> None:
 def test_for_a_failed_login_the_audit_log_names_a_user_who_is_there_and_nobody_else() -> None:
     authority = Hands().authority
     assert authority.claimed("billing", SCRAM) == Identity("billing", SCRAM)
-    assert authority.claimed("a password in the wrong field", SCRAM) is NOBODY
+    assert authority.claimed("a password in the wrong field", SCRAM) is UNPROVEN
 
 
 def test_a_login_that_was_overheard_cannot_be_replayed() -> None:
@@ -160,7 +160,7 @@ def test_a_service_without_nonce_or_name_is_refused(begun: bytes) -> None:
 
 def test_a_cluster_without_a_key_makes_nobody_a_service() -> None:
     step = Hands(key=None).begin(logins.CLUSTER_KEY).receive(bytes(32) + b"gateway-1")
-    assert step == Known(NOBODY)
+    assert step == Known(UNPROVEN)
 
 
 @pytest.mark.parametrize("mechanism", ["", "PLAIN", "scram-sha-256", "EXTERNAL"])
@@ -172,9 +172,9 @@ def test_certificates_count_where_they_are_asked_for_and_until_they_end() -> Non
     assert Hands(certificates=True).authority.of_certificate("d1", NOW_S + 1.0) == Identity(
         "d1", CERTIFICATE, NOW_S + 1.0
     )
-    assert Hands(certificates=True).authority.of_certificate("d1", NOW_S - 1.0) is NOBODY
-    assert Hands(certificates=True).authority.of_certificate("", math.inf) is NOBODY
-    assert Hands().authority.of_certificate("d1", math.inf) is NOBODY
+    assert Hands(certificates=True).authority.of_certificate("d1", NOW_S - 1.0) is UNPROVEN
+    assert Hands(certificates=True).authority.of_certificate("", math.inf) is UNPROVEN
+    assert Hands().authority.of_certificate("d1", math.inf) is UNPROVEN
 
 
 def test_changes_are_counted_and_a_user_who_is_removed_is_nobody() -> None:

@@ -12,12 +12,12 @@ from penstock.access.policy import (
     CLUSTER,
     HOW,
     LOCAL,
-    NOBODY,
     PASSWORD,
     SCRAM,
     SERVICE,
     SIGNATURE,
     TOKEN,
+    UNPROVEN,
     Identity,
     Policy,
 )
@@ -82,7 +82,7 @@ def test_what_nobody_has_written_a_rule_for(how: str, rules: str | None) -> None
         (Policy(parse_acl(RULES)), Identity("ada", SCRAM), True, True),
         (Policy(parse_acl(RULES)), Identity("auditor", SCRAM), False, True),
         (Policy(parse_acl(RULES)), Identity("billing", SCRAM), False, False),
-        (Policy(parse_acl(RULES)), NOBODY, False, False),
+        (Policy(parse_acl(RULES)), UNPROVEN, False, False),
         (Policy(parse_acl(RULES)), AT_OPEN_PORT, True, True),
         (Policy(), Identity("ada", SCRAM), False, True),
     ],
@@ -108,7 +108,7 @@ def test_a_refusal_names_each_right_of_which_one_will_do() -> None:
 
 
 def test_who_has_not_logged_in_is_told_to() -> None:
-    assert "log in" in Policy().refusal(NOBODY, (VIEW,)).hint
+    assert "log in" in Policy().refusal(UNPROVEN, (VIEW,)).hint
 
 
 @pytest.mark.parametrize("line", ["allow all produce #", "allow all group a/+", "allow all admin %c", "allow all view"])

@@ -10,16 +10,16 @@ from penstock.access.policy import SCRAM, Identity
 from penstock.protocol.requests.messages import AuditEntry
 from penstock.service.audit import KINDS_MAX, OTHERS, Audit, Trail
 
-NOBODY, ADA = Identity(), Identity("ada", SCRAM)
+UNPROVEN, ADA = Identity(), Identity("ada", SCRAM)
 
 
 def test_an_act_is_kept_and_told_with_who_what_and_where(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     audit = Audit(lambda: 7, lambda: 0.0)
     audit.note(ADA, "192.0.2.1:5", "DeleteTopic", "orders", allowed=True)
-    audit.note(NOBODY, "192.0.2.1:6", "Pull", "orders", allowed=False, why="consume")
+    audit.note(UNPROVEN, "192.0.2.1:6", "Pull", "orders", allowed=False, why="consume")
     audit.note(ADA, "192.0.2.1", "Publish", "a/b", allowed=False, why="access rules", client="d7")
-    audit.keep(NOBODY, "192.0.2.1", "Login", "", allowed=False, why="wrong_password")
+    audit.keep(UNPROVEN, "192.0.2.1", "Login", "", allowed=False, why="wrong_password")
     assert audit.trail.take() == (
         AuditEntry(7, "ada", "scram", "192.0.2.1:5", "DeleteTopic", "orders", True),
         AuditEntry(7, "", "anonymous", "192.0.2.1:6", "Pull", "orders", False, "consume"),
@@ -38,11 +38,11 @@ def test_what_peers_do_a_thousand_times_has_few_lines_and_one_entry(caplog: pyte
     now = [0.0]
     audit = Audit(lambda: int(now[0] * 1000), lambda: now[0])
     for _ in range(1000):
-        audit.note(NOBODY, "a", "Pull", "x" * 1000 + "\n", allowed=False)
+        audit.note(UNPROVEN, "a", "Pull", "x" * 1000 + "\n", allowed=False)
     assert len(caplog.messages) < 200
     assert all(len(line) < 400 and "\n" not in line for line in caplog.messages)
     now[0] = 60.0
-    audit.note(NOBODY, "a", "Pull", "x", allowed=False)
+    audit.note(UNPROVEN, "a", "Pull", "x", allowed=False)
     assert "more were not told" in caplog.messages[-1]
     assert audit.refused == 1001
     assert [(one.at_ms, one.name, one.times) for one in audit.trail.take()] == [

@@ -13,7 +13,7 @@ import trio
 
 from penstock.access.acl import VIEW
 from penstock.access.passwords import Users, hash_password
-from penstock.access.policy import AT_OPEN_PORT, CERTIFICATE, NOBODY, PASSWORD, Identity
+from penstock.access.policy import AT_OPEN_PORT, CERTIFICATE, PASSWORD, UNPROVEN, Identity
 from penstock.service import http_logins
 from penstock.service.access_files import AccessFiles
 from penstock.service.access_settings import AccessSettings
@@ -47,8 +47,8 @@ async def test_users_come_with_their_password_and_do_what_the_rules_allow(tmp_pa
     auditor = await judge.identity_of(request(basic("auditor", "ledger")))
     assert auditor == await judge.identity_of(request(basic("auditor", "ledger"))) == Identity("auditor", PASSWORD)
     judge.check(request(), auditor, VIEW)
-    assert await judge.identity_of(request()) == NOBODY
-    for who, status in ((NOBODY, 401), (Identity("billing", PASSWORD), 403)):
+    assert await judge.identity_of(request()) == UNPROVEN
+    for who, status in ((UNPROVEN, 401), (Identity("billing", PASSWORD), 403)):
         with pytest.raises(Refused) as refused:
             judge.check(request(), who, VIEW)
         assert (refused.value.status, "challenge" in refused.value.more) == (status, status == 401)
@@ -86,7 +86,7 @@ async def test_a_certificate_is_a_login_where_certificates_count(
 ) -> None:
     monkeypatch.setattr(http_logins, "shown_certificate", lambda: ("auditor", 1e12))
     password_file = access_files(tmp_path)["password_file"]
-    assert await logins(AccessSettings(password_file=password_file)).identity_of(request()) == NOBODY
+    assert await logins(AccessSettings(password_file=password_file)).identity_of(request()) == UNPROVEN
     counts = AccessSettings(password_file=password_file, tls_clients="optional")
     assert await logins(counts).identity_of(request()) == Identity("auditor", CERTIFICATE, 1e12)
 

@@ -7,7 +7,7 @@ import pytest
 from penstock.access.acl import parse_acl
 from penstock.access.authority import Authority
 from penstock.access.needs import Need
-from penstock.access.policy import NOBODY, SCRAM, Identity
+from penstock.access.policy import SCRAM, UNPROVEN, Identity
 from penstock.errors import NotAuthorized
 from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.servers import Ping
@@ -78,7 +78,7 @@ def test_a_refused_watch_names_the_client_too() -> None:
 def test_who_becomes_nobody_may_only_what_is_open() -> None:
     permissions, _, trail = made("allow user ada consume orders")
     permissions.check_request(PULL)
-    permissions.become(NOBODY)
+    permissions.become(UNPROVEN)
     permissions.check_request(Ping())
     assert not permissions.meets(Need(("consume",), "orders"))
     assert trail.take() == (), "to ask is no act"
