@@ -9,7 +9,7 @@ from typing import Final
 from penstock.errors import InvalidConfig
 from penstock.service import common_settings as common
 from penstock.service.access_settings import AccessSettings
-from penstock.service.setting import constant, port_setting, setting
+from penstock.service.setting import port_setting, setting
 
 CALLERS: Final = "writes events and rules, and has this machine send requests"
 """What a peer of an event bridge's port can do."""
@@ -37,7 +37,9 @@ class EventsSettings(AccessSettings):
         " name under which devices get them may come from the event. 0: no limit",
         least=0,
     )
-    session_s: float = constant(10.0, least=1, most=3_600)
+    session_s: float = setting(
+        10.0, "seconds after which the rules of an instance that died go to others", least=1, most=3_600
+    )
     status_host: str = common.status_host()
     status_port: int = common.status_port()
     status_hosts: tuple[str, ...] = common.status_hosts()

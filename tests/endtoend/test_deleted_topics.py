@@ -180,7 +180,7 @@ def test_topics_that_a_device_used_up_come_back_when_their_messages_have_gone(sy
     config = tmp_path / "penstock.toml"
     config.write_text(
         "[broker]\ntopics_max = 20\nempty_topic_s = 0.5\nsegment_bytes = 1000000\nretention_bytes = 2000000\n"
-        "reserve_step_bytes = 100000\nchunk_bytes = 100000\n[gateway]\nclient_topics_per_min_max = 1000\n"
+        "reserve_step_bytes = 100000\n[gateway]\nclient_topics_per_min_max = 1000\n"
         "user_topics_per_min_max = 1000\n"
     )
     started = system("--config", str(config)).start()
