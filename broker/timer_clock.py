@@ -83,7 +83,7 @@ class TimerClock:
     def _freeze(self, ahead_s: float) -> None:
         if not self.frozen_s:
             _log.warning(
-                "the machine's clock is %.0f s ahead of what it was: no delayed message fires until it is back, or"
+                "the machine's clock has jumped %.0f s ahead: no delayed message fires until it is back, or"
                 " `penstock timer confirm-clock` says that it is right",
                 ahead_s,
             )

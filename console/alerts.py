@@ -31,7 +31,7 @@ def alerts_of(
 ) -> list[Alert]:
     """All alerts in force, the errors first. ``figures``: by broker; ``trouble``: why brokers could not be asked."""
     found = [Alert(ERROR, f"the cluster cannot be asked: {trouble}")] if trouble else []
-    found += [Alert(ERROR, f"broker {name} is away: what it has is not shown", "/brokers") for name in away]
+    found += [Alert(ERROR, f"broker {name} is away: its data is not shown", "/brokers") for name in away]
     for broker, told in figures.items():
         troubles = clock_troubles_of(told) + troubles_of(told)
         found += [Alert(ERROR, f"{broker}: {text}", "/brokers") for text in troubles]

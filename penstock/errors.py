@@ -74,7 +74,9 @@ class ProtocolError(PenstockError):
 
     code = 2
     fault = "client"
-    remedy = "is this the address of a Penstock server? `penstock status` shows who answers, in which version"
+    remedy = (
+        "is this the address of a Penstock server? `penstock status` shows the servers that answer, with their versions"
+    )
 
 
 class UnknownRequest(PenstockError):
@@ -90,7 +92,7 @@ class InvalidRequest(PenstockError):
 
     code = 4
     fault = "client"
-    remedy = "correct the request: `--help` and the guides say what is taken"
+    remedy = "correct the request: see `--help` and the guides"
 
 
 class TooLarge(PenstockError):
@@ -107,7 +109,7 @@ class Unavailable(PenstockError):
 
     code = 6
     retryable = True
-    remedy = "is the server running? `penstock status` shows who answers"
+    remedy = "is the server running? `penstock status` shows the servers that answer"
 
 
 class TimedOut(PenstockError, TimeoutError):
@@ -116,7 +118,7 @@ class TimedOut(PenstockError, TimeoutError):
     code = 7
     retryable = True
     unknown = True
-    remedy = "a write may have been stored all the same: look before you repeat it; `penstock status` shows who answers"
+    remedy = "the write may be stored: look before you repeat it; `penstock status` shows the servers that answer"
 
 
 class Busy(PenstockError):
@@ -229,7 +231,7 @@ class Damaged(PenstockError):
     """The stored bytes failed their checksum; they are reported and never served."""
 
     code = 26
-    remedy = "`penstock store verify` says what is damaged; restore that part from a copy or a backup"
+    remedy = "`penstock store verify` shows the damaged parts; restore them from a copy or a backup"
 
 
 class LogReplaced(PenstockError):
@@ -245,7 +247,7 @@ class BrokerAway(PenstockError):
 
     code = 28
     retryable = True
-    remedy = "start that broker, or ask for what the others have"
+    remedy = "start that broker, or read the other brokers only"
 
 
 class NotAllowed(PenstockError):
@@ -269,7 +271,7 @@ class Fenced(PenstockError):
 
     code = 31
     fault = "client"
-    remedy = "go on reading: what was not committed is delivered again, here or elsewhere"
+    remedy = "go on reading: uncommitted messages are delivered again, here or elsewhere"
 
 
 class SessionNotFound(PenstockError):
@@ -285,7 +287,7 @@ class TimerNotFound(PenstockError):
 
     code = 33
     fault = "client"
-    remedy = "`penstock timer list` shows what is still to be delivered"
+    remedy = "`penstock timer list` shows the messages that wait"
 
 
 class TimerFired(PenstockError):
@@ -309,7 +311,7 @@ class OutcomeStands(PenstockError):
 
     code = 36
     fault = "client"
-    remedy = "the first outcome counts, and nothing changes it: correct what follows from it instead"
+    remedy = "the first outcome is final: correct its consequences instead"
 
 
 class InvalidMessage(PenstockError):
@@ -333,7 +335,7 @@ class NumberTaken(PenstockError):
 
     code = 48
     fault = "client"
-    remedy = "let each producer have an id of its own, and never count its messages anew"
+    remedy = "give each producer its own id, and never restart the count of its messages"
 
 
 class RetainedChanged(PenstockError):
@@ -341,7 +343,7 @@ class RetainedChanged(PenstockError):
 
     code = 49
     fault = "client"
-    remedy = "read the retained message again, and decide anew"
+    remedy = "read the retained message again before you set it"
 
 
 class InvalidProperty(InvalidMessage):

@@ -183,7 +183,7 @@ class Registration:
         request = RegisterBroker(name, self._address, version, lease_s, first, peers, more, *rank)
         await call(link, request, CALL_S)
         if not await self._beat(link, others, version, version, rank):
-            raise Unavailable("it has forgotten at once what it was told")
+            raise Unavailable("it does not know the broker although it has just registered")
         return version
 
     async def _beat(
@@ -218,7 +218,7 @@ class Registration:
             await self._prove(namesrv, link)
             await call(link, UnregisterBroker(self._settings.name, self._address), LEAVE_S)
         except PenstockError as error:
-            _log.info("name server %s was not told of the stop: %s", namesrv, error)
+            _log.info("name server %s did not get the goodbye: %s", namesrv, error)
 
 
 def _parts(topics: tuple[TopicRoute, ...]) -> list[tuple[TopicRoute, ...]]:

@@ -74,7 +74,7 @@ class HardStateFile:
         """What was saved last; ``None`` in a new folder. Raises ``Damaged`` where no slot is good: what was promised is
         forgotten, and this node must not vote."""
         if self._state is None and not self._is_empty:
-            raise Damaged(f"{PATH} is damaged: what this node has promised is not known")
+            raise Damaged(f"{PATH} is damaged: the promises of this node are unknown")
         return self._state
 
     def save(self, state: HardState) -> None:

@@ -121,7 +121,7 @@ class Leading:
         if self._moves_to:
             return f"the lead moves to {self._moves_to}"
         if not self.is_settled:
-            return "the leader does not know yet what is committed"
+            return "the leader does not know the committed position yet"
         if self._log.has_open_change:
             return "another change is not committed yet"
         lacking = [one for one in set(after.voters) - set(before.voters) if not self._is_level(one)]
@@ -130,7 +130,7 @@ class Leading:
     def _lack_of(self, node: str) -> str:
         peer = self._peers.get(node)
         lacks = f"{self._log.committed - peer.durable:,} bytes" if peer else "all"
-        return f"node {node} lacks {lacks} of what is committed: a voter has all of it"
+        return f"node {node} lacks {lacks} of the committed log: a voter has all of it"
 
     def _is_level(self, node: str) -> bool:
         """Whether it has everything that was committed an election time ago. Newer entries are on their way to it."""

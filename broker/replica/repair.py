@@ -108,7 +108,7 @@ class Repair:
     def _checked(self, stretch: Stretch, epoch: int) -> list[Part]:
         """The parts of a stretch, as far as they are committed."""
         if stretch.before != epoch:
-            raise ProtocolError(f"what was sent of the log at position {stretch.position} is of another epoch")
+            raise ProtocolError(f"the received part of the log at position {stretch.position} is of another epoch")
         found: list[Part] = []
         for part in checked_parts(stretch.data, stretch.position, epoch):
             if part.behind > self._log.committed:

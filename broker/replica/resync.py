@@ -102,9 +102,9 @@ class Resync:
         ``StorageFailed``."""
         self._rest = b""
         if stretch.position != self.end:
-            raise ProtocolError(f"what was sent of the log at position {stretch.position} is not wanted")
+            raise ProtocolError(f"the received part of the log at position {stretch.position} is not wanted")
         if self.end > self._start and stretch.before != self._before:
-            raise ProtocolError(f"what was sent of the log at position {stretch.position} is of another epoch")
+            raise ProtocolError(f"the received part of the log at position {stretch.position} is of another epoch")
         self._write(stretch.data, checked_parts(stretch.data, stretch.position, stretch.before))
         self.count(len(stretch.data), now)
 

@@ -126,7 +126,7 @@ def checked_parts(data: bytes, position: int, before: int, epoch_max: int | None
     """
     parts = list(parts_of(data, position))
     if not parts or parts[-1].stop != len(data) or not parts[-1].frames:
-        raise ProtocolError(f"what was sent of the log at position {position} is damaged")
+        raise ProtocolError(f"the received part of the log at position {position} is damaged")
     check_epochs(parts, before, epoch_max)
     return parts
 
@@ -153,7 +153,7 @@ def raw_parts(data: bytes, position: int) -> list[Part]:
     left = len(data) - stop
     is_part = left < FRAME_BYTES_MIN or frame_length(data, stop, FRAME_BYTES_MAX) > left
     if not is_part and not blank_length(data[stop : stop + FRAME_HEAD_BYTES]):
-        raise ProtocolError(f"what was sent of the log behind position {position} is damaged")
+        raise ProtocolError(f"the received part of the log behind position {position} is damaged")
     return parts
 
 

@@ -436,7 +436,7 @@ class Downstream(Stage):
 
     def _fail(self, cursor: Cursor) -> None:
         self.failures += 1
-        _log.exception("an unforeseen error; the client that was sent something is disconnected")
+        _log.exception("an unforeseen error during a delivery; its client is disconnected")
         if cursor.session.device is not None:
             cursor.session.device.fail(ReasonCode.UNSPECIFIED_ERROR)
 

@@ -220,7 +220,7 @@ class PositionHolds:
     def _begin_anew(self, group: Group, hold: Hold) -> None:
         """The broker has another log: the offsets that are known here mean nothing in it. Subscriptions that stand have
         no say in these queues until they are made again."""
-        _log.warning("%s has another log: the position %s begins anew there", group[0].name, group[1])
+        _log.warning("%s has another log: the position %s begins again there", group[0].name, group[1])
         hold.log_id, hold.told = "", None
         hold.set_backs.clear()
         for queue in list(hold.floors):

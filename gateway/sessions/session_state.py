@@ -128,7 +128,7 @@ def decode_will(data: bytes) -> Will | None:
         name, payload, qos, retain, delay_s, expiry_s, application = row[:7]
         user = _later_field(row, 7)
     except ValueError:
-        _log.error("a session goes on without its will: %s", _unreadable("will"))
+        _log.error("a session continues without its will: %s", _unreadable("will"))
         return None
     return Will(name, payload, qos, bool(retain), delay_s, expiry_s, application, user)
 
@@ -157,7 +157,7 @@ def decode_terms(data: bytes) -> list[Subscription]:
     try:
         return read_terms(data)
     except Damaged as error:
-        _log.error("a session goes on without its subscriptions: %s", error)
+        _log.error("a session continues without its subscriptions: %s", error)
         return []
 
 
@@ -196,7 +196,7 @@ def decode_flow(data: bytes) -> Flow:
     try:
         return read_flow(data)
     except Damaged as error:
-        _log.error("a session goes on without what was on its way: %s", error)
+        _log.error("a session continues without its messages in flight: %s", error)
         return NO_FLOW
 
 

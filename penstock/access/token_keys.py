@@ -137,7 +137,7 @@ def _public(block: str) -> Any:
 
 
 def _private_key() -> InvalidConfig:
-    return InvalidConfig("this is a private key", hint="who checks tokens needs the public key only")
+    return InvalidConfig("this is a private key", hint="checking tokens takes the public key only")
 
 
 def _json_keys(text: str) -> list[Any] | None:

@@ -17,7 +17,7 @@ from penstock.world import RealClock
     "-n", "--count", default=100, show_default=True, type=click.IntRange(min=1), help="How many of the latest."
 )
 @click.option("--user", default="", callback=named, help="Of this user only.")
-@click.option("--refused", is_flag=True, help="Only what was refused.")
+@click.option("--refused", is_flag=True, help="Only refusals.")
 @json_option
 @click.pass_obj
 def audit(server: str, age_s: float, count: int, user: str, refused: bool, as_json: bool) -> None:

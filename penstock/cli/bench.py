@@ -49,7 +49,7 @@ def bench(server: str, seconds: float, size: int, as_json: bool) -> None:
             f"\nOne client on this machine, {client}; {size} bytes a message, acknowledged at the topic's", err=True
         )
         click.echo(
-            "level (disk: fsynced). What else runs here shares the processor: repeat it, and compare only", err=True
+            "level (disk: fsynced). Other programs here share the processor: repeat it, and compare only", err=True
         )
         click.echo(
             "runs on the same machine. Many clients at once reach more: `make bench-native` in a clone.", err=True

@@ -34,7 +34,7 @@ def context() -> None:
 @context.command()
 @click.argument("name")
 @click.option("--server", default=SERVERS, metavar="HOST:PORT", help="Name server; several with commas.")
-@click.option("--user", default="", help="Who logs in; the password is kept by `penstock login`, or:")
+@click.option("--user", default="", help="The user; `penstock login` stores the password, or:")
 @click.option("--password-file", default="", help="File whose first line is the password.")
 @click.option("--token-file", default="", help="File whose first line is a token.")
 @click.option("--tls", default="", help="1, or the path of the authority's certificate.")

@@ -22,14 +22,14 @@ LOOK_S: Final = 0.1
 _COLUMNS: Final = ("broker", "node", "role", "state", "behind", "heard", "address")
 
 broker_option = click.option(
-    "--broker", default="", metavar="NAME", callback=named, help="The broker; may be left out where there is one."
+    "--broker", default="", metavar="NAME", callback=named, help="The broker; not needed if there is only one."
 )
 _address_option = click.option(
     "--address", default="", metavar="HOST:PORT", help="Where clients reach a node, if no name server answers."
 )
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 _two_option = click.option(
-    "--yes-no-failover", is_flag=True, help="Two voters are meant: nothing is stored while either is away."
+    "--yes-no-failover", is_flag=True, help="Accept two voters: nothing is stored while either is away."
 )
 
 
@@ -205,7 +205,7 @@ def move(server: str, node: str, broker: str, as_json: bool) -> None:
 @replica.command("force-leader")
 @click.argument("node")
 @click.option("--lost", multiple=True, required=True, metavar="NODE", help="A node that is lost for good. Repeatable.")
-@click.option("--words", default="", help="What would be asked for, for scripts.")
+@click.option("--words", default="", help="The confirming words, for scripts.")
 @broker_option
 @_address_option
 @json_option
@@ -213,7 +213,7 @@ def move(server: str, node: str, broker: str, as_json: bool) -> None:
 def force(server: str, node: str, lost: Sequence[str], words: str, broker: str, address: str, as_json: bool) -> None:
     """Have a node lead although a majority of the voters is lost for good: this may lose acknowledged messages.
 
-    It says what may be lost and asks for words that show that it is meant. While any of the lost nodes can be brought
+    It shows possible losses and asks for confirming words. While any of the lost nodes can be brought
     back with its disk, bring it back instead.
 
     \b

@@ -14,9 +14,7 @@ from penstock.client.administration import DeadLetter, FrozenClock, Transaction
 from penstock.errors import InvalidRequest, NoRoute, PenstockError, TopicNotFound
 
 _SHOWN: Final = 80
-broker_option = click.option(
-    "--broker", default="", callback=named, help="The broker that has it; needed where there are several."
-)
+broker_option = click.option("--broker", default="", callback=named, help="Its broker; needed if there are several.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 

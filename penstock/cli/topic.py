@@ -40,7 +40,7 @@ _retention_option = click.option(
     help="How long messages are kept: 2h, 7d; 0: as long as the broker's log.",
 )
 _access_option = click.option(
-    "--access", type=click.Choice(ACCESSES), help="What clients may do: read and write, one of them, or nothing."
+    "--access", type=click.Choice(ACCESSES), help="The permission of clients: read and write, one of them, or none."
 )
 _trace_option = click.option(
     "--trace-every", type=click.IntRange(0), help="Trace one message in this number; 1: all; 0: none."
@@ -55,7 +55,9 @@ def topic() -> None:
 @topic.command()
 @click.argument("name")
 @click.option("--queues", type=click.IntRange(1), help="Queues per broker; the broker's default if left out.")
-@click.option("--level", type=click.Choice(LEVELS), help="What a message has reached when it is acknowledged.")
+@click.option(
+    "--level", type=click.Choice(LEVELS), help="The level that a message has reached when it is acknowledged."
+)
 @_retention_option
 @_access_option
 @_trace_option
@@ -96,7 +98,7 @@ def create(
 @topic.command()
 @click.argument("name")
 @click.option("--queues", type=click.IntRange(1), help="Queues per broker.")
-@click.option("--level", type=click.Choice(LEVELS), help="What an acknowledged message has reached.")
+@click.option("--level", type=click.Choice(LEVELS), help="The level of an acknowledged message.")
 @_retention_option
 @_access_option
 @_trace_option

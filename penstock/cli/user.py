@@ -49,7 +49,7 @@ scram_option = click.option(
     "--scram/--no-scram",
     default=True,
     show_default=True,
-    help="Also keep what SCRAM-SHA-256 needs, by which a client proves its password without sending it.",
+    help="Also store keys for SCRAM-SHA-256, with which a client proves its password without sending it.",
 )
 iterations_option = click.option(
     "--iterations",
@@ -113,7 +113,7 @@ def passwd(name: str, file: Path, scram: bool, iterations: int) -> None:
 @click.argument("name")
 @file_option
 @click.option("--own", is_flag=True, help="Ask for the key, or read it from standard input, instead of making one.")
-@click.option("--revoke", is_flag=True, help="Take the key away: what is signed by it does not count any more.")
+@click.option("--revoke", is_flag=True, help="Remove the key: signatures by it are no longer valid.")
 def key(name: str, file: Path, own: bool, revoke: bool) -> None:
     """Give a user a secret key for RocketMQ's clients, and print it.
 

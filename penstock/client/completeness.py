@@ -13,7 +13,7 @@ from penstock.errors import BrokerAway, NoRoute, TopicNotFound
 from penstock.protocol.requests.routes import BrokerRoute, Route
 
 HINT: Final = "start it again; one that stays away is forgotten after the name server's `away_s_max`, a day"
-ALLOW: Final = "start it again, or ask for what the others have: allow_incomplete=True, or --allow-incomplete"
+ALLOW: Final = "start it again, or read the other brokers only: allow_incomplete=True, or --allow-incomplete"
 
 
 class Holders(NamedTuple):

@@ -257,4 +257,4 @@ def fenced_if_lost(group: str, lost: Iterable[str]) -> None:
 def lost_queues(group: str, queues: Iterable[str]) -> Fenced:
     """The error for queues that were taken away with messages handed out and not committed."""
     message = f"this member of group {group} lost {', '.join(queues)} before the commit"
-    return Fenced(message, hint="what was handed out of them and not committed is delivered again, here or elsewhere")
+    return Fenced(message, hint="their uncommitted messages are delivered again, here or elsewhere")

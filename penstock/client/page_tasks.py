@@ -282,7 +282,7 @@ def _saved_terms(terms: bytes) -> list[tuple[str, int]]:
     try:
         return [(str(filter), int(qos)) for filter, qos, *_ in msgpack.unpackb(terms)]
     except (ValueError, TypeError, msgpack.UnpackException):
-        raise Damaged("what was saved of a session cannot be read", hint=UNREADABLE_HINT) from None
+        raise Damaged("the saved state of a session cannot be read", hint=UNREADABLE_HINT) from None
 
 
 def _told(home: BrokerRoute, rows: Sequence[SessionRow], *, wants_terms: bool) -> Task[dict[str, SessionTerms]]:

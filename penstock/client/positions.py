@@ -261,12 +261,12 @@ def chosen_tags(tags: str | Iterable[str]) -> tuple[str, ...]:
 
 def not_held(queue: MessageQueue) -> QueueNotFound:
     """The error for a queue that a member does not hold."""
-    return QueueNotFound(f"this member does not hold {queue}", hint="`assignment` tells what it holds")
+    return QueueNotFound(f"this member does not hold {queue}", hint="`assignment` lists its queues")
 
 
 def not_read(queue: MessageQueue) -> QueueNotFound:
     """The error for a queue that a reader does not read."""
-    return QueueNotFound(f"{queue} is not read here", hint="`queues` tells what is")
+    return QueueNotFound(f"{queue} is not read here", hint="`queues` lists them")
 
 
 def place_offset(bounds: Bounds, place: Place) -> int:

@@ -69,7 +69,7 @@ def as_message(
     ``InvalidRequest`` where they say things twice and ``InvalidMessage`` where one is of a wrong type."""
     if isinstance(message, Message):
         if body or key or tag or properties or mqtt_topic or qos != 1 or retain or shard:
-            hint = "give a Message alone, or a topic and a body and what else there is"
+            hint = "give a Message alone, or a topic, a body and further fields"
             raise InvalidRequest("a Message has its body, key, tag and properties in itself", hint=hint)
         return message
     if shard != "":

@@ -49,7 +49,7 @@ def _on_the_lead(group: ReplicaGroup) -> list[str]:
     lost = " ".join(f"--lost {name}" for name in away)
     forced = f" If their disks are lost for good: penstock replica force-leader {left[0]} {lost}" if left else ""
     return [
-        f"Nothing is stored, and reads go on: {there} of {len(group.voters)} voters answer, and it takes"
+        f"Nothing is stored; reads work: {there} of {len(group.voters)} voters answer, and it takes"
         f" {group.majority}. Start {_listed(away)}.{forced}"
     ]
 
@@ -68,13 +68,13 @@ def _on_voters(group: ReplicaGroup) -> list[str]:
             if len(observers) >= 2
             else " With a third node two more can be voters."
         )
-        return [f"{voters[0].node} alone votes: if it is lost, reads go on, and nothing is stored.{hint}"]
+        return [f"{voters[0].node} alone votes: if it is lost, reads work and nothing is stored.{hint}"]
     spare = len([one for one in voters if not one.is_away]) - group.majority
     if len(voters) == 2:
         return ["There are two voters: nothing is stored while either is away. A third one mends that."]
     if spare <= 0:
         return ["No further voter may be lost: nothing would be stored then."]
-    return [f"{spare} of {len(voters)} voters may be lost, and storing goes on by itself."]
+    return [f"{spare} of {len(voters)} voters may be lost without stopping the storage of messages."]
 
 
 def _on_nodes(group: ReplicaGroup) -> list[str]:

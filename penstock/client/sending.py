@@ -240,7 +240,7 @@ def _check_topic(topic: str) -> None:
     try:
         check_topic(topic)
     except InvalidName as error:
-        hint = "what has the MQTT name a/b is in the topic a, its first level" if "/" in topic else ""
+        hint = "a message with the MQTT name a/b is in the topic a, its first level" if "/" in topic else ""
         raise InvalidTopic(str(error), hint=hint) from None
 
 

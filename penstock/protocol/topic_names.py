@@ -26,7 +26,7 @@ def topic_of(name: str) -> str:
     try:
         return topic_named(name)
     except InvalidName as error:
-        hint = "what has the MQTT name a/b is in the topic a, its first level" if "/" in name else ""
+        hint = "a message with the MQTT name a/b is in the topic a, its first level" if "/" in name else ""
         raise InvalidTopic(str(error), hint=hint) from None
 
 

@@ -159,7 +159,7 @@ class _RangeReader:
             return error
         here, there = platform.node() or "this machine", self.link.address
         said = f"Spark's worker on {here} cannot read from broker {self._what.broker} at {there}"
-        hint = "brokers tell their address `advertise`, and every machine with executors must reach it"
+        hint = "brokers give `advertise` as their address; every machine with executors must reach it"
         why = error.message.removeprefix(f"no server at {there}: ")
         return type(error)(f"{said}: {why}", hint=hint)
 

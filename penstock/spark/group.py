@@ -65,4 +65,4 @@ class GroupPosition:
             raise InvalidConfig(f"group {self._group!r} takes no position of a query: {error.message}", hint=hint)
         if error.message != self._failed:
             self._failed = error.message
-            _log.warning("the position of group %s is not told: %s", self._group, error.message)
+            _log.warning("the position of group %s is not reported: %s", self._group, error.message)

@@ -57,7 +57,7 @@ def lag_of(progress: Any) -> QueryLag:
     """
     if progress is None:
         hint = "lastProgress is None until its first batch ends"
-        raise InvalidConfig("the query has told no progress yet", hint=hint)
+        raise InvalidConfig("the query has no progress yet", hint=hint)
     told = progress if isinstance(progress, Mapping) else json.loads(progress.json)
     queues = [lag for source in told.get("sources", ()) for lag in lags_of(source)]
     return QueryLag(

@@ -92,7 +92,7 @@ def explain(frame: DataFrame) -> str:
     """
     plan = getattr(frame, "_jdf", None)
     if plan is None:
-        raise InvalidConfig("a frame of Spark Connect does not tell its plan", hint="df.explain() has what Spark knows")
+        raise InvalidConfig("a frame of Spark Connect does not show its plan", hint="df.explain() has what Spark knows")
     leaves = plan.queryExecution().analyzed().collectLeaves()
     told = []
     for at in range(leaves.size()):

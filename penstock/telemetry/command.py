@@ -52,11 +52,11 @@ def run() -> None:
 @click.option("--watermark", default=WATERMARK, show_default=True, help="How late a reading may come.")
 @click.option("--every", default="1s", show_default=True, help="Pause between batches.")
 @click.option("--starting-offsets", default="earliest", show_default=True, help="earliest, latest or JSON per queue.")
-@click.option("--once", "--available-now", "once", is_flag=True, help="Read what is there now and end.")
+@click.option("--once", "--available-now", "once", is_flag=True, help="Read the stored messages and end.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Keep finished windows there (parquet).")
 @click.option("--checkpoint", type=click.Path(file_okay=False, path_type=Path), help="Folder of the job's progress.")
 @click.option("--rows-per-batch", default=1_000_000, show_default=True, type=click.IntRange(min=1), help="At most.")
-@click.option("--accept-data-loss", is_flag=True, help="Go on where retention removed what was to be read.")
+@click.option("--accept-data-loss", is_flag=True, help="Continue if retention has removed unread messages.")
 @click.option("--light", is_flag=True, help=LIGHT_HELP)
 @json_option
 @click.pass_context

@@ -68,7 +68,7 @@ def saved_places(flow: bytes) -> list[tuple[str, str, int]]:
     try:
         return [(str(filter), str(broker), int(at)) for filter, broker, at, *_ in msgpack.unpackb(flow)[0]]
     except (ValueError, TypeError, IndexError, KeyError, msgpack.UnpackException):
-        raise Damaged("what was saved of a session cannot be read", hint=UNREADABLE_HINT) from None
+        raise Damaged("the saved state of a session cannot be read", hint=UNREADABLE_HINT) from None
 
 
 class SessionCall(NamedTuple):

@@ -53,7 +53,7 @@ def test_nothing_is_refused_while_a_majority_was_heard_lately() -> None:
 
 def test_a_change_waits_until_something_of_the_epoch_is_committed() -> None:
     lead, log = leading()
-    assert "does not know yet" in lead.change_refusal(GROUP._replace(copies=2))
+    assert "does not know the committed position" in lead.change_refusal(GROUP._replace(copies=2))
     log.commit(120)
     assert lead.change_refusal(GROUP._replace(copies=2)) == ""
 
@@ -76,6 +76,6 @@ def test_a_node_that_lacks_only_what_was_stored_just_now_may_become_a_voter() ->
     lead.tick(1.0 + Timing().election_s)
     assert lead.change_refusal(GROUP) == ""
     lead.tick(1.2 + Timing().election_s)
-    assert lead.change_refusal(GROUP) == "node c lacks 4,880 bytes of what is committed: a voter has all of it"
+    assert lead.change_refusal(GROUP) == "node c lacks 4,880 bytes of the committed log: a voter has all of it"
     lead.taken("c", Taken(2, 5_000, 0), 9.0)
     assert "lacks 1,995,000 bytes" in stored(2_000_000, 9.1)

@@ -123,7 +123,7 @@ PROVOKED: dict[str, tuple[Callable[[Troubled], Result], int, str]] = {
     "TimerNotFound": (command("timer", "cancel", "1@1", "--yes"), 3, "`penstock timer list` shows"),
     "TimerFired": (a_fired_timer, 1, "nothing is left to cancel"),
     "HalfNotFound": (command("transaction", "commit", "7"), 3, "`penstock transaction list` shows"),
-    "OutcomeStands": (another_outcome, 1, "the first outcome counts"),
+    "OutcomeStands": (another_outcome, 1, "the first outcome is final"),
     "InvalidMessage": (command("produce", "orders", "-t", "*", "x"), 2, "* stands for all tags"),
     "InvalidProperty": (command("produce", "orders", "-p", "KEYS=1", "x"), 2, "choose other names"),
     "InvalidFilter": (command("consume", "orders", "-f", "level >"), 2, "has the language of filters"),

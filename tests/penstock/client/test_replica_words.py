@@ -42,7 +42,7 @@ def test_each_node_has_its_state_in_a_few_words() -> None:
         ([leader(A, B, SILENT)], ["No further voter may be lost", "replica replace c --by NEW"]),
         ([leader(A, B, C, refusal="2 of 3 nodes are there")], ["Nothing is stored just now: 2 of 3", "1 of 3 voters"]),
         ([leader(A)], ["There is one copy"]),
-        ([leader(A, B._replace(is_voter=False))], ["a alone votes: if it is lost, reads go on"]),
+        ([leader(A, B._replace(is_voter=False))], ["a alone votes: if it is lost, reads work"]),
         ([leader(A, *[one._replace(is_voter=False) for one in (B, C)])], ["replica promote b c"]),
         ([leader(A, B)], ["nothing is stored while either is away"]),
         ([follower("b", A, B, C), follower("c", A, B, C)], ["an election takes a few seconds"]),

@@ -62,7 +62,7 @@ def test_what_fails_later_is_a_warning_and_told_again(caplog: pytest.LogCaptureF
         for at in (2, 3):
             brokers.now += EVERY_S
             brokers.position.reached({A: at}, EXTENTS)
-    assert [one.message for one in caplog.records] == ["the position of group g is not told: group g has members"]
+    assert [one.message for one in caplog.records] == ["the position of group g is not reported: group g has members"]
     brokers.error, brokers.now = None, brokers.now + EVERY_S
     brokers.position.reached({A: 3}, EXTENTS)
     assert brokers.heard[-1] == ("a:1", {"t:0": 3})
