@@ -147,7 +147,7 @@ MODELS := tests/gateway/delivery/test_positions_model.py tests/gateway/sessions/
 wheels:  ## build the plain and the compiled wheel, and run each in a fresh environment (about 4 minutes)
 	packaging/wheels.sh
 
-soak: install-test test-long  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets and remoting frames, 5 minutes of chaos, 100,000 sends through 30 kill -9, pages of 100,000 topics and sessions, two simulated hours, 100,000 groups of copies, 100 nodes of a group killed or stopped and 40 without power, under load, a million delayed messages, 2,000 batches of Spark (about an hour)
+soak: install-test test-long  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets and remoting frames, 5 minutes of chaos, 100,000 sends through 30 kill -9, pages of 100,000 topics and sessions, two simulated hours, 100 seeds of each simulation, 100,000 groups of copies, 100 nodes of a group killed or stopped and 40 without power, under load, a million delayed messages, 2,000 batches of Spark (about an hour)
 	for run in $$(seq 20); do PENSTOCK_SEARCH=1 $(BIN)/pytest -q $(MODELS) || exit 1; done
 	PENSTOCK_FUZZ_PACKETS=1000000 PENSTOCK_FUZZ_SEQUENCES=2000 $(BIN)/pytest -q --timeout=0 tests/conformance/test_flood.py \
 	  tests/conformance/test_any_sequence.py tests/gateway/mqtt
@@ -158,6 +158,7 @@ soak: install-test test-long  ## the long proofs: 500 kill -9 and 300 power-loss
 	PENSTOCK_MESSAGES=10000 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_spine.py
 	PENSTOCK_HOSTILE_CONNECTIONS=600 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_hostile_devices.py
 	PENSTOCK_SENDS=100000 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_idempotent_producer.py
+	PENSTOCK_SEEDS=100 $(BIN)/pytest -q --timeout=0 tests/simulation -m 'not long'
 	PENSTOCK_SEEDS=100000 $(BIN)/pytest -q --timeout=0 tests/simulation/test_rafts.py -k worlds
 	PENSTOCK_FAILOVERS=100 PENSTOCK_SPARK_FOLLOWS=1 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_failover.py -k killed_and_stand
 	PENSTOCK_POWER_LOSSES=20 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_failover_power.py

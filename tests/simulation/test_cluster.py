@@ -27,7 +27,7 @@ from tests.simulation.cluster import check, digest, scenario
 from tests.simulation.running import Run, Simulation
 from tests.simulation.seeds import must_see, seeds, simulated
 
-SEEDS = seeds(20)
+SEEDS = seeds(8)
 CATCH_WITHIN = 60
 """A planted bug must be caught by one of so many seeds."""
 

@@ -10,7 +10,7 @@ from tests.simulation.cluster import check, scenario
 from tests.simulation.running import simulate
 from tests.simulation.seeds import seeds
 
-SEEDS = seeds(8)
+SEEDS = seeds(4)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

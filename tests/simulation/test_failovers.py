@@ -21,7 +21,7 @@ def run(seed: int) -> Led:
     return checked(Led(seed), check, seed, "test_failovers.py -k hold")
 
 
-@pytest.mark.parametrize("seed", seeds(12))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_sessions_order_qos_2_and_retained_messages_hold_over_failovers(seed: int) -> None:
     run(seed)
 
@@ -40,11 +40,11 @@ class LedShares(Led, test_shares.ShareWorld):
     """Members of shared subscriptions over leaders that change."""
 
 
-@pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_wills_and_ends_of_sessions_hold_over_failovers(seed: int) -> None:
     assert checked(LedEnds(seed), check_ends, seed, "test_failovers.py -k wills").elections
 
 
-@pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_leases_of_shares_hold_over_failovers(seed: int) -> None:
     checked(LedShares(seed), test_shares.check, seed, "test_failovers.py -k shares")

@@ -31,7 +31,7 @@ from tests.simulation.seeds import checked, must_see, seeds
 
 CATCH_WITHIN = 700
 """A planted bug must be caught by one of so many seeds."""
-SEEDS = seeds(40)
+SEEDS = seeds(16)
 
 
 @pytest.fixture(autouse=True)

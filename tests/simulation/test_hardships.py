@@ -19,7 +19,7 @@ from tests.simulation.seeds import checked, must_see, seeds
 
 CATCH_WITHIN = 100
 """A planted bug must be caught by one of so many seeds."""
-SEEDS = seeds(25)
+SEEDS = seeds(10)
 
 
 def run(seed: int) -> Hardships:

@@ -19,7 +19,7 @@ from tests.simulation.orderly import check, scenario
 from tests.simulation.running import Run
 from tests.simulation.seeds import must_see, seeds, simulated
 
-SEEDS = seeds(10)
+SEEDS = seeds(6)
 CATCH_WITHIN = 40
 
 
@@ -28,15 +28,11 @@ def run(seed: int) -> Run:
     return simulated(seed, scenario, check, "test_orderly.py -k holders")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_two_holders_work_at_once_and_all_is_done_in_order(seed: int) -> None:
-    run(seed)
-
-
-def test_queues_change_hands_in_the_simulation_and_so_do_the_attempts_of_their_messages() -> None:
-    worked = [run(seed).result.worked for seed in range(6)]
-    assert sum(one.handed_over for one in worked) > 10
-    assert sum(one.counted_on for one in worked) > 3
+def test_no_two_holders_work_at_once_and_all_is_done_in_order() -> None:
+    worked = [run(seed).result.worked for seed in SEEDS]
+    if len(SEEDS) > 1:
+        assert sum(one.handed_over for one in worked) > 2 * len(SEEDS)
+        assert sum(one.counted_on for one in worked) > len(SEEDS) / 2
 
 
 # ---------------------------------------------------------------- planted bugs: the bench must see them

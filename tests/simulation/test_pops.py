@@ -28,7 +28,7 @@ from tests.simulation.seeds import must_see, seeds, simulated
 
 CATCH_WITHIN = 30
 """A planted bug must be caught by one of so many seeds."""
-SEEDS = seeds(4)
+SEEDS = seeds(2)
 SHOWN = {"popped and acknowledged", "popped and returned", "popped to death"}
 
 

@@ -9,7 +9,7 @@ from penstock.protocol.requests.replicas import Member
 from tests.simulation.rafts import Habits, Node, World
 from tests.simulation.seeds import checked, seeds
 
-WORLDS = 2_000
+WORLDS = 500
 
 
 def run(seed: int, habits: Habits | None = None) -> World:
