@@ -1,4 +1,4 @@
-"""What a broker says of itself, also one that does not lead its log."""
+"""A broker's description of itself, also while it does not lead its log."""
 
 from __future__ import annotations
 

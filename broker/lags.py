@@ -1,13 +1,12 @@
-"""How far shared subscriptions and durable MQTT sessions are behind, for the figures: a few numbers for all of them.
+"""The lag of shared subscriptions and durable MQTT sessions, as a few numbers for all of them.
 
-A message counts as long as its reader has not done with it: of a share, until it is settled; of a session, until it has
-been sent, as its gateway saved that last (``penstock.protocol.requests.sessions.saved_places``). Of a session, messages
-at its home count; for messages at other brokers ask ``penstock session``.
+A message counts until its reader has finished it: for a share until it is settled; for a session until it was sent, as
+its gateway last saved it (``penstock.protocol.requests.sessions.saved_places``). Of a session, messages at its home
+count; for messages at other brokers ask ``penstock session``. A session whose bytes cannot be read is counted by
+itself, in no sum.
 
-A session whose bytes cannot be read has an unknown lag: it is counted by itself, in no sum.
-
-There may be 1,000,000 sessions and 100,000 shares, so they are looked at a slice per tick. The figures are those of the
-last look that was finished; before the first there are none.
+There may be 1,000,000 sessions and 100,000 shares, so each tick looks at a slice of them. The figures are those of the
+last finished look; before the first there are none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What a node that does not lead answers: reads of its own copy, up to what is committed.
+"""Answers of a node that does not lead: reads of its own copy, up to the committed position.
 
-Old answers, never wrong ones: a copy may lack what its leader has. An offset beyond its end is one that it does not
-have yet, and waits; a topic or queue that it does not know is its leader's to tell of. Nothing here appends: what a
-read brings about at a leader (a topic that is made, a trace) it does not bring about here.
+They may be old, never wrong: a copy may lack messages that its leader has. An offset beyond its end waits; an unknown
+topic or queue is left to the leader. Nothing here appends: a read here creates no topic and stores no trace.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What each request means: a table from request type to function, and the errors that it may end in.
+"""The broker's requests: a table from request type to function, and the errors that each may end in.
 
-Pure but for the store's disk: ``now`` (monotonic, for deadlines), ``now_ms`` (store time) and ``age_ms`` (by which
-ages are judged, ``store_clock.py``) are arguments.
+Pure except for the store's disk: ``now`` (monotonic, for deadlines), ``now_ms`` (store time) and ``age_ms`` (for ages,
+``store_clock.py``) are arguments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much of its limits a broker has used up, so that an operator hears of it before the broker refuses anything."""
+"""The use of a broker's limits, so that an operator hears of it before the broker refuses anything."""
 
 from __future__ import annotations
 

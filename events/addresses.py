@@ -1,4 +1,4 @@
-"""Which addresses HTTP targets may have: public ones, and what the operator lists. Pure."""
+"""The addresses that HTTP targets may have: public ones, and those that the operator lists. Pure."""
 
 from __future__ import annotations
 

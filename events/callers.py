@@ -1,6 +1,6 @@
-"""Which requests the event bridge serves: those for a name of this machine, and of no web page of another origin.
+"""The requests that the event bridge serves: for a name of this machine, and not from a web page of another origin.
 
-Whose they are is the matter of ``logins.py``. Pure.
+``logins.py`` finds their users. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a rule has done, and the figures of an event bridge as `/metrics` has them. Pure."""
+"""Counters of rules, and the figures of an event bridge as `/metrics` has them. Pure."""
 
 from __future__ import annotations
 

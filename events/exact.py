@@ -1,10 +1,9 @@
-"""Sends events to topics, which store each once: one that is sent again, after a failure or by another bridge, is known
-by the place where it was first stored.
+"""Sends events to topics so that each is stored once, known by the place where it was first stored.
 
-To the broker a rule is an idempotent producer for each queue that it reads, and the number of an event is its offset
-there (docs/decisions/0042, 0088). A reset of the rule's group, which means to deliver again, makes it another producer,
-and so does a rule that is deleted and written again. The brokers of the target are part of the producer's name: where
-they change, an event may be stored twice, but none is taken for another one.
+To the broker a rule is an idempotent producer for each queue that it reads, and an event's number is its offset there
+(docs/decisions/0042, 0088). A reset of the rule's group means to deliver again, so it makes another producer; so does a
+rule that is deleted and created again. The brokers of the target are part of the producer's name: if they change, an
+event may be stored twice, but none is taken for another one.
 """
 
 from __future__ import annotations

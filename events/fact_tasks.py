@@ -1,5 +1,6 @@
-"""Tasks at the broker that keeps the configuration: to read the facts that stand, and to store one. Pure; they are
-carried out as those of ``penstock/client/administration.py``."""
+"""Tasks at the broker that keeps the configuration: read the current facts, and store one. Pure; carried out like those
+of ``penstock/client/administration.py``.
+"""
 
 from __future__ import annotations
 

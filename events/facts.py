@@ -1,4 +1,4 @@
-"""The configuration as a fold of the log: which buses, sources, rules, targets, schemas and types there are.
+"""The configuration as a fold of the log: buses, sources, rules, targets, schemas and types.
 
 A fact is the retained message of an MQTT name ``$events/KIND/BUS/NAME``: the new value, or an empty body for a removal.
 Its revision is its log position. The broker takes a fact only if the one that it replaces stands (``IF_RETAINED``), and

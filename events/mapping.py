@@ -1,9 +1,9 @@
-"""From any stored message to an event: one that was stored as an event, one that a device sent by MQTT's CloudEvents
-binding, or one that a source maps.
+"""Stored messages as events: one that was stored as an event, one of MQTT's CloudEvents binding, or one that a source
+maps.
 
-A source names a topic and says, by templates over client, name, key, tag and paths of the payload, what source, type
-and subject its messages have: so telemetry becomes events without code. The id of a mapped event is the place of its
-message in the log, which stays the same in every retry. Pure.
+A source names a topic and has templates over client, name, key, tag and paths of the payload for the events' source,
+type and subject. So telemetry becomes events without code. The id of a mapped event is the place of its message in the
+log, which stays the same in every retry. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Which events a rule wants: a JSON object, compiled once to closures. docs/formats/events.md has the grammar.
+"""Patterns: JSON objects that choose a rule's events, compiled once to closures. docs/formats/events.md has the
+grammar.
 
 Keys are joined by *and*, the terms of one array by *or*. A value that is an array matches if any element does, and an
 object pattern on an array needs one element that satisfies all of it. Types are strict: ``300`` is not ``"300"``.

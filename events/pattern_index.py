@@ -1,4 +1,4 @@
-"""Of many rules those that may want an event: by the types, then the sources, that their patterns name. Pure."""
+"""An index of many rules' patterns, by type and then source: finds the rules that may want an event. Pure."""
 
 from __future__ import annotations
 

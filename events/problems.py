@@ -1,4 +1,4 @@
-"""What is wrong with a request or an event, for people and programs: problem details (RFC 9457). Pure."""
+"""Problem details (RFC 9457): errors of requests and events, for people and programs. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delivers events: to an HTTP API, a topic, or devices. One attempt each; others decide when the next is made."""
+"""Delivers events to an HTTP API, a topic, or devices: one attempt each. Others decide when the next is made."""
 
 from __future__ import annotations
 

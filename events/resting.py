@@ -1,4 +1,4 @@
-"""When rules rest: of any number of rules that have nothing to do, only a few have a consumer; scouts wake the others.
+"""The rest of rules: of many idle rules only a few have a consumer; scouts wake the others.
 
 While there are no more rules than turns, none rests and no scout reads.
 """

@@ -1,8 +1,8 @@
-"""Keeps a runner at work for each rule that the configuration has, and no other.
+"""Keeps a runner at work for each rule of the configuration, and no other.
 
-A change of a rule, its target, its bus's sources ends the runner and starts another, which goes on where the group is.
-A rule that cannot run says why and is tried again; it keeps no other from running. Of many rules, those that have
-nothing to do rest without a consumer, until the scout of their bus finds an event for them; now and then they look.
+A change of a rule, its target or its bus's sources ends the runner and starts another, which continues where the group
+is. A rule that cannot run gives its reason and is tried again; it does not stop others. Of many rules the idle ones
+rest without a consumer, until the scout of their bus finds an event for them, and look by themselves now and then.
 """
 
 from __future__ import annotations

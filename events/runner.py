@@ -1,4 +1,4 @@
-"""One rule at work: reads its bus as a member of its consumer group, and has its target get what the pattern wants.
+"""One rule at work: reads its bus as a member of its consumer group, and delivers the events that its pattern chooses.
 
 An event is passed when it is delivered, given back to the broker for a later attempt, or a dead letter with its reason:
 all three durably. The breaker and the rate hold attempts back; waiting events stay in the log.

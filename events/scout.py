@@ -1,8 +1,8 @@
-"""Looks at the events of one bus for rules that sleep, so that many rules of which few match cost little.
+"""Reads the events of one bus for its resting rules, so that many rules of which few match cost little.
 
-A scout reads a bus once, from its end on, and finds by an index the rules that want an event. What a rule has at stake
-stays with its group: the scout moves no position and delivers nothing, it wakes the rule. A rule that wakes knows how
-far nothing in a queue was for it, and need not look there again.
+A scout reads a bus once, from its end on, and finds by an index the rules that want an event. It moves no position and
+delivers nothing; it wakes the rule. A rule that wakes knows up to where a queue had nothing for it, and skips that
+part.
 """
 
 from __future__ import annotations

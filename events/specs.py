@@ -1,4 +1,4 @@
-"""What buses, rules and targets may say of themselves, compiled and checked when they are written. Pure."""
+"""The fields of buses, rules and targets, compiled and checked when they are written. Pure."""
 
 from __future__ import annotations
 

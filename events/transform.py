@@ -1,4 +1,4 @@
-"""What a target gets of an event: all of it, a part by JSONPath (RFC 9535), a constant, or a filled template.
+"""The content for a target: all of the event, a part by JSONPath (RFC 9535), a constant, or a filled template.
 
 A transform is compiled once and checked then. Templates have ``${name}``: in a JSON template a place inside a text
 takes the value's text, escaped, and a place outside takes the value as JSON. No code runs. Pure.

@@ -1,8 +1,8 @@
-"""What a legal MQTT topic name and topic filter is, and when one matches the other.
+"""Legal MQTT topic names and topic filters, and the match between them.
 
-Nothing is normalised: ``a/b``, ``a/b/`` and ``/a/b`` are different names (MQTT-4.7.3-4). Work is linear in the
-length of the input and never recursive. Beyond the standard, names and filters have a limit of levels and bytes, and
-control characters are refused, which the standard allows a server to do (MQTT 1.5.4).
+Nothing is normalised: ``a/b``, ``a/b/`` and ``/a/b`` are different names (MQTT-4.7.3-4). Work is linear in the length
+of the input and never recursive. Beyond the standard, names and filters have a limit of levels and bytes, and control
+characters are refused, which the standard allows a server to do (MQTT 1.5.4).
 """
 
 from __future__ import annotations

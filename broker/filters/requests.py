@@ -1,12 +1,11 @@
 """Requests about MQTT filters and retained messages.
 
-A filter's light queue fills from the log position of the record that opened it: the order of the log decides what is in
-it. The reply waits until that record is durable. Were it sent at once, a power loss could take the filter back after a
-device had been told that it is subscribed, and what is acknowledged between the broker's return and the gateway's next
-word would miss the queue. A close needs no such care: a queue that is back after a crash goes with its owner's lease.
+A filter's light queue fills from the log position of the record that opened it. The reply waits until that record is
+durable: otherwise a power loss could take back the filter of a subscribed device, and acknowledged messages would miss
+the queue. A close need not wait: a queue that is back after a crash ends with its owner's lease.
 
-An owner without a lease is a session, and a gateway that opens its filters in its name later learns where they began: a
-gateway that its client comes to reads on from there, also where no gateway has read for it yet.
+An owner without a lease is a session. A gateway that opens its filters in its name later learns where they began, and
+reads on from there.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Consumer groups: members, positions, who shares a position, which groups were given up."""
+"""Consumer groups: members, positions, holders of positions, given-up groups."""

@@ -1,11 +1,16 @@
-"""Holders: gateways whose subscriptions share a position under a group's name, and how far each of them has come.
+"""Holders: gateways whose subscriptions share a position under a group's name, and the progress of each.
 
-The position of a group without members moves to where the holder stands that has come least far, and never back. A
-holder that says of a queue only that it is there (``HOLDS``) keeps that position where it is; of a queue that it has
-said nothing of it has no part. Where the position was set back since a holder learned of it, what that says
-of the queue does not count, and it sees from the answer why. Holders live in memory, each until its lease ends; their
-names are in the record of each commit (``broker/groups/fold.py``), so that a broker that was started again waits for
-those of its earlier life (``unheard``) before it moves anything. Pure: ``now`` is an argument.
+The position of a group without members moves to the progress of its slowest holder, never back.
+docs/protocols/named-positions.md has the rules:
+
+| report of a holder | effect in a queue |
+|---|---|
+| ``HOLDS`` | the position stays where it is |
+| none | the holder has no part |
+| older than the last set-back of the position | does not count; the answer says why |
+
+Holders live in memory until their leases end. Each commit's record has their names (``broker/groups/fold.py``), so a
+restarted broker waits for its earlier holders (``unheard``). Pure: ``now`` is an argument.
 """
 
 from __future__ import annotations

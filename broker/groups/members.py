@@ -1,13 +1,13 @@
 """Consumer groups: their members, and the queues that each member holds.
 
-The broker deals its own queues, by the group's strategy (``allocation``). Every change of members, subscriptions,
-terms, queue counts or holders begins a new generation; commits carry their generation and are fenced. A queue of an
-ordered group, and of a member that asks for it, is handed over in two steps: it stays its holder's until that one has
-acknowledged the generation that takes it away, or its session has ended. Members live in memory, offsets in the log.
-Pure.
+The broker assigns its own queues by the group's strategy (``allocation``). Every change of members, subscriptions,
+terms, queue counts or holders begins a new generation; commits carry their generation and are fenced. In an ordered
+group, or for a member that asks for it, a queue is handed over in two steps: it stays with its holder until the holder
+has acknowledged the generation that takes it away, or its session has ended. Members live in memory, offsets in the
+log. Pure.
 
-Invariants: a queue has at most one holder; generations only grow, and no generation of one life of the broker is one of
-another (the caller says where they begin); all members of a group have the same terms.
+Invariants: a queue has at most one holder; generations only grow, also over a restart (the caller says where they
+begin); all members of a group have the same terms.
 """
 
 from __future__ import annotations

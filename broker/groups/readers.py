@@ -1,11 +1,10 @@
-"""How far the slowest consumer group has read, for retention by age; and which groups were given up.
+"""The progress of the slowest consumer group, for retention by age; and the groups that were given up.
 
-A group that has no member, that no gateway holds for its devices (``broker/groups/fold.py``), and that committed
-nothing for ``silence_s`` was given up: nothing is kept for it any more. Its offsets stay, because a member may come
-back and find some of it still there, until groups have no room: from nine tenths of ``groups_max`` on those that were
-given up go for good.
+A group without a member, without a holding gateway (``broker/groups/fold.py``) and without a commit for ``silence_s``
+is given up: retention does not wait for it. Its offsets stay for members that come back. From nine tenths of
+``groups_max`` on given-up groups are deleted.
 
-There may be 100,000 groups, so they are looked at a slice per tick. Invariant: before all were seen once, everything
+There may be 100,000 groups, so each tick looks at a slice of them. Invariant: before all were seen once, everything
 counts as needed.
 """
 

@@ -1,8 +1,8 @@
-"""Messages that a member gives back: each comes again later, or becomes a dead letter when it was tried often enough.
+"""Messages that a member gives back: each comes again later, or becomes a dead letter after its last attempt.
 
-The message is taken from the broker's own log, so a client cannot change it on the way. One record does it: a sleeping
-message of the group's retry topic, or the dead letter itself. The member passes the message when that is durable. If it
-gives the message back again because the answer was lost, it gets the first answer (``given_back.py``).
+The broker takes the message from its own log, so a client cannot change it. One record is stored: a sleeping message of
+the group's retry topic, or the dead letter. The member passes the message when that is durable. A repeated give-back
+gets the first answer (``given_back.py``).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What every theme of the broker is made of: folds, handlers of requests, outcomes, levels, timers."""
+"""The parts of every theme of the broker: folds, handlers of requests, outcomes, levels, timers."""

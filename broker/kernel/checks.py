@@ -1,4 +1,4 @@
-"""Checks that several themes make of what a request says."""
+"""Checks of requests that several themes make."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Up to where the log is committed: on as many disks as its topics and facts ask for.
+"""The commit rule: the position up to which the log is on as many disks as its topics and facts need.
 
-``durable`` is what this disk has, ``committed`` what all copies together promise. What is committed is readable and is
-never taken back. A log of one copy is committed as soon as it is durable.
+``durable`` is what this disk has, ``committed`` what all copies together promise. Committed messages can be read and
+are never cut. A log of one copy is committed as soon as it is durable.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Deadlines: what is due when, for every theme of the broker.
+"""Deadlines of the broker's themes.
 
-A theme keeps its deadlines in a heap of its own and asks at each tick for those that are due. To put one off, as each
-sign of life does, is an assignment: the heap moves it when its old time has come. To cancel one is as cheap. Entries
-that mean nothing any more are swept out, so memory follows the number of live deadlines. Times are floats of any one
-clock: monotonic seconds, or milliseconds of the wall clock. Equal calls give an equal order. Pure: no task, no clock.
+A theme keeps its deadlines in a heap and asks at each tick for those that are due. Putting one off is an assignment:
+the heap moves it when its old time has come. Cancelling is as cheap. Dead entries are swept out, so memory follows the
+number of live deadlines. Times are floats of any one clock. Equal calls give an equal order. Pure: no task, no clock.
 """
 
 from __future__ import annotations

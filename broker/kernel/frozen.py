@@ -1,8 +1,8 @@
-"""Tables of folds that can be frozen: what a moment's snapshot needs stays as it was while the table goes on changing.
+"""Tables of folds that can be frozen: a snapshot keeps its state while the table goes on changing.
 
-Freezing copies the table, not its values. A value that is about to change is first replaced by a copy of its own, once
-per snapshot (``own``). So a snapshot costs the moment no more than the copy of one dictionary, whatever its values
-hold, and is made into bytes later, a slice at a time.
+Freezing copies the table, not its values. Before a value changes for the first time after a snapshot, it is replaced by
+a copy (``own``). So a snapshot costs the copy of one dictionary at once, and is made into bytes later, a slice at a
+time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a request function answers: a value that carries the order in which things may happen.
+"""Outcomes of requests: values that carry the order in which things may happen.
 
 Only ``dispatch`` turns outcomes into replies.
 """

@@ -1,1 +1,1 @@
-"""Who a log is and who leads it: its identity, its epochs."""
+"""The lineage of a log: its identity, its epochs, its owner."""

@@ -1,4 +1,4 @@
-"""The epoch that a broker's service leads its log in: begun with a record, once, before anything is promised in it."""
+"""The epoch in which a broker's service leads its log: begun with a record, once, before any promise in it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Fold of epochs: which there were, and at which log position each began.
+"""Fold of epochs: their numbers, and the log position at which each began.
 
-Every start of a broker begins an epoch with a record of its own, the first that it writes. The number stands in the
-head of each frame that is written in it. Numbers that must never come again are derived from it: generations of
-consumer groups, for example.
+Every start of a broker begins an epoch with the first record that it writes. The head of each frame has the number.
+Numbers that must never repeat, such as generations of consumer groups, are derived from it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fold of the log's identity: a random id that the first start of a data folder writes into its log.
 
-Offsets and positions mean something in one log only. Clients that keep them elsewhere keep the id beside them and send
-it along, so that a data folder which was wiped or replaced is noticed, however much was stored since.
+Offsets and positions have a meaning in one log only. Clients that store them elsewhere store the id beside them and
+send it along. So a wiped or replaced data folder is noticed, however much was stored since.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Fold of what the log's owner has removed of it: a record says before which position nothing is kept.
+"""Fold of the log's removals: a record names the position before which nothing is kept.
 
-Every store of the log removes its segments there once that record is committed and its own index is sealed up to it.
-So the first offset of a queue is the same in all copies, and missing segments differ from removed ones.
+Every copy of the log removes its segments there once that record is committed and its own index is sealed up to it. So
+the first offset of a queue is the same in all copies, and missing segments differ from removed ones.
 """
 
 from __future__ import annotations

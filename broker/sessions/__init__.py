@@ -1,1 +1,1 @@
-"""MQTT sessions at their home, and the QoS 2 exchanges and gateway epochs that belong to them."""
+"""MQTT sessions at their home, with their QoS 2 exchanges and the epochs of gateways."""

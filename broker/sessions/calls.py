@@ -1,7 +1,7 @@
-"""What owners of sessions are called upon to do: release a session that another gateway asks for.
+"""Calls to owners of sessions: to release a session that another gateway wants.
 
-A living owner is called first, and has ``HANDOVER_S`` to tell its client and to save the last state. The other gateway
-waits for the session's *waker*; the owner hears its calls when it looks for them. Pure: ``now`` is an argument.
+A living owner is called first, and has ``HANDOVER_S`` to disconnect its client and save the last state. The other
+gateway waits for the session's *waker*; the owner gets its calls by a watch. Pure: ``now`` is an argument.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How long sessions have been without their clients, and so when they are over.
+"""The time for which sessions have been without their clients, and their ends.
 
-A session is stored with the wall-clock time at which its client went, because nothing else means anything after a
-restart. From the broker's start on the monotonic clock counts: a wall clock that is set forward ends no session, and
-one that is set back keeps none alive. The time before a start counts as soon as ages do (``broker/store_clock.py``).
-Also a client whose owner has just died is gone, though no record says so yet.
+A session is stored with the wall-clock time at which its client went. After the broker's start the monotonic clock
+counts: a wall clock that is set forward ends no session, and one that is set back keeps none alive. The time before a
+start counts as soon as ages do (``broker/store_clock.py``). A client whose owner has just died is gone too, though no
+record says so yet.
 """
 
 from __future__ import annotations

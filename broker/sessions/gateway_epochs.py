@@ -1,12 +1,12 @@
 """Fold of gateways' epochs, which fence gateways that stood still.
 
-A gateway names its epoch with all that it appends. The home of sessions ends an epoch when it gives away a session that
-the gateway has not released, or takes the gateway for dead; other brokers learn it with ``EndGatewayEpochs``. Appends
-of an epoch that is over are refused, however late they arrive, and the gateway has to begin another. An epoch that is
-over never comes back. The latest ``GATEWAY_EPOCHS_MAX`` epochs are known, and as many owners.
+A gateway names its epoch in all its appends. The home of sessions ends an epoch when it gives away a session that the
+gateway has not released, or takes the gateway for dead; other brokers learn it with ``EndGatewayEpochs``. Appends of an
+ended epoch are refused, however late they arrive; the gateway has to begin another. The latest ``GATEWAY_EPOCHS_MAX``
+epochs and as many owners are known.
 
-A process that has just begun has nothing of what an earlier one of its name has left, also where the home starts anew
-before that has found another owner: so it is remembered at which log position each owner's process began.
+A new process has nothing of an earlier one of its name, also if the home restarts before another owner has taken its
+sessions. So the log position at which each owner's process began is remembered.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Which gateways have sessions at home here, and when they were last heard: for the figures, and so for
-``penstock status``."""
+"""The gateways that have sessions at home here, and the times of their last requests: for figures and ``penstock
+status``.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Requests about all MQTT sessions at once: which there are, how they stand, what is open for them, and which are over.
+"""Requests about all MQTT sessions: their states, their filters, and which have ended.
 
-Only their home can say. Answers about many sessions come in pages, by generation, so that each fits a frame.
+Only the home can answer. Answers about many sessions come in pages, by generation, so that each fits a frame.
 """
 
 from __future__ import annotations

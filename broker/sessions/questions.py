@@ -1,9 +1,8 @@
-"""What only gateways know of sessions: the subscriptions of connected clients whose sessions are not kept.
+"""Questions that only gateways can answer: subscriptions of connected clients whose sessions are not saved.
 
-An operator's command asks their home (``AskSubscriptions``), which passes the question on with the answer to a
-gateway's ``WatchSessions`` and is answered with ``TellSubscriptions``. Nothing of it is stored, and nothing is sent
-before a request asks. Only answers to open questions are taken, at most ``ASKS_MAX`` questions wait at a time, and each
-ends at its deadline with the answers until then.
+An operator's command asks the home (``AskSubscriptions``). The home passes the question on with the answer to a
+gateway's ``WatchSessions`` and gets ``TellSubscriptions``. Nothing of it is stored. At most ``ASKS_MAX`` questions wait
+at a time, and each ends at its deadline with the answers until then.
 """
 
 from __future__ import annotations

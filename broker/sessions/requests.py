@@ -1,20 +1,15 @@
 """Requests about MQTT sessions: the owner of each, its filters, and its fate when the owner dies.
 
-A session has one owner, a gateway, and every change of hands is a record with a new epoch; a save or an end with an
-older epoch changes nothing (it is *fenced*). An owner that is alive is first called upon to let a session go, so that
-it can tell its client and save the last state; after ``HANDOVER_S`` the session changes hands all the same, unless it
-has another owner by then, which is called upon in turn, for as long. Owners live by leases, which are not durable.
-When one dies, its sessions are released here, but for those with a will: these are offered to living owners
-(``KeepSessions``), which claim them and do what the will asks for. A session without a client ends when its expiry has
-passed: here, unless a living owner has it, which then sees to it itself.
+| event | effect |
+|---|---|
+| a session changes hands | a record with a new epoch; saves and ends with an older one are *fenced* |
+| another gateway wants a living owner's session | the owner is called; after ``HANDOVER_S`` it changes hands |
+| an owner's lease ends | its sessions are released; those with a will are offered to living owners (``KeepSessions``) |
+| a session without a client expires | it ends here, or at its living owner |
+| an owner has not released a session, or counts as dead | its *gateway epoch* ends (``gateway_epochs.py``) |
+| a session would grow beyond ``sessions_bytes_max`` | the opening or save is refused; the rest of the request holds |
 
-An owner that has not released a session, or that is taken for dead, may only have stood still.
-Its *gateway epoch* is over then (``broker/sessions/gateway_epochs.py``), and its remaining messages of clients are not
-stored until it has begun another epoch and asked which sessions it still has. The reply to an opening names the gateway
-epochs that are over, for the brokers that the opener publishes to.
-
-What is kept of all sessions has at most ``sessions_bytes_max``. An opening or a save by which a session would grow
-beyond that is refused before anything is appended; beside it, in the same request, everything else is kept.
+docs/protocols/sessions.md and fencing.md have the states. Leases are not durable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is left of ``sessions_bytes_max`` while requests are looked at: nothing of them is stored yet.
+"""The rest of ``sessions_bytes_max`` while requests are judged, before any of them is stored.
 
 Only growth is refused. A session that shrinks, ends or keeps its size is saved beyond the limit too, so no session is
 stuck there. Sessions that were saved under a larger limit stay.

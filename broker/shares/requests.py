@@ -1,10 +1,9 @@
 """Requests about shared subscriptions: messages for takers, and their outcomes.
 
-Which messages of a share are settled is in the log (``broker/shares/fold.py``); the leases of the others are not
-(``leases.py``). A message is given to one taker at a time, and to another when that one gives it back, or has been
-silent for ``share_lease_s``. A taker that was given a message may settle it, also after another taker got it: then a
-client has it, and that is all there is to know. After a restart the takers have ``RESUME_S`` to report their messages,
-before others get any.
+The log has the settled messages of a share (``broker/shares/fold.py``), but not the leases of the others
+(``leases.py``). A message has one taker at a time. Another one gets it when the taker gives it back or has been silent
+for ``share_lease_s``; the first may still settle it, because then a client has it. After a restart the takers have
+``RESUME_S`` to report their messages, before others get any.
 """
 
 from __future__ import annotations

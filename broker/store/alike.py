@@ -1,6 +1,6 @@
-"""Frames of one size that stand one behind the other, as columns: what a start reads of a log that has long runs.
+"""Frames of one size in a row, as columns: the reading of long runs at a start.
 
-They are checked and told apart many at a time; what is left for each is its checksum. Pure.
+They are checked and split many at a time; each costs only its checksum. Pure.
 """
 
 from __future__ import annotations

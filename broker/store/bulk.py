@@ -1,9 +1,9 @@
-"""Long reads: the frames of many entries of a queue, however far apart they stand, with next to no work per message.
+"""Long reads: the frames of many entries of a queue, however far apart, with next to no work per message.
 
-Frames that stand near each other come out of one *span*: one read, of which the other queues' frames are left out by
-numpy. What was just appended comes out of memory (``fresh.py``). Whether frames are good is asked of the stretches
-(``stretches.py``): one checksum over all that is read. What is in no stretch is gone through frame by frame: all of it
-where much is wanted, and it is a stretch then; else what is wanted. Frames that are not good are reported and left out.
+Frames near each other come out of one *span*: one read, from which numpy leaves out the frames of other queues. The
+newest appends come from memory (``fresh.py``). Verified ranges (``stretches.py``) are checked with one checksum over
+all that is read. Other ranges are checked frame by frame, wholly if many frames are wanted, and become verified then.
+Damaged frames are reported and left out.
 """
 
 from __future__ import annotations

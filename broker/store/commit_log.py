@@ -1,16 +1,15 @@
-"""The one log of everything: segments that only ever grow at the end.
+"""The one log of everything: segments that only grow at the end.
 
-Positions count bytes over all segments. A frame never spans two segments: what is left of one is a blank frame. An
-append is one write call. Room is reserved on the disk before it is written, so a full disk refuses an append whole;
-should a write fail all the same, what it left is cut away before the caller hears of it, so that a refused append
-never turns up later. After a failed sync, or a failure that could not be cut away, nothing is ever written again
-(``failed``).
+Positions count bytes over all segments. A frame never spans two segments: the rest of one is a blank frame. An append
+is one write call. Room is reserved before it is written, so a full disk refuses an append whole; after a failed write
+the partial bytes are cut, so that a refused append never turns up later. After a failed sync, or a failed cut, nothing
+is ever written again (``failed``).
 
-A copy of a log that another node leads has its bytes from there (``receive``): its segments end where those bytes
-say. What was not committed may be taken back (``cut``).
+A copy of a log that another node leads receives that node's bytes (``receive``), segment ends included. Uncommitted
+bytes may be cut (``cut``).
 
 Invariants: ``durable <= end`` and ``committed <= end``; only ``mark_durable`` moves the durable mark, to a point taken
-before the sync that covers it, and only ``mark_committed`` the committed one, up to which other copies have it too.
+before the sync that covers it, and only ``mark_committed`` the committed one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Where messages with the same tail go: what their topic and properties mean to the store. Senders repeat
-themselves, so it is worked out once (``writing.py``) and kept with whatever else is known of a tail
-(``acceptance.Tail``). Tails that differ in an id that counts mean the same but for that id."""
+"""The destination of messages with the same tail: the meaning of their topic and properties for the store.
+
+Senders repeat themselves, so it is worked out once (``writing.py``) and kept with the tail (``acceptance.Tail``). Tails
+that differ only in an id that counts have the same destination.
+"""
 
 from __future__ import annotations
 

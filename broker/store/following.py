@@ -1,8 +1,8 @@
-"""The write side of a copy of the log that another node leads: bytes come in as they are, and are taken in later.
+"""The write side of a copy of the log that another node leads: bytes are received first and taken in later.
 
-What is received is log, and counts as this disk's; queues and folds take it in when it is committed, by the way in
-which a start takes in what it reads (``Writing.replay``). So a copy's queues, folds, chunks and checkpoints never say
-more than what is committed, and what is not may be taken back (``cut``).
+Received bytes are log, and count as this disk's. Queues and folds take them in when they are committed, in the way of a
+start (``Writing.replay``). So a copy's queues, folds, chunks and checkpoints hold committed state only, and uncommitted
+bytes may be cut (``cut``).
 
 Invariant: ``applied <= end``; while this node leads the two are one.
 """

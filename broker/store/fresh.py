@@ -1,10 +1,9 @@
-"""The newest appends, as they were written: who reads at a queue's end mostly wants what was just stored, and gets it
-without a read of the file and without another look at its checksums. Messages that came in runs are here as runs too,
-for readers in the same process.
+"""The tail cache: the newest appends as they were written, for readers at the ends of queues.
 
-Bounded by a number of appends and of bytes of frames; the runs beside them keep the bodies once more. What is too much
-goes when no request waits (``trim``), beyond twice the bounds at once. Whatever is not wholly here is read from the
-log.
+They need no read of the file and no check of checksums. Messages that came in runs are here as runs too, for readers in
+the same process. It is bounded by a number of appends and of bytes of frames; the runs keep the bodies once more. The
+excess is dropped when no request waits (``trim``), beyond twice the bounds at once. A range that is not wholly here is
+read from the log.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What an operator asks of a data folder: is everything sound, what is in it, make the index again.
+"""Inspection of a data folder for operators: verify it, dump it, make its index again.
 
-``verify`` and ``dump`` only read, take no lock, and may look at the folder of a running broker (whose newest bytes may
-then look like a torn tail). They go through the log in its order and tell how far they are, so that a caller can show
-it. ``repair_index`` needs the folder for itself.
+``verify`` and ``dump`` only read, take no lock, and work beside a running broker, whose newest bytes may look like a
+torn tail. They go through the log in order and report their progress. ``repair_index`` needs the folder for itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The label of a log: a small file beside its segments that says its format and where it begins.
+"""The label of a log: a small file beside its segments with the log's format and beginning.
 
-docs/formats/log.md is the page. The label is on the medium before what it says counts: a newer format before it is
-written, a later beginning before retention removes segments. A log without one is of an older version and is taken up
-as it is; a log of a newer format is refused, for what it holds might be lost without a word.
+docs/formats/log.md is the page. The label is on the medium before it takes effect: a newer format before a frame of it
+is written, a later beginning before retention removes segments. A log without a label is of an older version and is
+accepted; a log of a newer format is refused, because its contents might be lost unnoticed.
 """
 
 from __future__ import annotations

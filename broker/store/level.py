@@ -1,4 +1,4 @@
-"""What a message has reached before it is acknowledged."""
+"""The level that a message has reached before it is acknowledged."""
 
 from __future__ import annotations
 

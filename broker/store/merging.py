@@ -1,13 +1,12 @@
-"""Makes one index chunk of several that follow each other, so that a queue knows few pieces of its past.
+"""Merges neighbouring index chunks, so that a queue has few pieces.
 
-A chunk is sealed soon, so that little of the index is in memory. But each queue in it keeps 28 bytes that say where its
-piece is, and a broker has many queues and a long log. So eight neighbours become one, and all chunks of a segment when
-it is finished: a queue has one piece per segment, and some in the newest. What is read is read in order, what is
-written is written once per level; both in bounded pieces, between which others run.
+A chunk is sealed soon, so that little of the index is in memory. But each queue in it keeps 28 bytes for its piece. So
+eight neighbours become one, and all chunks of a finished segment: a queue has one piece per segment, and some in the
+newest. Sources are read in order and the result is written once per level, in bounded pieces between which others run.
 
-Invariants: a merge never spans two segments, so chunks go with them; it ends where a start may have to begin (the
-newest chunk, before which the older checkpoint stands, takes no part); its sources go only when it is on the medium and
-all queues point to it; a source that is damaged is given up, never copied.
+Invariants: a merge never spans two segments; it ends where a start may have to begin (the newest chunk takes no part);
+its sources are removed only when it is on the medium and all queues point to it; a damaged source is given up, never
+copied.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""Which log entries belong to which queue: topic queues and light queues by one mechanism, without a file per queue.
+"""The index from queues to log entries: topic queues and light queues by one mechanism, without a file per queue.
 
-An entry has 20 bytes: log position 8, frame size 4, tag hash 8. The entries of the newest stretch of the log are in
-memory, per queue (``tail``); older ones are in index chunks (``index_chunk.py``), of which a queue knows where its
-own begin. A *hole* (size 0) stands where a record was lost to damage, so that later offsets keep their meaning. A
-queue without entries holds no containers of its own, and what it knows of its chunks is packed (28 bytes each): there
-may be 100,000 of them.
+An entry has 20 bytes: log position 8, frame size 4, tag hash 8. Entries of the newest part of the log are in memory,
+per queue (``tail``); older ones are in index chunks (``index_chunk.py``). A *hole* (size 0) stands for a record that
+was lost to damage, so that later offsets keep their meaning. There may be 100,000 queues: one without entries has no
+containers of its own, and pieces are packed (28 bytes each).
 
-Invariants, per queue: entries have growing positions (a hole has that of the next entry); ``min <= readable <=
-next``; entries become readable in order and never unreadable again; offsets are never used twice (a light queue starts
-at the log position that opened it: ``first``), and none is beyond the log's end. Between two pieces there may be a gap
-that damage left (``move_light_queues``).
+Invariants, per queue: positions of entries grow (a hole has that of the next entry); ``min <= readable <= next``;
+entries become readable in order and stay so; offsets are never used twice (a light queue starts at the log position
+that opened it: ``first``), and none is beyond the log's end. Between two pieces there may be a gap that damage left
+(``move_light_queues``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Reads messages of queues out of the log: entries from the index, then raw frames, gathered with as few reads as
-may be.
+"""Reads messages of queues from the log: entries from the index, then raw frames with as few reads as possible.
 
-Every frame is checked before it leaves: one that is not good any more is passed over and reported, never served.
-Nothing is decoded or encoded on the way.
+Every frame is checked before it leaves: a damaged one is skipped and reported, never served. Nothing is decoded or
+encoded on the way.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Opens a store: finds where the log ends, brings folds and indexes to that point, and makes all of it durable.
+"""Opens a store: finds the log's end, brings folds and indexes to that point, and makes all of it durable.
 
-The log decides (``scan.py``): a torn tail is cut, rot is reported and passed over. State is restored at the newest
-valid checkpoint before which all index chunks are good, else at a segment's keyframe, else at the log's beginning; the
-rest is replayed. Files of the index that the replay makes anew are removed first. The log is synced before anything is
-reported or written, and a seal then says so in the log. Bytes that no sync is known to have covered are written again
-before that, because the last sync may have failed. After rot all is sealed at once, so that the next start begins
-behind it.
+1. The end: a torn tail is cut, damage is reported and skipped (``scan.py``).
+2. The state: the newest valid checkpoint before which all index chunks are good, else a segment's keyframe, else the
+   log's beginning. Files of the index after it are removed.
+3. The replay of the rest.
+4. The sync, before anything is reported. Bytes that no sync is known to have covered are written again before it,
+   because the last sync may have failed. A seal then says so in the log.
+
+After damage everything is sealed at once, so that the next start begins behind it.
 """
 
 from __future__ import annotations

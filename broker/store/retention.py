@@ -1,8 +1,8 @@
-"""Which segments of the log may go: by age, by size, and not under a reader. Pure.
+"""Retention: the segments that may be removed, by age and by size. Pure.
 
-Age alone never takes a segment that a named reader still needs; the size limit does, and such a removal is *forced*:
-it is announced with its positions. A segment goes whole, only from the log's beginning, and only if the log can be
-read from the next one alone.
+Age never removes a segment that a named reader still needs. The size limit does; such a removal is *forced*, and
+announced with its positions. Segments are removed whole, from the log's beginning, and only if the log can be read from
+the next one alone.
 """
 
 from __future__ import annotations

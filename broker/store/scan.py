@@ -1,11 +1,11 @@
-"""Walks the log from a position on, frame by frame, and tells a torn tail from rot.
+"""Walks the log from a position on, frame by frame, and distinguishes a torn tail from damage.
 
-At a bad place the watermark rule decides: if any good frame behind it was written when the bad place was already
-durable, the bad place is *rot*; it is reported and passed over up to the next good frame. Otherwise the bytes there
-were never acknowledged, and the log ends: a *torn tail*. Nothing here changes a file.
+The watermark rule decides about a bad place: if a good frame behind it was written when the bad place was already
+durable, the bad place is damage (*rot*); it is reported and skipped up to the next good frame. Otherwise the bytes
+there were never acknowledged, and the log ends: a *torn tail*. Nothing here changes a file.
 
-Bytes that the disk cannot read count as bad, but never as a torn tail: what cannot be read is not cut away. A good
-frame of a newer format is neither: the log is refused.
+Bytes that the disk cannot read count as bad, but never as a torn tail: they are not cut. A good frame of a newer format
+is neither: the log is refused.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
-"""Moves the index of older log out of memory: one chunk file and one checkpoint at a time.
+"""Checkpointer: moves the index of older log out of memory, one chunk file and one checkpoint at a time.
 
-A *plan* is made at a position of the log (after every ``chunk_bytes``, and where a segment or the first damage begins,
-so that no chunk reaches over either): a snapshot of the state there, which also knows how far each queue reached. It is
-carried out later and in pieces: the snapshot becomes bytes; where the position begins a segment of a log that this node
-owns, they wait for the owner, who has them written behind it as its keyframe, or passes them; and once the log is
-committed up to the position, chunk and checkpoint are written. Queues that ended meanwhile are still sealed, because
-their end may yet be lost.
+A *plan* is a snapshot of the state at a position of the log: after every ``chunk_bytes``, and where a segment or the
+first damage begins, so that no chunk spans either. It is carried out later in pieces: the snapshot becomes bytes; at
+the beginning of a segment the log's owner may write them as its keyframe; when the log is committed up to the position,
+chunk and checkpoint are written. Queues that ended meanwhile are sealed too, because their end may yet be lost.
 
-Chunks and checkpoints are derived and checked by checksum, so they are written without a sync: what a power loss tears
-is made again from the log. If they cannot be written, messages are stored and served all the same: the log has an error
-at once, and the write is repeated. Meanwhile only starts of segments are planned, because each plan holds the state.
+Chunks and checkpoints are derived and have checksums, so they are written without a sync. If they cannot be written,
+messages are stored and served all the same: the log has an error at once, and the write is repeated. Meanwhile only
+starts of segments are planned, because each plan holds the state.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""One file of the log, and how much room it has on the disk.
+"""One file of the log, and its reserved room on the disk.
 
-A segment covers the positions ``base`` to ``base + size``; its file is named by ``base``. ``reserved`` bytes of it have
-room on the disk: behind the log's end they read as zeros, the first of them because zeros were written (up to
-``written``), the others because nothing was. A sync that comes to blocks that were never written costs a change of the
-file system's own, so zeros go before what is written: while the store is idle (``fill``), or else with the write. The
-segment knows nothing of frames.
+A segment covers the positions ``base`` to ``base + size``; ``base`` is its file's name. ``reserved`` bytes have room on
+the disk. Behind the log's end they read as zeros: up to ``written`` because zeros were written, beyond because nothing
+was. A sync of blocks that were never written costs a change of the file system's metadata. So zeros are written first:
+while the store is idle (``fill``), or else with the write. The segment knows nothing of frames.
 """
 
 from __future__ import annotations

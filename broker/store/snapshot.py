@@ -1,9 +1,8 @@
 """The state at one position of the log, taken at once and made into bytes later, a piece at a time.
 
-``Snapshot`` is made when the log stands at its position. What it takes then is cheap: the folds freeze their tables,
-and the queues are noted. All else follows in pieces of bounded size, while records go on being appended: a frozen
-table does not change, and how far a queue reached is read from its tail, whose entries know their positions. So the
-bytes are those of the one position, whenever they are made.
+A ``Snapshot`` is made when the log stands at its position: the folds freeze their tables, and the queues are noted. The
+rest follows in pieces of bounded size while records are appended: frozen tables do not change, and a queue's tail knows
+the positions of its entries. So the bytes are those of the one position, whenever they are made.
 
 Invariant: it is finished before the index before its position leaves the tails (``sealing.py``).
 """

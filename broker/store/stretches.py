@@ -1,12 +1,9 @@
-"""One checksum over each stretch of whole frames that are known to be good: so that a long read checks 64 KiB with one
-call instead of frame by frame.
+"""Verified ranges of the log, each with one checksum, so that a long read checks 64 KiB with one call.
 
-A stretch enters the table when it was written here, with the bytes that were written, or when all of its frames were
-found good by their own checksums (``learn``). A later reader compares the checksum of what the disk gives
-now: if it is the same, these are the same bytes, and every frame in them is good. If not, or for what is in no
-stretch, the frames' own checksums decide, as ever.
-
-The table is memory only, bounded, and may forget anything at any time.
+A range enters the table when it is written here, or when all of its frames were found good by their own checksums
+(``learn``). A later reader compares the checksum of the bytes that the disk gives: if it is the same, every frame is
+good. Otherwise, and outside of verified ranges, the frames' own checksums decide. The table is in memory only, bounded,
+and may forget anything at any time.
 """
 
 from __future__ import annotations

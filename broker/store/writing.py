@@ -1,10 +1,10 @@
-"""The write side of a store: appends, and the one way in which queues and folds take in messages.
+"""The appender: appends, and the one way in which queues and folds take in messages.
 
-Whatever is stored is runs of messages (``penstock/protocol/runs.py``): of devices, of producers, and facts, each a run
-of its own. An append is laid out as one piece of frames and written with one call; only then do queues and folds learn
-of it, so a refused append leaves nothing behind. ``_take_in`` is the same at the append and at recovery: all that is
-known is a function of the log's prefix. A batch never spans two segments: it is stored as a whole or not at all
-(``broker/messages/parts.py`` cuts the requests of producers and devices that are larger).
+Everything is stored as runs of messages (``penstock/protocol/runs.py``): those of devices and producers, and facts,
+each a run of its own. An append is one piece of frames, written with one call. Only then do queues and folds learn of
+it, so a refused append leaves nothing behind. ``_take_in`` is the same at the append and at recovery: all state is a
+function of the log's prefix. A batch never spans two segments: it is stored as a whole or not at all
+(``broker/messages/parts.py`` cuts larger requests).
 """
 
 from __future__ import annotations

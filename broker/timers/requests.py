@@ -1,10 +1,9 @@
-"""Requests about messages that are delivered later, and the tick that delivers them.
+"""Requests about delayed messages, and the tick that delivers them.
 
-A message is checked when it sets out to sleep as an append is, and again when it wakes: its topic may be another by
-then. What is refused as it wakes goes to the dead letters of ``timers`` with the reason, so it is never lost.
-
-A message is never early: it wakes by a clock that stands still where the machine's jumps forward, until an operator
-confirms that it is right (``broker/timer_clock.py``).
+A message is checked like an append when it is set and again when it wakes, because its topic may have changed. If it is
+refused when it wakes, it becomes a dead letter of ``timers`` with the reason, so it is never lost. It is never early:
+it wakes by a clock that stands still when the machine's clock jumps forward, until an operator confirms that clock
+(``broker/timer_clock.py``).
 """
 
 from __future__ import annotations

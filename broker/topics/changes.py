@@ -1,9 +1,9 @@
-"""Changes of topics that are there: their configuration, their end before time, and the broker's permissions.
+"""Changes of existing topics: their configuration, purges, retention, and the broker's permissions.
 
-A queue that a topic is to lose takes no more messages at once and goes when every group that reads the topic has read
-it, or nothing is in it. A topic with a retention of its own loses what is older, but nothing that a consumer group
-still needs (``broker/groups/readers.py``): where its queues begin is a fact, as where they ended is. Both are looked at
-every few seconds.
+A queue that a topic is to lose takes no more messages at once. It is removed when every group that reads the topic has
+read it, or it is empty. A topic with a retention of its own loses older messages, but none that a consumer group still
+needs (``broker/groups/readers.py``). The beginnings of its queues are facts, as their ends are. Both are checked every
+few seconds.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Topics that their first message made go again when they have had no message left, and no use, for a while.
+"""Deletes topics that their first message made, when they have been empty and unused for a while.
 
-In use is a topic whose queues a group reads, that an open filter names by its first level, that has a retained message,
-whose queue a pull waits for, or that was asked for by name. Topics that were made by hand stay.
-
-There may be many topics and filters, so they are looked at a slice per tick, and a few topics go per tick. How long a
-topic was empty is known to this process only: a restart begins anew.
+A topic is in use if a group reads its queues, an open filter names it by its first level, it has a retained message, a
+pull waits for it, or a client asked for it by name. Topics that were created by hand stay. Each tick looks at a slice
+of them and deletes a few. A restart begins the times again.
 """
 
 from __future__ import annotations

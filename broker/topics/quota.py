@@ -1,8 +1,8 @@
-"""How many topics native clients make by their messages.
+"""The rate at which native clients create topics by their messages.
 
-A topic stays for long, so a client that makes up names would take all that a broker may have. Each user has a rate;
-clients without a user name count by their address. Users with all rights are not counted: services of the cluster,
-of which gateways count their own clients, and clients at a port that asks for no login. Pure.
+A topic stays for long, so a client that makes up names could use up a broker's topics. Each user has a rate; clients
+without a user name count by their address. Users with all rights are not counted: services of the cluster, whose
+gateways count their own clients, and clients at a port without logins. Pure.
 """
 
 from __future__ import annotations

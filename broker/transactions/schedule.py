@@ -1,7 +1,7 @@
-"""When each half is to be checked next. Volatile: a start makes it anew, spread over a while. Pure.
+"""The schedule of checks of halves. In memory: a start makes it again, spread over a while. Pure.
 
-A half is due some seconds after it began, then after twice as long each time, up to ten minutes, with a jitter of a
-fifth either way so that halves that began together are not checked together.
+A half is due some seconds after it began, then after twice as long each time, up to ten minutes. A jitter of a fifth
+either way spreads halves that began together.
 """
 
 from __future__ import annotations
