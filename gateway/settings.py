@@ -66,12 +66,10 @@ class GatewaySettings:
     credentials_cached_s: float = setting(
         300.0, "how long a password that was right is not checked again", least=0, most=1 << 30
     )
-    jwt_key_file: str = setting("", "the secret or public keys that tokens are checked with; empty for no tokens")
-    jwt_algorithms: tuple[str, ...] = setting(
-        (), "by which tokens may be signed; empty for that of the key or its usual one"
-    )
-    jwt_audience: str = setting("", "the audience of tokens; empty: a token that names one is refused")
-    jwt_issuer: str = setting("", "the issuer of tokens; empty: any that has the key")
+    jwt_key_file: str = common.jwt_key_file()
+    jwt_algorithms: tuple[str, ...] = common.jwt_algorithms()
+    jwt_audience: str = common.jwt_audience()
+    jwt_issuer: str = common.jwt_issuer()
     jwt_claim: str = setting("sub", "the claim of a token that names the user")
     jwt_expiry_required: bool = setting(True, "whether a token must say when it ends")
     jwt_leeway_s: float = setting(

@@ -50,32 +50,20 @@ PORTS: Final[Mapping[str, str]] = {
 }
 """The node's setting for the ``port`` of each service."""
 
+_OF_NODE: Final = ("cluster_secret_file", "status_host", "status_port", "status_hosts")
 DECIDED: Final[Mapping[str, Sequence[str]]] = {
-    "events": ("cluster_secret_file", "namesrv", "status_host", "status_port", "status_hosts"),
-    "namesrv": ("cluster_secret_file", "status_host", "status_port", "status_hosts"),
-    "broker": (
-        *("cluster_secret_file", "data", "namesrv", "node", "replica_port", "join"),
-        *("status_host", "status_port", "status_hosts"),
-    ),
-    "gateway": ("cluster_secret_file", "namesrv", "share_port", "status_host", "status_port", "status_hosts"),
-    "console": ("cluster_secret_file", "namesrv", "status_host", "status_port", "status_hosts"),
+    "events": (*_OF_NODE, "namesrv"),
+    "namesrv": _OF_NODE,
+    "broker": (*_OF_NODE, "data", "namesrv", "node", "replica_port", "join"),
+    "gateway": (*_OF_NODE, "namesrv", "share_port"),
+    "console": (*_OF_NODE, "namesrv"),
 }
 """Settings of the services that the node decides: where its own parts are, and what they share."""
 
-SHARED: Final = (
-    "password_file",
-    "acl_file",
-    "jwt_key_file",
-    "jwt_algorithms",
-    "jwt_audience",
-    "jwt_issuer",
-    "tls_certificate",
-    "tls_key",
-    "tls_client_ca",
-    "tls_clients",
-    "tls_client_crl",
-    "peers_tls_ca",
+_OF_ACCESS: Final = tuple(
+    [one.name for one in fields(AccessSettings) if one.name not in ("insecure", "cluster_secret_file")]
 )
+SHARED: Final = (*_OF_ACCESS, "peers_tls_ca")
 """Settings at the top that count for every service which has them and says nothing else; those of TLS not for the
 console."""
 
@@ -327,8 +315,7 @@ def _refuse_bypass(configuration: Configuration, environ: Mapping[str, str]) -> 
 
 def access_of(settings: AccessSettings) -> dict[str, Any]:
     """The access settings of a service, as arguments for those of another one that has the same users and rules."""
-    names = [one.name for one in fields(AccessSettings) if one.name not in ("insecure", "cluster_secret_file")]
-    return {name: getattr(settings, name) for name in names}
+    return {name: getattr(settings, name) for name in _OF_ACCESS}
 
 
 def console_may_act(configuration: Configuration, environ: Mapping[str, str]) -> bool:

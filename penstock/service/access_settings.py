@@ -32,12 +32,10 @@ class AccessSettings:
         "who may produce, consume, view and administer what (`penstock acl`); empty: whoever has logged in, all but"
         " administer",
     )
-    jwt_key_file: str = setting("", "the secret or public keys that tokens are checked with; empty for no tokens")
-    jwt_algorithms: tuple[str, ...] = setting(
-        (), "by which tokens may be signed; empty for that of the key or its usual one"
-    )
-    jwt_audience: str = setting("", "the audience of tokens; empty: a token that names one is refused")
-    jwt_issuer: str = setting("", "who makes tokens; empty: anybody who has the key")
+    jwt_key_file: str = common.jwt_key_file()
+    jwt_algorithms: tuple[str, ...] = common.jwt_algorithms()
+    jwt_audience: str = common.jwt_audience()
+    jwt_issuer: str = common.jwt_issuer()
     tls_certificate: str = setting(
         "", "the certificate in PEM; with one the port speaks TLS alone. Read again when it changes"
     )

@@ -53,6 +53,26 @@ def cluster_secret_file() -> str:
     )
 
 
+def jwt_key_file() -> str:
+    """What tokens are checked with."""
+    return setting("", "the secret or public keys that tokens are checked with; empty for no tokens")
+
+
+def jwt_algorithms() -> tuple[str, ...]:
+    """How tokens may be signed."""
+    return setting((), "by which tokens may be signed; empty for that of the key or its usual one")
+
+
+def jwt_audience() -> str:
+    """For whom tokens are."""
+    return setting("", "the audience of tokens; empty: a token that names one is refused")
+
+
+def jwt_issuer() -> str:
+    """Who makes tokens."""
+    return setting("", "the issuer of tokens; empty: any that has the key")
+
+
 def namesrv() -> tuple[str, ...]:
     """The name servers that a service asks."""
     return setting(("127.0.0.1:9876",), "`host:port` of each name server")
