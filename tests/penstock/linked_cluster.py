@@ -20,7 +20,7 @@ from namesrv.registry import Registry
 from penstock.errors import InvalidRequest, PenstockError, Unavailable
 from penstock.protocol.link import Link, OnResult
 from penstock.protocol.message import FRAME_HEAD_BYTES, Message, decode_message, encode_message
-from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, LeaveGroup, QueueOffset
+from penstock.protocol.requests.groups import CommitOffsets, LeaveGroup, QueueOffset
 from penstock.protocol.requests.messages import Append, Appended, AppendRuns, Refused
 from penstock.protocol.requests.request import Done, Request, Result
 from penstock.protocol.requests.retries import SendAllBack, SendBack
@@ -295,20 +295,6 @@ class LinkedBroker:
     def expel(self, group: str) -> None:
         """A group loses its first member, as if its session had run out."""
         self.ask(LeaveGroup(group, self.members(group)[0]))
-
-    def rebalance(self, group: str) -> None:
-        """A group has a generation of which all members are told."""
-
-        def work() -> None:
-            groups = self.rig.theme(GroupRequests).groups
-            groups._rebalance(group, groups._groups[group], tell_all=True)
-            self.settle()
-
-        self.do(work)
-
-    def enter(self, request: JoinGroup) -> None:
-        """A member that is no client of the test joins."""
-        self.ask(request)
 
     def pass_time(self, seconds: float) -> None:
         """Time passes for the broker: sessions end."""

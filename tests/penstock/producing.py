@@ -1,8 +1,8 @@
-"""Producers of small clusters, for tests."""
+"""Producers of linked clusters, and messages in them, for tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.client.producer import Producer
@@ -21,6 +21,11 @@ def producer(cluster: LinkedCluster, **given: Any) -> Producer:
     return Producer(servers=LinkedCluster.SERVERS, links=cluster, **given)
 
 
+def put(broker: LinkedBroker, *bodies: bytes, queue: int = 0, tag: str = "") -> None:
+    """Stores messages of the topic ``orders``."""
+    broker.put(*[Message("orders", body, tag=tag) for body in bodies], queue=queue)
+
+
 def appends(broker: LinkedBroker) -> list[AppendRuns]:
     return [request for request in broker.asked if isinstance(request, AppendRuns)]
 
@@ -36,7 +41,7 @@ def unreachable_when_written(*, unknown: bool) -> Callable[[Request], PenstockEr
     return refuse
 
 
-def appended(broker: LinkedBroker) -> list[Message]:
+def appended(broker: LinkedBroker) -> Sequence[Message]:
     """The messages of all appends, in order, those that were refused too."""
     runs = [run for request in appends(broker) for run in decode_runs(bytes(request.body))]
     records = [record_of(run.of([body], at)) for run in runs for at, body in enumerate(run.bodies)]

@@ -15,8 +15,8 @@ from penstock.errors import Fenced
 from tests.broker.groups import test_fold
 from tests.broker.groups.test_members import Model
 from tests.penstock.client import test_orderly
-from tests.penstock.client.test_handover import put
 from tests.penstock.linked_cluster import LinkedCluster
+from tests.penstock.producing import put
 
 SEEDS = range(60)
 sound_touch = Groups.touch

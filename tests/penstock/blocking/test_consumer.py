@@ -19,12 +19,12 @@ from penstock.errors import (
     QueueNotFound,
     Unavailable,
 )
-from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup
-from penstock.protocol.requests.messages import Append, Pull
+from penstock.protocol.requests.messages import Pull
 from tests.penstock.client.test_consumer import forget
-from tests.penstock.linked_cluster import BEGIN_MS, LinkedBroker, LinkedCluster, all_refuse
+from tests.penstock.linked_cluster import BEGIN_MS, LinkedCluster, all_refuse
+from tests.penstock.producing import put
 
 
 @pytest.fixture
@@ -39,12 +39,6 @@ def cluster(serve: Callable[..., Any]) -> LinkedCluster:
 def consumer(cluster: LinkedCluster, **given: Any) -> Consumer:
     given.setdefault("start", "earliest")
     return Consumer("g", "orders", servers=cluster.brokers[0].route.address, **given)
-
-
-def put(broker: LinkedBroker, *bodies: bytes, queue: int = 0) -> None:
-    """Before the broker's thread has anything to do."""
-    records = [encode_message(Message("orders", body), queue_id=queue) for body in bodies]
-    broker.ask(Append(len(records), False, b"".join(records)))
 
 
 def numbered(count: int, start: int = 0) -> list[bytes]:

@@ -12,13 +12,12 @@ import pytest
 from penstock.blocking import Consumer
 from penstock.client.attempts import Retry
 from penstock.errors import Damaged, InvalidRequest, LogReplaced
-from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import ReceivedMessage
-from penstock.protocol.requests.groups import WatchGroup
-from penstock.protocol.requests.messages import Append
+from penstock.protocol.requests.groups import JoinGroup, LeaveGroup, WatchGroup
 from penstock.protocol.requests.retries import SendBack
 from tests.patience import PATIENCE_S
 from tests.penstock.linked_cluster import LinkedCluster
+from tests.penstock.producing import put
 
 
 @pytest.fixture
@@ -26,8 +25,7 @@ def cluster(serve: Callable[..., Any]) -> LinkedCluster:
     made = LinkedCluster(topics=["orders"])
     broker = made.brokers[0]
     for queue in (0, 1):
-        records = [encode_message(Message("orders", b"%d-%d" % (queue, at)), queue_id=queue) for at in range(20)]
-        broker.ask(Append(len(records), False, b"".join(records)))
+        put(broker, *[b"%d-%d" % (queue, at) for at in range(20)], queue=queue)
     broker.listen(serve)
     return made
 
@@ -83,7 +81,8 @@ def test_heartbeats_go_on_while_handlers_are_at_work(cluster: LinkedCluster) -> 
 
     def work(message: ReceivedMessage) -> None:
         while not seen.is_set():  # each answer to the watch has the next one sent, and only this thread is kept
-            broker.rebalance("g")
+            broker.ask(JoinGroup("g", "other", ("orders",)))
+            broker.ask(LeaveGroup("g", "other"))
         c.stop()
 
     broker.refuse = answer

@@ -13,14 +13,13 @@ from penstock.blocking import Consumer
 from penstock.client.attempts import Retry
 from penstock.client.handover import Queues
 from penstock.errors import Fenced, InvalidRequest
-from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.groups import JoinGroup, WatchGroup
-from penstock.protocol.requests.messages import Append
 from tests.patience import PATIENCE_S
 from tests.penstock.client.test_handover import RISING
 from tests.penstock.hand_clock import AheadClock
 from tests.penstock.linked_cluster import LinkedCluster
+from tests.penstock.producing import put
 
 
 @pytest.fixture
@@ -29,8 +28,7 @@ def cluster(serve: Callable[..., Any]) -> LinkedCluster:
     made = LinkedCluster(topics=["orders"])
     (broker,) = made.brokers
     for queue in range(4):
-        records = [encode_message(Message("orders", b"%d" % at), queue_id=queue) for at in range(3)]
-        broker.ask(Append(3, False, b"".join(records)))
+        put(broker, b"0", b"1", b"2", queue=queue)
     broker.listen(serve)
     return made
 

@@ -13,9 +13,9 @@ from penstock.blocking.exchange import Exchange
 from penstock.blocking.pulls import Pulls
 from penstock.client.positions import Position, PullLimits
 from penstock.errors import InvalidTopic, OffsetOutOfRange, PenstockError, QueueNotFound
-from penstock.protocol.message import Message, encode_message
+from penstock.protocol.message import Message
 from penstock.protocol.received import MessageQueue
-from penstock.protocol.requests.messages import Append, Pull
+from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.request import Request
 from penstock.world import RealClock
 from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
@@ -25,8 +25,7 @@ from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
 def broker(serve: Callable[..., Any]) -> LinkedBroker:
     made = LinkedCluster(topics=["t"]).brokers[0]
     for queue in range(2):
-        records = [encode_message(Message("t", str(at).encode()), queue_id=queue) for at in range(10)]
-        made.ask(Append(10, False, b"".join(records)))
+        made.put(*[Message("t", str(at).encode()) for at in range(10)], queue=queue)
     made.listen(serve)
     return made
 

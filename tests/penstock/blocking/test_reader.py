@@ -9,18 +9,13 @@ import pytest
 
 from penstock.blocking import Admin, Producer, Reader
 from penstock.errors import BrokerAway, InvalidRequest, NoRoute, QueueNotFound
-from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import MessageQueue
-from penstock.protocol.requests.messages import Append, Pull
+from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.topics import Bounds
 from tests.patience import PATIENCE_S
 from tests.penstock.hand_clock import AheadClock
-from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster, all_refuse
-
-
-def put(broker: LinkedBroker, *bodies: bytes, queue: int = 0) -> None:
-    records = [encode_message(Message("orders", body), queue_id=queue) for body in bodies]
-    broker.ask(Append(len(records), False, b"".join(records)))
+from tests.penstock.linked_cluster import LinkedCluster, all_refuse
+from tests.penstock.producing import put
 
 
 @pytest.fixture

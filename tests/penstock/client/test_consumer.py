@@ -24,14 +24,16 @@ from penstock.errors import (
     TimedOut,
     Unavailable,
 )
-from penstock.protocol.message import Message, encode_message, record_body
+from penstock.protocol.message import record_body
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, LeaveGroup
-from penstock.protocol.requests.messages import Append, Pull, QueryBounds
+from penstock.protocol.requests.messages import Pull, QueryBounds
 from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.retries import SendBack
+from penstock.protocol.requests.topics import DeleteTopic
 from tests.patience import PATIENCE_S
 from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster, all_refuse
+from tests.penstock.producing import put
 
 Run = Callable[..., Any]
 
@@ -51,11 +53,6 @@ class VirtualClock(Clock):
 
     def wall_ms(self) -> int:
         return 0
-
-
-def put(broker: LinkedBroker, *bodies: bytes, queue: int = 0, tag: str = "") -> None:
-    records = [encode_message(Message("orders", body, tag=tag), queue_id=queue) for body in bodies]
-    broker.ask(Append(len(records), False, b"".join(records)))
 
 
 def numbered(count: int, start: int = 0) -> list[bytes]:
@@ -738,12 +735,13 @@ async def test_a_queue_that_goes_while_a_member_looks_where_it_begins_is_no_erro
     def gone(request: Request) -> PenstockError | None:
         if isinstance(request, QueryBounds) and not refused:
             refused.append(request)
-            broker.rebalance("g")  # as the deletion of the topic does
+            broker.ask(DeleteTopic("orders"))
+            broker.create("orders")
+            put(broker, *numbered(1))
             return QueueNotFound("deleted")
         return None
 
     broker.refuse = gone
-    put(broker, *numbered(1))
     async with consumer(cluster) as c:
         assert await bodies(c, 1) == numbered(1)
     assert refused

@@ -16,13 +16,13 @@ import trio.testing
 from penstock.client.attempts import Retry
 from penstock.client.consumer import Consumer
 from penstock.errors import Damaged, InvalidRequest, LogReplaced, StorageFull
-from penstock.protocol.message import Message, encode_message, record_body
+from penstock.protocol.message import record_body
 from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup
-from penstock.protocol.requests.messages import Append
 from penstock.protocol.requests.retries import SendAllBack
 from tests.patience import PATIENCE_S
-from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
+from tests.penstock.linked_cluster import LinkedCluster
+from tests.penstock.producing import put
 
 Run = Callable[..., Any]
 
@@ -32,11 +32,6 @@ def filled(*per_queue: int) -> LinkedCluster:
     for queue, count in enumerate(per_queue):
         put(cluster.brokers[0], *[f"{queue}-{at}".encode() for at in range(count)], queue=queue)
     return cluster
-
-
-def put(broker: LinkedBroker, *bodies: bytes, queue: int = 0) -> None:
-    records = [encode_message(Message("orders", body), queue_id=queue) for body in bodies]
-    broker.ask(Append(len(records), False, b"".join(records)))
 
 
 def consumer(cluster: LinkedCluster, **given: Any) -> Consumer:
@@ -275,7 +270,7 @@ def test_of_a_queue_that_went_elsewhere_nothing_more_is_begun_or_committed() -> 
     async def work(message: ReceivedMessage) -> None:
         begun.append((message.queue.number, message.offset))
         if len(begun) == 2:
-            broker.enter(JoinGroup("g", "other", ("orders",)))
+            broker.ask(JoinGroup("g", "other", ("orders",)))
             put(broker, b"last", queue=0)
             await anyio.sleep(1)
             raise ValueError("of no use")

@@ -14,12 +14,11 @@ from penstock.client.consumer import Consumer
 from penstock.client.handover import HandOver, Lease, Queues
 from penstock.clock import Clock
 from penstock.errors import Fenced, InvalidRequest, PenstockError, Unavailable
-from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.groups import JoinGroup, WatchGroup
-from penstock.protocol.requests.messages import Append
 from penstock.protocol.requests.request import Request
-from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
+from tests.penstock.linked_cluster import LinkedCluster
+from tests.penstock.producing import put
 
 
 class VirtualClock(Clock):
@@ -63,11 +62,6 @@ def cluster() -> Iterator[LinkedCluster]:
     for queue in range(4):
         put(made.brokers[0], *[b"%d" % at for at in range(3)], queue=queue)
     return made
-
-
-def put(broker: LinkedBroker, *bodies: bytes, queue: int) -> None:
-    records = [encode_message(Message("orders", body), queue_id=queue) for body in bodies]
-    broker.ask(Append(len(records), False, b"".join(records)))
 
 
 def member(cluster: LinkedCluster, **given: Any) -> Consumer:

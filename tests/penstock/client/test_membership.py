@@ -17,9 +17,9 @@ from penstock.client.pulling import Intake
 from penstock.client.subscription import Subscription
 from penstock.client.task_scope import TaskScope
 from penstock.errors import Fenced
-from penstock.protocol.message import Message, encode_message
+from penstock.protocol.message import Message
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup
-from penstock.protocol.requests.messages import Append
+from penstock.protocol.requests.topics import ChangeTopic
 from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
 
 
@@ -75,26 +75,25 @@ async def test_a_rebalance_during_the_first_commit_is_no_reason_to_join_again() 
 
     def cross(request: object) -> Fenced | None:
         if isinstance(request, CommitOffsets) and next(crossed, False):
-            broker.rebalance("g")
+            broker.ask(ChangeTopic("t", queues=5))
             return Fenced("older generation")
         return None
 
     broker.refuse = cross
     async with member(broker, start="latest") as one:
         await one.joined.wait()
-        assert len(one.held) == 4
+        assert len(one.held) == 5
     assert len(joins(broker)) == 1
 
 
 async def test_reading_begins_anew_where_somebody_else_committed() -> None:
     broker = small_broker()
-    records = [encode_message(Message("t", str(at).encode()), queue_id=0) for at in range(5)]
-    broker.ask(Append(5, False, b"".join(records)))
+    broker.put(*[Message("t", str(at).encode()) for at in range(5)])
     async with member(broker) as one:
         await one.joined.wait()
         await wait_all_tasks_blocked()
         broker.commit("g", t_0=4)
-        broker.rebalance("g")
+        broker.ask(ChangeTopic("t", queues=5))
         await wait_all_tasks_blocked()
         assert one.held["t:0"].begun == 4
         assert one.take_lost() == []

@@ -13,21 +13,15 @@ from penstock.client.positions import PullLimits
 from penstock.client.pulling import Held, Intake, MessageStream, offset_at
 from penstock.client.task_scope import TaskScope
 from penstock.errors import InvalidRequest, InvalidTopic, OffsetOutOfRange
-from penstock.protocol.message import Message, encode_message
+from penstock.protocol.message import Message
 from penstock.protocol.received import MessageQueue
-from penstock.protocol.requests.messages import Append
 from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
 
 
 def broker_with(*messages: Message) -> LinkedBroker:
     broker = LinkedCluster(topics=["t"]).brokers[0]
-    put(broker, *messages)
+    broker.put(*messages)
     return broker
-
-
-def put(broker: LinkedBroker, *messages: Message) -> None:
-    records = [encode_message(message, queue_id=0) for message in messages]
-    broker.ask(Append(len(records), False, b"".join(records)))
 
 
 def held(broker: LinkedBroker, offset: int = 0) -> Held:
@@ -70,7 +64,7 @@ async def test_what_a_tag_leaves_out_moves_the_position_when_nothing_before_is_o
         opened.pull(one)
         await trio.testing.wait_all_tasks_blocked()
         assert one.handed_out == 3
-        put(broker, Message("t", b"x", tag="red"))
+        broker.put(Message("t", b"x", tag="red"))
         await trio.testing.wait_all_tasks_blocked()
         assert one.handed_out == 3
         batch = await opened.take()

@@ -11,12 +11,12 @@ import pytest
 from penstock import Admin, Producer
 from penstock.client.reader import Reader
 from penstock.errors import BrokerAway, InvalidRequest, LogReplaced, NoRoute, QueueNotFound, TimedOut
-from penstock.protocol.message import Message, encode_message
 from penstock.protocol.received import MessageQueue
-from penstock.protocol.requests.messages import Append, Pull, QueryBounds
+from penstock.protocol.requests.messages import Pull, QueryBounds
 from penstock.protocol.requests.topics import Bounds, ChangeTopic
 from tests.patience import PATIENCE_S
-from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
+from tests.penstock.linked_cluster import LinkedCluster
+from tests.penstock.producing import put
 
 Run = Callable[..., Any]
 
@@ -25,11 +25,6 @@ QUEUE = MessageQueue("broker-0", "orders", 0)
 
 def reader(cluster: LinkedCluster, **given: Any) -> Reader:
     return Reader("orders", servers=LinkedCluster.SERVERS, links=cluster, **given)
-
-
-def put(broker: LinkedBroker, *bodies: bytes, queue: int = 0) -> None:
-    records = [encode_message(Message("orders", body), queue_id=queue) for body in bodies]
-    broker.ask(Append(len(records), False, b"".join(records)))
 
 
 @pytest.fixture
@@ -128,8 +123,7 @@ def test_a_text_is_one_tag(run: Run) -> None:
     async def test() -> None:
         cluster = LinkedCluster(topics=["orders"])
         for tag in ("p", "paid"):
-            record = encode_message(Message("orders", tag.encode(), tag=tag), queue_id=0)
-            cluster.brokers[0].ask(Append(1, False, record))
+            put(cluster.brokers[0], tag.encode(), tag=tag)
         async with reader(cluster, tags="paid", until_end=True) as r:
             assert [message.body async for message in r.messages()] == [b"paid"]
 
