@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The tests start some hundred processes, which compile nothing that was compiled before.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: check-gateway check-others test-compiled test-plain test-processes test-replicas test-spark test-long test-types compile demo test check format bench bench-native bench-spark bench-large bench-store soak clean install install-test
+.PHONY: check-gateway check-others test-compiled test-plain test-processes test-replicas test-spark test-spark-versions test-long test-types compile demo test check format bench bench-native bench-spark bench-large bench-store soak clean install install-test
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -120,6 +120,9 @@ test-replicas: $(VENV)/.test
 
 test-long: $(VENV)/.test  ## proofs of minutes, which `make test` leaves out, one after the other (about 15 minutes)
 	@$(PYTEST) -m long
+
+test-spark-versions: install-test  ## Spark's tests on pyspark 4.0 to 4.2, each in an environment of its own (about 25 minutes, 3 GB)
+	@$(BIN)/python -m tests.spark.releases
 
 bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, interleaved, with goals, the store, events and copies (about 17 minutes)
 	$(BIN)/python -m loadtest bench

@@ -22,7 +22,7 @@ from penstock.spark.archive import archive_options
 from penstock.spark.connect import is_remote, open_session, remote_of
 from penstock.spark.java import Java, find_java
 from penstock.spark.launchers import write_python
-from penstock.spark.versions import check_pyspark
+from penstock.spark.versions import check_pyspark, check_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -179,9 +179,11 @@ def register(spark: SparkSession) -> None:
     value, so that their Python needs numpy, pyarrow, msgpack and orjson, but not Penstock.
 
     Raises:
-        InvalidConfig: pyspark is of a version on which the source does not run.
+        InvalidConfig: pyspark, or the Spark Connect server, is of a version on which the source does not run.
     """
     check_pyspark()
+    if is_remote(spark):
+        check_server(spark.version)
     from penstock.spark.shipping import shipped
     from penstock.spark.source import PenstockSource
 

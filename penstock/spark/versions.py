@@ -31,19 +31,43 @@ def check_pyspark() -> None:
 
 def check_release(release: str) -> None:
     """Raises ``InvalidConfig`` for a release of pyspark that is not one of ours."""
+    if not is_tried(release):
+        hint = (
+            f"`pip install '{_installed()}>={_told(FIRST)},<{_told(UNTRIED)}'`; executors and a Spark Connect server "
+            "need one of these too"
+        )
+        raise InvalidConfig(f"pyspark {release} is installed, and {_refusal(release)}", hint=hint)
+
+
+def check_server(release: str) -> None:
+    """The same for the Spark of a Spark Connect server, to which the source travels."""
+    if not is_tried(release):
+        told = f"the Spark Connect server runs Spark {release}, and {_refusal(release)}"
+        raise InvalidConfig(told, hint="SPARK_REMOTE names the server; without SPARK_REMOTE Spark runs on this machine")
+
+
+def installed_release() -> str:
+    """The release of pyspark that is installed; empty where there is none."""
+    try:
+        return version(_installed())
+    except PackageNotFoundError:
+        return ""
+
+
+def is_tried(release: str) -> bool:
+    """Whether Penstock runs on a release (``4.2.1``, ``4.2``)."""
+    return FIRST <= _numbers(release) < UNTRIED
+
+
+def _refusal(release: str) -> str:
+    is_old = (0, 0) < _numbers(release) < FIRST
+    why = "a Python source cannot bound its batches before 4.2" if is_old else "it was not tried"
+    return f"Penstock runs on 4.2 and 4.3: {why}"
+
+
+def _numbers(release: str) -> tuple[int, int]:
     match = _NUMBERS.match(release)
-    if match and FIRST <= (int(match[1]), int(match[2])) < UNTRIED:
-        return
-    why = "a Python source cannot bound its batches before 4.2" if match and _is_old(match) else "it was not tried"
-    raise InvalidConfig(
-        f"pyspark {release} is installed, and Penstock runs on 4.2 and 4.3: {why}",
-        hint=f"`pip install '{_installed()}>={_told(FIRST)},<{_told(UNTRIED)}'`; executors and a Spark Connect server "
-        "need one of these too",
-    )
-
-
-def _is_old(match: re.Match[str]) -> bool:
-    return (int(match[1]), int(match[2])) < FIRST
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def _told(release: tuple[int, int]) -> str:

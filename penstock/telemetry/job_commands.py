@@ -14,6 +14,7 @@ import click
 from penstock.cli.display import JSON_WANTED, json_option, print_json, print_rows
 from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import SERVERS
+from penstock.spark.versions import installed_release
 from penstock.telemetry import catalog, outputs
 from penstock.telemetry.catalog import BY_NAME, WINDOWS, Job, Option, job_of
 from penstock.telemetry.job import Batch, OnBatch, spark_interval
@@ -102,6 +103,8 @@ def conf_of(options: RunOptions) -> dict[str, str]:
     """Settings of Spark for a run: its packages, what its outputs need, and each ``name=value``. Raises
     ``InvalidConfig``."""
     found = {"spark.jars.packages": ",".join(options.packages)} if options.packages else {}
+    for one in options.packages:
+        outputs.check_package(one, installed_release())
     if any(outputs.kind_of(one) == "delta" for one in options.out):
         found |= outputs.DELTA
     for one in options.conf:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.errors import InvalidConfig
+from penstock.spark.versions import is_tried
 from penstock.telemetry.jobs.messages import messages
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ DELTA: Final = {
 """Settings of a session that writes tables of Delta Lake."""
 _KIND_NAMES: Final = ("jdbc", "delta", "iceberg", "topic", "mqtt")
 _TABLE: Final = re.compile(r"[A-Za-z_][\w.]*")
+_FOR_SPARK: Final = re.compile(r":[\w.-]+[_-](\d+\.\d+)_\d+\.\d+:")
+"""In a package's name, the versions of Spark and Scala: ``io.delta:delta-spark_4.2_2.13:4.4.0``."""
 _OWNER: Final = "_query"
 _STAGING: Final = "_penstock_batch"
 _DRIVERS: Final = {"postgresql": ("org.postgresql.Driver", "org.postgresql:postgresql:42.7.4")}
@@ -230,6 +233,17 @@ def needs_format(spark: Any, name: str, package: str) -> None:
             raise
         hint = f"give its jars: --package {package}{release_of(spark)}_2.13:VERSION"
         raise InvalidConfig(f"Spark has no format {name!r} here", hint=hint) from None
+
+
+def check_package(package: str, release: str) -> None:
+    """Raises ``InvalidConfig`` for a Maven package whose name says that it is for another version of Spark than
+    ``release`` (empty: none is installed, as Spark's start will say): it may write once, and fail later."""
+    match = _FOR_SPARK.search(package)
+    wanted = ".".join(release.split(".")[:2])
+    if release and match and match[1] != wanted:
+        other = f", or `pip install 'pyspark=={match[1]}.*'`" if is_tried(match[1]) else ""
+        told = f"--package {package} is for Spark {match[1]}, and pyspark {release} is installed"
+        raise InvalidConfig(told, hint=f"give the package for Spark {wanted}{other}")
 
 
 def release_of(spark: Any) -> str:

@@ -70,6 +70,7 @@ def test_lengths_of_time_are_read(started: list[tuple[str, RunOptions]]) -> None
         (("gaps", "--out", "topic:"), "error: 'topic:' names no place\n"),
         (("gaps", "--out", "topic:telemetry"), "error: topic:telemetry: the job reads this topic"),
         (("gaps", "--conf", "x"), "error: --conf 'x' is no setting\n"),
+        (("gaps", "--package", "a:b_3.5_2.13:1"), "error: --package a:b_3.5_2.13:1 is for Spark 3.5, and pyspark"),
     ],
 )
 def test_a_mistake_is_told_in_a_sentence_before_spark_starts(
