@@ -111,8 +111,11 @@ test-plain: $(VENV)/.test  ## the simulation, the house, and what changes code t
 test-processes: $(VENV)/.test
 	@$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder -m 'endtoend and not spark and not replicas and not long'
 
+# Named, for to collect all tests takes as long as many of these (tests/penstock/spark/test_make.py).
+SPARK_TESTS := tests/spark tests/penstock/spark tests/penstock/telemetry tests/loadtest/spark \
+  tests/endtoend/test_demo.py tests/endtoend/test_spine.py
 test-spark: $(VENV)/.test
-	@$(PYTEST) --durations=10 -m 'spark and not replicas and not long'
+	@$(PYTEST) --durations=10 -m 'spark and not replicas and not long' $(SPARK_TESTS)
 
 # Nodes of one group must hear of each other within a second.
 test-replicas: $(VENV)/.test

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.errors import InvalidMessage
 from penstock.protocol import message
@@ -160,6 +159,8 @@ def _named(texts: pa.Array, name: str) -> pa.Array:
     held = texts.buffers()[2]
     if held is None or re.search(name.encode() + b"\x01", memoryview(held)) is None:
         return pa.nulls(len(texts), pa.binary())
+    import pyarrow.compute as pc  # when it is needed: a process that plans queries starts sooner
+
     return pc.struct_field(pc.extract_regex(texts, f"(?s)(?:^|\\x02){name}\\x01(?P<value>[^\\x02]*)"), "value")
 
 
@@ -240,6 +241,8 @@ def _born(borders: Borders, origin: Origin) -> pa.Array:
 
 
 def _mqtt_topic(borders: Borders, origin: Origin) -> pa.Array:
+    import pyarrow.compute as pc
+
     return pc.fill_null(_text(_property(borders, message.MQTT_TOPIC)), origin.topic)
 
 

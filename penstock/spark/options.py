@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 
 from penstock.errors import InvalidConfig, InvalidFilter
 from penstock.protocol.addresses import SERVERS
-from penstock.protocol.selectors.compiling import selector_of
 from penstock.spark.columns import BASE
 from penstock.spark.decoders.formats import FORMATS, format_of, schema_text
 from penstock.spark.logins import NO_LOGIN, OPTIONS, Login, login_of
@@ -227,8 +226,12 @@ def _check_chosen(options: SourceOptions) -> None:
     retries = [one for one in (*options.topics, *options.assigned) if one.startswith(RETRY_PREFIX)]
     if retries and (options.selector or options.where.of_messages):
         raise InvalidConfig(f"brokers do not choose among what a group tries again ({retries[0]})", hint="df.where()")
+    if not (wanted := options.where.selector("", options.selector)):
+        return
+    from penstock.protocol.selectors.compiling import selector_of
+
     try:
-        selector_of(options.where.selector("", options.selector) or "TRUE")
+        selector_of(wanted)
     except InvalidFilter as error:
         raise InvalidConfig(f"filter and where together: {error.message}") from None
 

@@ -6,6 +6,9 @@ the answer. Here a worker whose socket Spark has closed ends without a word; all
 
 Spark starts this daemon because the Python it is given is a launcher (``launchers``) that names it. The setting
 ``spark.python.daemon.module`` would not do: the processes that plan a query ignore it.
+
+The daemon imports what the source needs once; each worker that it forks has it then. A worker that ends with an error
+is followed by a new one, so these are many.
 """
 
 from __future__ import annotations
@@ -13,11 +16,15 @@ from __future__ import annotations
 import os
 import select
 import socket
+import sys
 from collections.abc import Callable
+from typing import Final
 
 from pyspark import daemon
 
 _Worker = Callable[[socket.socket, bool], int]
+_LOOKS_UP: Final = "pyspark.sql.worker.lookup_data_sources"
+"""The workers that need nothing of ours."""
 
 
 def quiet(work: _Worker) -> _Worker:
@@ -43,6 +50,8 @@ def has_hung_up(sock: socket.socket) -> bool:
 
 def main() -> None:
     """Serves Spark until it closes the standard input."""
+    if _LOOKS_UP not in sys.argv:
+        import penstock.spark.source  # noqa: F401
     daemon.worker = quiet(daemon.worker)  # type: ignore[assignment, unused-ignore]
     daemon.manager()
 

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.client.preparation import ID_BYTES, Common, Preparation
 from penstock.errors import InvalidMessage, TooLarge
@@ -220,6 +219,8 @@ class Packing:
 
 def content_order(block: pa.Table) -> _Numbers:
     """The rows sorted by their contents, so the same in whatever order they come."""
+    import pyarrow.compute as pc
+
     columns = {name: block.column(name) for name in sorted(block.column_names) if name != "properties"}
     if "properties" in block.column_names:
         texts = [repr(one) for one in block.column("properties").to_pylist()]

@@ -50,6 +50,10 @@ class Daemon:
         """Ends it as Java does; what it and its workers have printed."""
         return self._process.communicate(timeout=PATIENCE_S)[1].decode()
 
+    def maps(self) -> str:
+        """The files in its memory."""
+        return Path(f"/proc/{self._process.pid}/maps").read_text()
+
 
 @pytest.fixture
 def start() -> Iterator[Callable[[str], Daemon]]:
@@ -82,6 +86,13 @@ def printed_by_a_worker_that_spark_left(daemon: Daemon) -> str:
 def test_a_worker_that_spark_left_prints_nothing(start: Callable[[str], Daemon], tmp_path: Path) -> None:
     launcher = write_python(sys.executable, tmp_path)
     assert printed_by_a_worker_that_spark_left(start(str(launcher))) == ""
+
+
+def test_a_worker_has_what_the_source_imports_when_it_begins(start: Callable[[str], Daemon], tmp_path: Path) -> None:
+    for python, has_all in ((str(write_python(sys.executable, tmp_path)), True), (sys.executable, False)):
+        daemon = start(python)  # which says where it listens after all imports
+        assert ("libarrow" in daemon.maps()) is has_all
+        daemon.end()
 
 
 def test_pysparks_own_daemon_still_prints_so_that_ours_is_needed(start: Callable[[str], Daemon]) -> None:
