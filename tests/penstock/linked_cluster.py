@@ -1,8 +1,8 @@
 """Real brokers on simulated disks, and the name server that knows them, as links in one process, for tests of clients.
 
 A request is carried out as it is submitted; its reply comes with the flush. Long polls are answered when something
-comes, never by time: a broker's clock stands still unless a test moves it, or a delayed message is to come, which it
-does at once. A test may refuse requests, leave them without an answer, or answer them itself.
+comes, never by time: a broker's clock stands still unless a test moves it, or a message was given back, which comes
+again at once. A test may refuse requests, leave them without an answer, or answer them itself.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from penstock.protocol.requests.routes import (
     UnregisterBroker,
 )
 from penstock.protocol.requests.topics import ChangeTopic, DescribeTopic
+from penstock.protocol.requests.transactions import BeginHalves, EndHalves, HalvesBegun
 from penstock.protocol.runs import checksum_of, decode_runs, encode_runs
 from penstock.service.frame_server import Peer
 from tests.broker.broker_rig import Rig
@@ -102,7 +103,7 @@ class LinkedBroker:
         self._rng = random.Random(name)
         self._waiting: dict[int, OnResult] = {}
         self._numbers = itertools.count()
-        self._is_settling = False
+        self._is_settling = self._gave_back = False
         self.rig = self._begun(Rig(set_ms=BEGIN_MS, **self._settings))
 
     def _begun(self, rig: Rig) -> Rig:
@@ -145,6 +146,7 @@ class LinkedBroker:
 
     def _carry_out(self, request: Request, on_result: OnResult, session: int) -> None:
         self._done.append(request)
+        self._gave_back |= isinstance(request, SendBack | SendAllBack)
         number = next(self._numbers)
         self._waiting[number] = on_result
 
@@ -187,15 +189,15 @@ class LinkedBroker:
             while self.rig.store.durable < self.rig.store.written:
                 self.rig.sync()
                 self.rig.dispatch.end_batch()
-                self._wake_sleepers()
+                self._wake_given_back()
         finally:
             self._is_settling = False
 
-    def _wake_sleepers(self) -> None:
-        """Time goes on to where the next delayed message comes."""
-        due_ms = self.rig.state.timers.next_due_ms
-        if due_ms is not None:
-            self.rig.clock.now += max(0.0, (due_ms - self.rig.times.wall_ms()) / 1000)
+    def _wake_given_back(self) -> None:
+        """Where messages were given back, time goes on until they have come again."""
+        gave_back, self._gave_back = self._gave_back, False
+        while gave_back and (due_ms := self.rig.state.timers.next_due_ms) is not None:
+            self.rig.clock.now += max(0.001, (due_ms - self.rig.times.wall_ms()) / 1000)
             self.rig.dispatch.tick()
 
     def listen(self, serve: Callable[[Any], Any]) -> None:
@@ -277,6 +279,17 @@ class LinkedBroker:
         stored = self.ask(Append(len(records), False, b"".join(records)))
         assert isinstance(stored, Appended), stored
         assert not stored.refused, stored
+
+    def begin_halves(self, *messages: Message, group: str = "g") -> list[int]:
+        """Stores halves of a group, about whose outcomes producers are to be asked now; their ids."""
+        begun = self.ask(BeginHalves(group, len(messages), b"".join(map(encode_message, messages))))
+        assert isinstance(begun, HalvesBegun), begun
+        self.pass_time(self.rig.settings.half_check_after_s)
+        return list(begun.ids)
+
+    def outcomes(self) -> list[tuple[int, str]]:
+        """The outcomes that producers have told, by the ids of halves."""
+        return [(row.id, row.outcome) for one in self._done if isinstance(one, EndHalves) for row in one.outcomes]
 
     def create(self, topic: str) -> None:
         """Makes a topic."""

@@ -9,18 +9,11 @@ import pytest
 
 from penstock.blocking import Producer
 from penstock.errors import InvalidRequest, UnknownRequest
-from penstock.protocol.message import Message, encode_message
+from penstock.protocol.message import Message
 from penstock.protocol.requests.transactions import (
-    EndHalves,
-    HalfEnded,
-    HalfRow,
-    HalvesEnded,
-    HalvesToCheck,
     WatchHalves,
 )
 from tests.penstock.linked_cluster import LinkedCluster
-
-RECORD = encode_message(Message("orders", b"x"))
 
 
 def test_each_broker_is_asked_and_one_that_fails_is_told_of(
@@ -30,10 +23,7 @@ def test_each_broker_is_asked_and_one_that_fails_is_told_of(
     for broker in cluster.brokers:
         broker.listen(serve)
     asks, fails = cluster.brokers
-    asks.answers = {
-        WatchHalves: lambda request: HalvesToCheck((HalfRow(5, "g", 1, 1, "", "orders", "", len(RECORD)),), RECORD),
-        EndHalves: lambda request: HalvesEnded((HalfEnded(5, "commit"),)),
-    }
+    (id,) = asks.begin_halves(Message("orders", b"x"))
     fails.answers = {WatchHalves: lambda request: UnknownRequest("what is that?")}
 
     def check(half: Any) -> Any:
@@ -45,5 +35,5 @@ def test_each_broker_is_asked_and_one_that_fails_is_told_of(
             producer.answer_checks()
         with pytest.raises(InvalidRequest, match="wait_s is at least 0"):
             producer.answer_checks(-1)
-    assert set(told) == {("broker-0", 5)}
+    assert set(told) == {("broker-0", id)}
     assert set(caplog.messages) == {"broker-1 is not asked for halves to check: what is that?"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,10 +29,10 @@ from penstock.errors import (
 from penstock.protocol.message import Message, decode_message
 from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append
-from penstock.protocol.requests.request import Done, Request
-from penstock.protocol.requests.timers import CancelTimer, SetTimers, TimerSet, TimersSet
+from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.timers import CancelTimer, SetTimers
 from tests.penstock.hand_clock import TrioClock
-from tests.penstock.linked_cluster import LinkedBroker, LinkedCluster
+from tests.penstock.linked_cluster import BEGIN_MS, LinkedCluster
 from tests.penstock.producing import appends, producer
 
 Run = Callable[..., Any]
@@ -106,7 +105,6 @@ def test_each_illegal_message_has_an_error_of_its_own_and_the_good_ones_are_stor
             assert [one.level for one in outcomes] == ["disk", "", "", "disk", ""]
             assert [one.status for one in await p.send_each(many[:1], delay=5)] == ["stored"]
 
-    delays(cluster.brokers[0])
     run(test)
     assert sorted(cluster.stored("orders")) == [b"", b"", b"x", b"x"]
 
@@ -193,31 +191,23 @@ def test_qos_and_retain_are_given_to_send_as_to_a_message(run: Run) -> None:
     assert (message.qos, message.retain, message.name) == (2, True, "plant/state")
 
 
-def delays(broker: LinkedBroker, *errors: PenstockError) -> None:
-    """Has a broker set timers, and answer each ``CancelTimer`` with the next error, then ``Done``."""
-    timers, answers = itertools.count(40), iter(errors)
-    broker.answers[SetTimers] = lambda request: TimersSet(
-        tuple([TimerSet(next(timers), 9000 + ms) for ms in request.due_ms])
-    )
-    broker.answers[CancelTimer] = lambda request: next(answers, Done())
-
-
 def test_a_delayed_message_has_a_receipt_with_its_timer_and_many_have_one_request(run: Run) -> None:
     cluster = LinkedCluster(topics=["orders"])
-    delays(cluster.brokers[0])
+    at = BEGIN_MS + 86_400_000
 
     async def test() -> None:
         async with producer(cluster) as p:
             receipt = await p.send("orders", b"x", key="k", delay=5)
-            assert receipt == DelayedReceipt(receipt.id, "broker-0", 40, 14_001, "orders")
-            many = await p.send_many([Message("orders", b"x")] * 3, at=1_800_000_000_000)
-            assert [one.timer for one in many] == [41, 42, 43]
+            assert receipt == DelayedReceipt(receipt.id, "broker-0", ANY, BEGIN_MS + 5001, "orders")
+            many = await p.send_many([Message("orders", b"x")] * 3, at=at)
+            assert len({receipt.timer, *[one.timer for one in many]}) == 4
+            assert {one.due_ms for one in many} == {at}
 
     run(test)
     asked = [request for request in cluster.brokers[0].asked if isinstance(request, SetTimers)]
     assert [(tuple(sorted(one.due_ms)), one.from_now) for one in asked] == [
         ((5001,), True),
-        ((1_800_000_000_000,) * 3, False),
+        ((at,) * 3, False),
     ]
     assert appends(cluster.brokers[0]) == []
 
@@ -227,9 +217,8 @@ async def test_a_cancel_tells_fired_from_unknown_and_knows_what_it_has_done_itse
     lost = Unavailable("lost")
     lost.unknown = True
     gone = TimerNotFound("gone")
-    delays(
-        cluster.brokers[0], TimerFired("too late"), gone, Unavailable("later"), gone, lost, gone, lost, TimerFired("")
-    )
+    answers = iter([TimerFired("too late"), gone, Unavailable("later"), gone, lost, gone, lost, TimerFired("")])
+    cluster.brokers[0].refuse = lambda request: next(answers, None) if isinstance(request, CancelTimer) else None
     async with producer(cluster, clock=TrioClock()) as p:
         receipt = await p.send("orders", b"x", delay="1h")
         with pytest.raises(TimerFired, match="too late"):

@@ -33,28 +33,21 @@ def lost() -> Unavailable:
 
 
 def cluster_of(begins: Iterable[PenstockError] = (), ends: Iterable[PenstockError] = ()) -> LinkedCluster:
-    """A broker that answers with these errors first."""
+    """A broker that refuses with these errors first."""
     cluster = LinkedCluster(topics=["orders"])
-    begins, ends, ids = iter(begins), iter(ends), itertools.count(7)
-
-    def begin(request: BeginHalf) -> Any:
-        return next(begins, None) or HalfBegun(next(ids))
-
-    def end(request: EndHalves) -> Any:
-        return next(ends, None) or HalvesEnded(tuple([HalfEnded(one.id, one.outcome) for one in request.outcomes]))
-
-    cluster.brokers[0].answers = {BeginHalf: begin, EndHalves: end}
+    errors = {BeginHalf: iter(begins), EndHalves: iter(ends)}
+    cluster.brokers[0].refuse = lambda request: next(errors.get(type(request), iter(())), None)
     return cluster
 
 
 def asked(broker: LinkedBroker) -> list[str]:
-    """Which halves were begun and ended, in short."""
-    told = []
+    """Which halves were begun and ended, in short: by numbers in place of their ids."""
+    told, numbers = [], dict[int, int]()
     for one in broker.asked:
         if isinstance(one, BeginHalf):
             told.append(f"begin {one.count}")
         elif isinstance(one, EndHalves):
-            told.append(" ".join([f"{row.outcome} {row.id}" for row in one.outcomes]))
+            told.append(" ".join([f"{row.outcome} {numbers.setdefault(row.id, len(numbers))}" for row in one.outcomes]))
     return told
 
 
@@ -69,13 +62,13 @@ async def transact(cluster: LinkedCluster, *, fails: bool = False, idempotent: b
 async def test_a_begin_that_was_refused_for_certain_is_tried_again_and_a_commit_until_it_is_answered() -> None:
     cluster = cluster_of([Busy("full"), Unavailable("not yet")], [lost(), Busy("full")])
     await transact(cluster)
-    assert asked(cluster.brokers[0]) == ["begin 1"] * 3 + ["commit 7"] * 3
+    assert asked(cluster.brokers[0]) == ["begin 1"] * 3 + ["commit 0"] * 3
 
 
 async def test_a_begin_whose_answer_was_lost_is_tried_again_if_the_broker_knows_its_messages() -> None:
     cluster = cluster_of([lost()])
     await transact(cluster)
-    assert asked(cluster.brokers[0]) == ["begin 1", "begin 1", "commit 7"]
+    assert asked(cluster.brokers[0]) == ["begin 1", "begin 1", "commit 0"]
     first, second = [one for one in cluster.brokers[0].asked if isinstance(one, BeginHalf)]
     assert first.body == second.body
     cluster = cluster_of([lost()])
@@ -101,8 +94,9 @@ async def test_a_commit_without_an_answer_is_unknown(error: PenstockError | None
 async def test_a_refused_commit_is_its_own_error_and_one_that_is_forgotten_is_unknown() -> None:
     for refusal, unknown in ((InternalError("no"), False), (HalfNotFound("ended long ago"), True)):
         cluster = cluster_of()
-        row = HalfEnded(7, "", refusal.code, refusal.message)
-        cluster.brokers[0].answers[EndHalves] = lambda request, row=row: HalvesEnded((row,))
+        cluster.brokers[0].answers[EndHalves] = lambda request, refusal=refusal: HalvesEnded(
+            (HalfEnded(request.outcomes[0].id, "", refusal.code, refusal.message),)
+        )
         with pytest.raises(type(refusal), match=refusal.message) as caught:
             await transact(cluster)
         assert caught.value.unknown is unknown
@@ -130,15 +124,13 @@ async def test_a_cancelled_block_is_rolled_back() -> None:
         with trio.move_on_after(1):
             async with producer.transaction("orders", b"x"):
                 await trio.sleep_forever()
-    assert asked(cluster.brokers[0]) == ["begin 1", "rollback 7"]
+    assert asked(cluster.brokers[0]) == ["begin 1", "rollback 0"]
 
 
 async def test_where_messages_cannot_begin_at_one_broker_those_at_the_others_are_rolled_back() -> None:
     cluster = LinkedCluster(brokers=2, topics=["orders"])
-    for number, broker in enumerate(cluster.brokers):
-        broker.answers = dict(cluster_of().brokers[0].answers)
-        if number:
-            broker.answers[BeginHalf] = lambda request: HalfBegun(0, (Refused(1, InternalError.code, "no"),))
+    refused = HalfBegun(0, (Refused(1, InternalError.code, "no"),))
+    cluster.brokers[1].answers[BeginHalf] = lambda request: refused
     links: Any = {"servers": LinkedCluster.SERVERS, "links": cluster}
     many = [Message("orders", b"x", key=str(at)) for at in range(20)]
     async with Producer(**links, group="payments") as producer:
@@ -146,7 +138,7 @@ async def test_where_messages_cannot_begin_at_one_broker_those_at_the_others_are
             async with producer.transaction(many):
                 raise AssertionError("the block is not carried out")
     [begin, rollback] = asked(cluster.brokers[0])
-    assert (begin.partition(" ")[0], rollback) == ("begin", "rollback 7")
+    assert (begin.partition(" ")[0], rollback) == ("begin", "rollback 0")
     assert len(asked(cluster.brokers[1])) == 1
 
 
