@@ -85,7 +85,7 @@ class Rates:
         self._at_s: float | None = None
 
     def step(self, now_s: float, totals: Mapping[str, float]) -> dict[str, float]:
-        """By name; 0 at the first look, and of a counter that began anew."""
+        """The step of a counter, by name; 0 at the first look, and after a restart of the counter."""
         seconds = None if self._at_s is None else max(now_s - self._at_s, 1e-6)
         before, self._before, self._at_s = self._before, dict(totals), now_s
         if seconds is None:

@@ -21,7 +21,7 @@ from penstock.service.access_files import AccessFiles
 from penstock.world import Clock, new_secret
 
 LOGINS_MAX: Final = 1_000
-"""At this number a new login ends the oldest one."""
+"""The number of logins at which a new one ends the oldest."""
 FAILURES_MAX: Final = 10
 FAILURES_S: Final = 60.0
 """Seconds in which an address may fail ``FAILURES_MAX`` times; then it has to wait."""
@@ -42,7 +42,7 @@ class Users(Protocol):
         """The user, if the password is right; else None."""
 
     async def of_token(self, token: str) -> Identity | None:
-        """Whose a token is; None if it does not count."""
+        """The user of a token; None if it is invalid."""
 
     def of_certificate(self, name: str, ends_s: float) -> Identity:
         """The identity of a certificate; ``UNPROVEN`` where certificates do not count."""

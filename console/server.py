@@ -44,7 +44,7 @@ class RunningConsole:
 
     @property
     def url(self) -> str:
-        """What a browser opens."""
+        """The address for a browser."""
         return f"{'https' if self.is_secure else 'http'}://{join_address(self.host, self.port)}/"
 
     def figures(self) -> dict[str, float]:
@@ -52,7 +52,7 @@ class RunningConsole:
         return {}
 
     def reasons(self) -> Sequence[str]:
-        """Why no browser should come here."""
+        """The reasons why it is not ready."""
         return [self.watch.trouble] if self.watch is not None and self.watch.trouble else []
 
 

@@ -13,7 +13,7 @@ from penstock.service.access_settings import AccessSettings
 from penstock.service.setting import port_setting, setting
 
 CONSOLE: Final = "reads messages and ends sessions"
-"""What a peer of a console without users can do."""
+"""The power of a peer of a console without users."""
 
 
 @dataclass(frozen=True, slots=True)

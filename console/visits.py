@@ -81,7 +81,7 @@ class Console:
     audit: Audit
 
     def refusal(self, login: Login, action: str, name: str = CLUSTER) -> NotAuthorized | None:
-        """Why a browser may not do one of ``acl.NATIVE``; None if it may."""
+        """The reason why a browser may not do one of ``acl.NATIVE``; None if it may."""
         return None if self.users is None else self.users.refusal(login.identity, action, name)
 
     def note(self, who: Identity, request: Request, act: str, name: str, *, allowed: bool, why: str = "") -> None:
@@ -160,7 +160,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def address_of(request: Request) -> str:
-    """Where a request comes from."""
+    """The address of a request."""
     return request.client.host if request.client else ""
 
 

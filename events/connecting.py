@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, parts: SplitResult) -> Place:
-        """That of a checked URL."""
+        """The place of a checked URL."""
         is_secure = parts.scheme == "https"
         return cls(parts.hostname or "", parts.port or (443 if is_secure else 80), is_secure)
 

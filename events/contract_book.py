@@ -23,7 +23,7 @@ class ContractBook:
         self._violations: dict[str, tuple[int, str]] = {}
 
     def violations(self, bus: str) -> str:
-        """What the bus does with an event that breaks its contract: ``reject``, ``flag`` or ``off``."""
+        """The bus's action for an event that breaks its contract: ``reject``, ``flag`` or ``off``."""
         fact = self._facts.get("bus", bus)
         if fact is None:
             return "off"
@@ -33,8 +33,8 @@ class ContractBook:
         return known[1]
 
     def faults(self, bus: str, event: Event, stored_ms: float = math.inf) -> list[str]:
-        """Why an event breaks its contract; nothing if it does not. ``stored_ms``: when it was stored; a contract does
-        not count for events that were stored before its present version."""
+        """The reasons why an event breaks its contract; empty if it does not. ``stored_ms``: when it was stored; a
+        contract does not count for events that were stored before its present version."""
         found = self._contract(bus, event.attributes["type"])
         if found is None or stored_ms < found[0]:
             return []

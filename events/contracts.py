@@ -75,7 +75,7 @@ def _members(value: object, level: int) -> Iterator[tuple[str, object]]:
 
 
 def incompatibilities(old: object, new: object, where: str = "") -> list[str]:
-    """Why data that satisfies ``old`` may break ``new``; empty if it cannot."""
+    """The reasons why data that satisfies ``old`` may break ``new``; empty if it cannot."""
     if new is True or new == {} or old == new or old is False:
         return []
     if not isinstance(old, dict) or not isinstance(new, dict):

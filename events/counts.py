@@ -56,7 +56,7 @@ class RuleCounts:
         return max(0.0, (now_ms - min(known)) / 1000) if known else 0.0
 
     def document(self, now_ms: int) -> dict[str, object]:
-        """As the HTTP face shows it."""
+        """The counts as the HTTP face shows them."""
         state = "paused" if self.is_breaker_open else "rests" if self.is_resting else "runs"
         state = "waits" if self.trouble else state
         counts = {"matched": self.matched, "delivered": self.delivered, "failed": self.failed, "dead": self.dead}

@@ -46,7 +46,7 @@ class Desk:
         self._clock = clock
 
     def rows(self, kind: str, bus: str | None) -> list[dict[str, Any]]:
-        """All of a kind, of one bus or of all."""
+        """All values of a kind, of one bus or of all."""
         if bus is not None:
             self._bus(bus)
         return [self._shown(one) for one in self._facts.all(kind, bus)]
@@ -92,7 +92,7 @@ class Desk:
         return now, before is None
 
     def _checked(self, kind: str, bus: str, name: str, spec: Any) -> Any:
-        """What is to be written. Raises ``Problem`` for what makes no sense."""
+        """The checked value to write. Raises ``Problem``."""
         if kind == "schema":
             return self._next_version(bus, name, spec)
         if kind == "rule":
@@ -161,7 +161,7 @@ class Desk:
     # -- dry runs
 
     def test(self, bus: str, name: str, event: Event) -> dict[str, Any]:
-        """What a rule would do with an event; nothing is sent."""
+        """Shows the effect of a rule on an event; nothing is sent."""
         spec = self.get("rule", bus, name).spec
         target = self._facts.get("target", bus, str(spec.get("target")))
         return verdict(spec, target.spec if target else None, event, {"bus": bus, "rule": name})
@@ -196,7 +196,7 @@ class Desk:
 
 
 def letter_row(letter: DeadLetter, reading: Reading) -> dict[str, Any]:
-    """What the HTTP face shows of a dead letter."""
+    """A dead letter as the HTTP face shows it."""
     message = letter.message
     event = reading.event_of(message, letter.origin)
     attributes = event.attributes if event else {}
@@ -214,7 +214,7 @@ def letter_row(letter: DeadLetter, reading: Reading) -> dict[str, Any]:
 
 
 def verdict(spec: Any, target: Any, event: Event, names: Mapping[str, str]) -> dict[str, Any]:
-    """What a rule as it is written here would do with an event. Raises ``Problem``."""
+    """The effect of a rule, as it is given here, on an event. Raises ``Problem``."""
     rule = Rule.of(spec)
     matches = rule.pattern is None or rule.pattern.matches(event)
     made: dict[str, Any] = {"matches": matches, "explanation": rule.pattern.explain(event) if rule.pattern else []}

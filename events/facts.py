@@ -40,7 +40,7 @@ class Fact:
     write: str = ""
 
     def document(self) -> dict[str, Any]:
-        """As the HTTP face shows it."""
+        """The value as the HTTP face shows it."""
         name = {"name": self.name or self.bus}
         return name | ({"bus": self.bus} if self.name else {}) | {"revision": self.revision, "spec": self.spec}
 

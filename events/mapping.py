@@ -86,7 +86,7 @@ class Source:
 
 
 def origin_of(message: ReceivedMessage) -> Origin:
-    """Where the message was stored first: its name for ever, also in a retry."""
+    """The place where the message was stored first: its name for ever, also in a retry."""
     properties = message.properties
     queue, offset = properties.get("ORIGIN_QUEUE"), properties.get("ORIGIN_OFFSET", "")
     if not queue or not offset.isdigit():

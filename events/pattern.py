@@ -251,7 +251,7 @@ class Pattern:
         return " AND ".join(parts)
 
     def explain(self, event: Event) -> list[dict[str, Any]]:
-        """For each term of the pattern that stands alone: what was wanted, what was found, whether that matches."""
+        """For each single term of the pattern: the wanted and the found value, and whether they match."""
         document = event.document()
         rows = []
         for leaf in self._root.leaves():
@@ -281,7 +281,7 @@ def _is_number(value: object) -> bool:
 
 
 def _test_of(term: object, where: str, is_attribute: bool) -> Test:
-    """What a term other than a text asks of a scalar. Raises ``Problem``."""
+    """The test of a scalar for a term other than a text. Raises ``Problem``."""
     if term is None:
         return lambda value: value is None
     if isinstance(term, bool):

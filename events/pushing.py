@@ -132,7 +132,7 @@ class Pusher:
 
 
 def _told(error: Exception) -> str:
-    """What happened to a connection, for people."""
+    """The fate of a connection, for people."""
     cause = error.__cause__ if isinstance(error, trio.BrokenResourceError) and error.__cause__ else error
     return f"{type(cause).__name__}: {cause}"
 

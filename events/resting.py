@@ -41,7 +41,7 @@ class RuleRest:
         self._sleeper.rest(self._scout.seen)
 
     def skips(self) -> Skips:
-        """What it need not look at."""
+        """The offsets that it need not look at."""
         return self._sleeper.skips(self._scout.seen)
 
     async def turn(self) -> None:

@@ -65,7 +65,7 @@ class Rules:
         self._running: dict[Place, _Running] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 seen = self._config.facts.changes
@@ -141,14 +141,14 @@ class Rules:
 
 
 def revisions_of(facts: Facts, rule: Fact) -> tuple[int, ...]:
-    """What a runner was made of: if any of it changes, it is made anew."""
+    """The revisions that a runner was made of: if one changes, another runner is made."""
     target = facts.get("target", rule.bus, str(rule.spec.get("target")))
     sources = [one.revision for one in facts.all("source", rule.bus)]
     return (rule.revision, target.revision if target else NONE, *sources)
 
 
 def assignment_of(facts: Facts, fact: Fact) -> Assignment | None:
-    """What a rule's runner is to do; None if the rule is disabled. Raises ``Problem`` where its target is missing."""
+    """The task of a rule's runner; None if the rule is disabled. Raises ``Problem`` where its target is missing."""
     rule = Rule.of(fact.spec)
     if not rule.is_enabled:
         return None

@@ -76,7 +76,7 @@ class Rest(Protocol):
         """It is about to rest: an event that is stored from now on wakes it."""
 
     def skips(self) -> Skips:
-        """What is not for the rule."""
+        """The offsets without an event for the rule."""
 
 
 class Runner:
@@ -198,8 +198,8 @@ class Runner:
         return found
 
     def _faults(self, message: ReceivedMessage, event: Event) -> list[str]:
-        """Why an event breaks its contract. Devices and native programs store events that the HTTP face never sees, and
-        a message does not say how it came; so those of the HTTP face are checked once more."""
+        """The reasons why an event breaks its contract. Devices and native programs store events that the HTTP face
+        never sees, and a message does not say how it came; so all events are checked."""
         return self._contracts.faults(self._assignment.bus, event, _since_ms(message))
 
     # -- unordered

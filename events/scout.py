@@ -57,7 +57,7 @@ class RestingRule:
         self.doubted.set()
 
     def skips(self, seen: Mapping[MessageQueue, int]) -> Skips:
-        """What it need not look at."""
+        """The offsets that it need not look at."""
         ends = {queue: self._first.get(queue, seen[queue]) for queue in self._since if queue in seen}
         return {queue: (self._since[queue], end) for queue, end in ends.items() if end > self._since[queue]}
 

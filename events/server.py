@@ -60,14 +60,14 @@ class RunningEvents:
         self._clock = clock
 
     def figures(self) -> Mapping[str, float]:
-        """What it counts."""
+        """Its figures."""
         ingest = self._ingest
         counts = {"events_received_total": ingest.received, "events_refused_total": ingest.refused}
         counts["events_flagged_total"] = ingest.flagged
         return counts | figures_of(self._rules.counts, self._clock.wall_ms())
 
     def reasons(self) -> Sequence[str]:
-        """Why no traffic should come here: none, it accepts."""
+        """The reasons why it is not ready: none, it accepts."""
         return ()
 
 

@@ -12,7 +12,7 @@ from penstock.service.access_settings import AccessSettings
 from penstock.service.setting import port_setting, setting
 
 CALLERS: Final = "writes events and rules, and has this machine send requests"
-"""What a peer of an event bridge's port can do."""
+"""The power of a peer at an event bridge's port."""
 
 
 @dataclass(frozen=True, slots=True)

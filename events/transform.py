@@ -33,7 +33,7 @@ _PATHS: Final = BoundedPaths(strict=True)
 _NOTHING: Final = object()
 
 Read = Callable[[Mapping[str, Any]], Any]
-"""What a path finds in an event's document; ``_NOTHING`` for nothing."""
+"""The value that a path finds in an event's document; ``_NOTHING`` for none."""
 
 
 class Payload(NamedTuple):
@@ -71,7 +71,7 @@ class Transform:
 
 _Apply = Callable[[Event, Mapping[str, Any]], Payload]
 OWN_VARIABLES: Final = ("bus", "rule", "event")
-"""What a template knows without being told."""
+"""The names that every template has."""
 
 
 def _complete(_: Mapping[str, Any]) -> _Apply:
@@ -169,7 +169,7 @@ def compiled_path(path: object, where: str) -> Read:
 
 
 def _value_of(found: Any) -> Any:
-    """What a path has found, as a value of JSON: nothing is ``None``."""
+    """The found value of a path in JSON; ``None`` without one."""
     return None if found is _NOTHING else found
 
 
@@ -212,7 +212,7 @@ class Variables:
         self._reads = {name: compiled_path(path, f"/variables/{name}") for name, path in paths.items()}
 
     def values(self, document: Mapping[str, Any], *, is_strict: bool = False) -> dict[str, Any]:
-        """What the paths find; None for nothing, or ``TransformFailed`` if ``is_strict``."""
+        """The values that the paths find; None without one, or ``TransformFailed`` if ``is_strict``."""
         values = {}
         for name, read in self._reads.items():
             found = read(document)

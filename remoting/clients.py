@@ -22,7 +22,7 @@ from remoting.settling import Checks
 from remoting.signatures import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 
 STATUS_BYTES_MAX: Final = 1 << 20
-"""Of what a client says about its place in each queue; more counts as nothing."""
+"""The largest text of a client about its place in each queue; a larger one is ignored."""
 
 
 def json_of(command: Command) -> Any:
@@ -197,7 +197,7 @@ def producer_connections(call: Call) -> Command:
 
 
 def running_info(call: Call) -> Flow:
-    """What a consumer says of itself: its queues, its subscriptions, how far it has come."""
+    """A consumer's description of itself: its queues, subscriptions and progress."""
     call.require(of_group((GROUP, VIEW), call.command.text("consumerGroup")))
     return (yield from _ask_consumer(call, call.command.body))
 

@@ -97,7 +97,7 @@ class Groups:
                     yield Sleep(AGAIN_S)
 
     def refusal(self, group: str) -> str:
-        """Why the group's clients may not read, empty if they may."""
+        """The reason why the group's clients may not read, empty if they may."""
         known = self._memberships.get(group)
         return known.refusal if known is not None else ""
 

@@ -205,7 +205,7 @@ class Members:
         return frozenset([topic for one in members for topic in one.subscriptions])
 
     def subscription(self, group: str, topic: str) -> Subscription | None:
-        """What a group wants of a topic, as one of its members has said."""
+        """A group's subscription to a topic, as one of its members has it."""
         for one in self.consumers(group).values():
             if topic in one.subscriptions:
                 return one.subscriptions[topic]

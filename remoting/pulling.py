@@ -85,7 +85,7 @@ def pull(call: Call) -> Flow:
 
 
 def _when_there(request: Pull) -> Flow:
-    """What a pull brings. The queue of a group's retries is made with the first of them: it is waited for."""
+    """The result of a pull. It waits for the queue of a group's retries, which is created with the first retry."""
     left = request.wait_s
     while True:
         try:

@@ -276,7 +276,7 @@ class Place(NamedTuple):
 
 
 def place_of(frame: memoryview) -> Place:
-    """Where the record in a frame is."""
+    """The place of the record in a frame."""
     record = frame[FRAME_HEAD_BYTES:]
     queue_id, _flag, offset, _position = _PLACE.unpack_from(record, 12)
     return Place(topic_of(record), queue_id, offset)

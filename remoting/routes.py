@@ -93,14 +93,14 @@ def _broker_data(broker: BrokerRoute, fronts: Mapping[str, str]) -> dict[str, An
 
 
 def _fronts(front: Front) -> Flow:
-    """Where the fronts are, by broker; this one among them in any case."""
+    """The addresses of fronts, by broker; this one among them in any case."""
     found: ConfigEntries = yield Own(AtNames(QueryConfig(FRONTS)))
     own = {front.broker: front.place, front.broker_address: front.place}
     return {one.key: one.value for one in found.entries} | own
 
 
 def _front_of(broker: BrokerRoute, fronts: Mapping[str, str]) -> str:
-    """Where the front of a broker is, of one with copies that of the node that leads; empty for nowhere."""
+    """The address of a broker's front, or of the leading node's if it has copies; empty without one."""
     return fronts.get(broker.address if broker.epoch else broker.broker, "")
 
 
@@ -282,7 +282,8 @@ def _json(row: Any) -> bytes:
 
 
 def nothing(call: Call) -> Command:
-    """What needs nothing here: groups need not be made, and the name server forgets topics by itself."""
+    """Answers commands that need no work here: groups need not be created, and the name server forgets topics by
+    itself."""
     return call.command.answer(codes.SUCCESS)
 
 

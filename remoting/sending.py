@@ -158,7 +158,7 @@ def _find_topic(call: Call, topic: str, default_topic: str, queues: int) -> Flow
 
 
 def _placed(done: Appended | TimersSet | HalvesBegun) -> Sequence[Placed]:
-    """Where each message is; of one that sleeps or is a half, its id in place of offset and position."""
+    """The place of each message; of a delayed one or a half, its id in place of offset and position."""
     for refused in done.refused:
         raise from_wire(refused.code, refused.message)
     if isinstance(done, Appended):

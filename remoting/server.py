@@ -63,7 +63,7 @@ class RunningFront(NamedTuple):
     figures: Callable[[], Mapping[str, float]]
 
     def reasons(self) -> Sequence[str]:
-        """Why it cannot serve: nothing of its own; its broker says what it lacks."""
+        """The reasons why it cannot serve: none of its own."""
         return ()
 
 
@@ -148,7 +148,7 @@ class Server:
             found.put(command)
 
     def figures(self) -> Mapping[str, float]:
-        """What it counts."""
+        """Its figures."""
         own = {"remoting_connections": len(self._connections), "remoting_commands_total": self._commands}
         return own | self._access.guard.figures("remoting")
 
@@ -323,7 +323,7 @@ async def run(
 
 
 async def _about(broker: Link) -> ServerInfo:
-    """Who the broker is; waits until it answers."""
+    """The identity of the broker; waits until it answers."""
     while True:
         with contextlib.suppress(PenstockError):
             return await ask(broker, Ping(), ServerInfo)

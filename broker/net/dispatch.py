@@ -146,7 +146,7 @@ class Dispatch:
             return Now(error.as_result())
 
     def refuse(self, error: PenstockError) -> None:
-        """From now on a broker that does not lead answers requests with this error."""
+        """Sets the error with which a broker that does not lead answers requests."""
         if self._service is None:
             self._closed = error
 
@@ -217,11 +217,11 @@ class Dispatch:
         self.end_batch()
 
     def hold(self, session: int) -> None:
-        """What a session has parked is not answered until it is released."""
+        """Holds the parked requests of a session until it is released."""
         self._parked.hold(session)
 
     def release(self, session: int) -> None:
-        """What it has parked may be answered again."""
+        """Answers parked requests of the session again."""
         self._parked.release(session)
         self._wake()
 

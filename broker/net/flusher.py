@@ -36,7 +36,7 @@ class Medium(Protocol):
     def committed(self) -> int: ...
 
     def sync_point(self) -> int:
-        """What the next sync covers."""
+        """The point that the next sync covers."""
         ...
 
     def sync(self) -> None:
@@ -48,7 +48,7 @@ class Medium(Protocol):
         ...
 
     def mark_committed(self, point: int) -> None:
-        """As many disks as it takes have everything before ``point``."""
+        """Notes that enough disks have everything before ``point``."""
         ...
 
     def tidy(self) -> None:

@@ -81,7 +81,7 @@ async def run(
 
 
 class _Parts(NamedTuple):
-    """What a running node is made of."""
+    """The parts of a running node."""
 
     node: Node
     lead: Lead
@@ -112,7 +112,7 @@ class _Group:
         inner: list[trio.SocketListener],
         task_status: trio.TaskStatus[RunningBroker],
     ) -> None:
-        """Until cancelled."""
+        """Serves until cancelled."""
         settings, world, state = self._settings, self._world, self._state
         host, port = listening_address(listeners)
         clients = advertised(settings, host, port)

@@ -204,12 +204,12 @@ class Lead:
         return self._alone > ALONE_AFTER
 
     def hold(self, session: int) -> None:
-        """What a session has parked is not answered until it is released."""
+        """Holds the parked requests of a session until it is released."""
         self._held.add(session)
         self.dispatch.hold(session)
 
     def release(self, session: int) -> None:
-        """What it has parked may be answered again."""
+        """Answers parked requests of the session again."""
         self._held.discard(session)
         self.dispatch.release(session)
 
@@ -227,7 +227,7 @@ class Lead:
         return self._figures.read(penstock_disk_full=int(self._store.is_full), **self._read_clock())
 
     def reasons(self) -> list[str]:
-        """Why no traffic should come here."""
+        """The reasons why it is not ready."""
         return [] if self.service is not None else self._group.reasons()
 
 
@@ -250,7 +250,7 @@ class BrokerSession:
         self._lead.dispatch.submit(request, on_result, self._number)
 
     def flush(self) -> None:
-        """All requests of one read, or of one round, have been submitted."""
+        """Ends the batch: all requests of one read, or of one round, have been submitted."""
         is_whole = self._ends_rounds
         if self._changes:
             self._changes = False

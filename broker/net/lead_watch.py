@@ -46,7 +46,7 @@ class SyncTimes:
             self._began = None
 
     def latest_s(self, now: float) -> float:
-        """What the latest sync has taken, or takes already."""
+        """The duration of the latest sync, or of the one under way."""
         return max(self._latest_s, self._running_s(now))
 
     def take_worst_s(self, now: float) -> float:

@@ -74,7 +74,7 @@ class Ways(Protocol):
 
     @property
     def there(self) -> list[PeerLink]:
-        """Those that are connected."""
+        """The connected nodes."""
         ...
 
     def to(self, node: str) -> PeerLink | None:
@@ -82,11 +82,11 @@ class Ways(Protocol):
         ...
 
     def know(self, address: str) -> None:
-        """There may be a node."""
+        """Notes that there may be a node."""
         ...
 
     def forget_all_but(self, addresses: Collection[str]) -> None:
-        """At others there is none that belongs to the group."""
+        """Forgets all other addresses: no node of the group is there."""
         ...
 
 
@@ -136,7 +136,7 @@ class Node:
     # ------------------------------------------------------------ its life
 
     def connect(self, ways: Ways) -> None:
-        """From now on it can reach other nodes by these."""
+        """Sets the connections to other nodes."""
         self._ways = ways
 
     def show(self, opened: OpenLog, log: ReplicaLog) -> None:
@@ -154,7 +154,7 @@ class Node:
 
     @property
     def replica(self) -> Replica | None:
-        """What runs."""
+        """The running replica."""
         return self._copy.replica if self._copy else None
 
     @property
@@ -177,7 +177,7 @@ class Node:
 
     @property
     def members(self) -> Members:
-        """Who belongs to the group, as this node knows."""
+        """The members of the group, as this node knows them."""
         return self._copy.replica.members if self._copy else Members()
 
     @property
@@ -278,7 +278,7 @@ class Node:
         self._step(Tick())
 
     def refusal(self) -> PenstockError | None:
-        """Why nothing may be appended now, where this node leads."""
+        """The reason why nothing may be appended now, where this node leads."""
         copy = self._copy
         if copy is None or not copy.replica.leads:
             return None
@@ -286,7 +286,7 @@ class Node:
         return NoQuorum(f"broker {self.introduction.group} takes nothing now: {why}") if why else None
 
     def not_leader(self) -> NotLeader:
-        """What is answered while another node leads."""
+        """The error while another node leads."""
         leader = self.leader
         if not leader or leader == self.introduction.node:
             return NotLeader(f"broker {self.introduction.group} has no leader just now")
@@ -302,16 +302,16 @@ class Node:
     # ------------------------------------------------------------ repair
 
     def wanted(self, repair: Repair) -> FetchLog | None:
-        """What of this copy is damaged, to be asked of another node."""
+        """The damaged part of this copy, to be requested from another node."""
         wanted = repair.wanted()
         return None if wanted is None else FetchLog(wanted.position, FETCH_BYTES_MAX)
 
     def count_repair(self) -> None:
-        """Something of its log was written again."""
+        """Counts a repaired part of its log."""
         self.repaired += 1
 
     def repair(self) -> None:
-        """What was damaged is sound again."""
+        """Notes that damage was repaired."""
         self._do(lambda replica, now: replica.repaired(now))
 
     # ------------------------------------------------------------ other nodes
@@ -354,8 +354,8 @@ class Node:
             self._step(MoveLead(better.node))
 
     def welcome(self, hello: ReplicaHello) -> ReplicaWelcome:
-        """What this node says of itself. Raises ``NotAuthorized`` for a node of another group, ``InvalidRequest`` for
-        one of a version that is too far away."""
+        """The introduction of this node. Raises ``NotAuthorized`` for a node of another group, ``InvalidRequest`` for
+        an incompatible version."""
         own = self.introduction
         if hello.speaks < SPEAKS_FROM or hello.speaks_from > SPEAKS:
             raise InvalidRequest(
@@ -386,7 +386,7 @@ class Node:
             del self._sessions[session.hello.node]
 
     def asked(self, session: PeerSession, request: Request, on_result: OnResult) -> None:
-        """What another node says or asks. Raises ``PenstockError``."""
+        """Handles a request of another node. Raises ``PenstockError``."""
         if isinstance(request, FetchLog):
             on_result(self._fetch(request))
         elif self._copy is None:
@@ -407,7 +407,7 @@ class Node:
             raise UnknownRequest(f"the port for replicas does not serve {type(request).__name__}")
 
     def flush(self) -> None:
-        """All that came with one read was taken in."""
+        """Ends the batch of one read."""
         if self._has_received and self._copy is not None:
             self._has_received = False
             self._copy.on_received()
@@ -443,7 +443,7 @@ class Node:
     # ------------------------------------------------------------ what operators ask (``replica.requests.Group``)
 
     def describe(self, now: float) -> Replicas:
-        """What this node knows of its group."""
+        """The group as this node knows it."""
         own, copy = self.introduction, self._copy
         if copy is None:
             raise Unavailable("this node is starting")
@@ -509,7 +509,7 @@ class Node:
         self._do(lambda replica, at: replica.force(after, at))
 
     def reasons(self) -> list[str]:
-        """Why no traffic should come here."""
+        """The reasons why it is not ready."""
         if self.leads() or (self.leader and self.leader != self.introduction.node):
             return []
         return [f"no leader of broker {self.introduction.group} is known here"]

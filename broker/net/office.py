@@ -185,7 +185,7 @@ class LogMedium:
         return self._opened.store.committed
 
     def sync_point(self) -> int:
-        """What the next sync covers."""
+        """The point that the next sync covers."""
         self._syncing = self._opened.store, self._opened.cuts
         self._opened.sync_begins()
         return self._opened.store.sync_point()

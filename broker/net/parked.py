@@ -37,7 +37,7 @@ class Waiting(Deadline):
 
     @property
     def wakers(self) -> tuple[str, ...]:
-        """What it waits for."""
+        """The wakers that it waits for."""
         return (self._wakers,) if isinstance(self._wakers, str) else self._wakers
 
 

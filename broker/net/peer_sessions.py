@@ -31,7 +31,8 @@ class Host(Protocol):
     """The node that is called."""
 
     def welcome(self, hello: ReplicaHello) -> ReplicaWelcome:
-        """What it says of itself to a node with the key. Raises ``PenstockError`` for one that does not belong here."""
+        """The introduction of this node to one with the key. Raises ``PenstockError`` for one that does not belong
+        here."""
         ...
 
     def came(self, session: PeerSession) -> None:
@@ -44,7 +45,7 @@ class Host(Protocol):
         ...
 
     def flush(self) -> None:
-        """All that came with one read was taken in."""
+        """Ends the batch of one read."""
         ...
 
     def left(self, session: PeerSession) -> None:
@@ -70,7 +71,7 @@ class PeerSession:
         self.identity = UNPROVEN
 
     def begin(self, frames: FrameReader, limit: Limit) -> None:
-        """Until it has proved itself, its frames are short and its time is bounded."""
+        """Begins the session: before the proof its frames are short and its time is bounded."""
         self._frames, self._limit = frames, limit
         frames.bound(STRANGER_BYTES_MAX)
         limit(LOGIN_S)
@@ -126,7 +127,7 @@ class PeerSession:
             waiting.popleft()(reply)
 
     def flush(self) -> None:
-        """All requests of one read were submitted."""
+        """Ends the batch: all requests of one read were submitted."""
         self._host.flush()
 
     def hold(self) -> None:

@@ -172,11 +172,11 @@ class PeerLink:
 
     @property
     def _closed(self) -> str:
-        """Why the other node may have closed the connection instead of an answer."""
+        """The reason why the other node may have closed the connection instead of an answer."""
         return _CLOSED if self._tls is None else _CLOSED_TLS
 
     def _flaw(self, error: BaseException) -> str:
-        """Why there is no TLS with the other node, or no more; empty where that is not why."""
+        """The fault in TLS with the other node; empty if that is not the cause."""
         cause = error.__cause__
         if not isinstance(cause, ssl.SSLError) or isinstance(cause, ssl.SSLEOFError):
             return ""
@@ -289,7 +289,7 @@ class Peers:
             self.know(one)
 
     def know(self, address: str) -> None:
-        """There is, or was, a node at this address."""
+        """Notes an address at which a node is, or was."""
         if address and address != self._own and address not in self._links:
             link = self._links[address] = self._link(address)
             self._tasks.start_soon(link.run)

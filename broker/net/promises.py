@@ -61,7 +61,7 @@ def promise(settings: BrokerSettings, file: HardStateFile, hard: HardState, open
 
 
 def introduction(settings: BrokerSettings, hard: HardState, clients: str, address: str) -> Introduction:
-    """What the node says of itself. ``clients``: where clients reach it; ``address``: its port for replicas."""
+    """The introduction of the node. ``clients``: its address for clients; ``address``: its port for replicas."""
     host, _ = split_address(address)
     namesrv = tuple(_reached(one, host) for one in settings.namesrv)
     return Introduction(hard.cluster, settings.name, hard.node, hard.uuid, address, clients, namesrv)

@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 def untold(doing: str) -> None:
-    """For a start that is not watched."""
+    """Ignores the steps of a start that is not watched."""
 
 
 class RunningBroker:
@@ -87,7 +87,7 @@ class RunningBroker:
         return self.lead.figures() | own
 
     def reasons(self) -> list[str]:
-        """Why no traffic should come here; empty if there is no reason."""
+        """The reasons why it is not ready; empty if it is."""
         return [*self.door.reasons(), *self.lead.reasons()]
 
 
@@ -103,7 +103,7 @@ def told_of_recovery(tell: Tell) -> Progress:
 
 
 def mirror_of(settings: BrokerSettings, state: BrokerState, lead: Lead, links: Links) -> SessionMirror:
-    """What keeps at this broker what sessions hold at their home."""
+    """The mirror of this broker: keeps sessions' filters as their home has them."""
 
     def carry_out(request: Request) -> None:
         lead.dispatch.submit(request, _ignore, OWN_SESSION)
@@ -114,7 +114,7 @@ def mirror_of(settings: BrokerSettings, state: BrokerState, lead: Lead, links: L
 
 
 def _ignore(result: Result) -> None:
-    """What the mirror could not do it tries again."""
+    """Ignores the error: the mirror tries again."""
 
 
 def advertised(settings: BrokerSettings, host: str, port: int) -> str:
@@ -158,7 +158,7 @@ async def keep_mirror(
 
 
 async def give_back(store: MessageStore | Disk, offload: Offload) -> None:
-    """What retention removes has its room until a thread frees it: for that the loop would stand still."""
+    """Frees the room of removed files in a thread, because the loop would stand still for it."""
     while True:
         await trio.sleep(GIVE_BACK_S)
         if store.leaves:
@@ -173,8 +173,8 @@ async def keep_times(disk: Disk, clock: TimerClock) -> None:
 
 
 async def keep_ticking(lead: Lead, clock: Clock) -> None:
-    """Who fell silent is judged by ``tick``; not where it was this broker that stood still: what the others sent in the
-    meantime is heard first."""
+    """Calls ``tick``, which judges silent peers. After this broker stood still, it first hears what they sent in the
+    meantime."""
     while True:
         slept_at = clock.monotonic()
         await trio.sleep(TICK_S)

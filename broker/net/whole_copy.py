@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 async def copy_whole(settings: BrokerSettings, disk: Disk, peers: Peers, world: World) -> None:
-    """All of the log comes from another node, and takes the place of what is here, which is closed. Raises
+    """Fetches the whole log from another node and replaces the local one, which is closed. Raises
     ``StorageFull``, ``StorageFailed``."""
     disk.lock(segment.FOLDER)
     began, resync = world.clock.monotonic(), None

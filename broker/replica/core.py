@@ -85,7 +85,7 @@ class Core:
             self._lead_on(leading, now)
 
     def take_ready(self) -> Ready:
-        """What is to be done since the last call: to be taken after each message."""
+        """The effects since the last call: to be taken after each message."""
         leading = self._leading
         asks: tuple[Ask, ...] = tuple(leading.asks()) if leading else ()
         confirmed = leading.confirmed if leading else 0
@@ -112,11 +112,12 @@ class Core:
     # ------------------------------------------------------------ what a broker asks
 
     def refusal(self, now: float) -> str:
-        """Why this node appends nothing now; nothing where it leads and has its quorum."""
+        """The reason why this node appends nothing now; empty where it leads and has its quorum."""
         return self._leading.refusal(self._awake.at(now)) if self._leading else "this node does not lead"
 
     def change_refusal(self, after: Members) -> str:
-        """Why the members may not become these now; nothing where they may. Their record is then appended at once."""
+        """The reason why the members may not become these now; empty where they may. Their record is then appended at
+        once."""
         return self._leading.change_refusal(after) if self._leading else "this node does not lead"
 
     def begin_round(self, now: float) -> int:

@@ -16,8 +16,8 @@ OBSERVER: Final = "observer"
 def described(
     core: Core, group: str, clients: Mapping[str, str], now: float, *, damaged: int = 0, repaired: int = 0
 ) -> Replicas:
-    """What a node says of its group. ``group``: the broker's name. ``clients``: where clients reach nodes, as far as
-    this one knows. ``damaged``, ``repaired``: of its own copy."""
+    """A node's description of its group. ``group``: the broker's name. ``clients``: the known addresses of nodes for
+    clients. ``damaged``, ``repaired``: of its own copy."""
     log, role, me = core.log, core.role, core.state.node
     members = log.members
     leads = role.kind is RoleKind.LEADER

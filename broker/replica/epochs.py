@@ -27,7 +27,7 @@ def begun_within(begun: Sequence[EpochAt], start: int, stop: int) -> tuple[Epoch
 
 
 def parting(own: Sequence[EpochAt], theirs: Sequence[EpochAt], start: int, stop: int) -> int:
-    """Where two logs part that are equal up to ``start`` and both reach ``stop``: there, or before."""
+    """The position where two logs part that are equal up to ``start`` and both reach ``stop``: there, or before."""
     mine, other = begun_within(own, start, stop), begun_within(theirs, start, stop)
     if mine == other:
         return stop

@@ -140,7 +140,7 @@ class FollowerLog:
         return read_frames(self._log, position, bytes_max, self.end)
 
     def raw(self, position: int, size: int) -> bytes:
-        """What the disk has of the log there, unchecked: for a whole copy. Raises ``Damaged``."""
+        """The bytes of the log there, unchecked, for a whole copy. Raises ``Damaged``."""
         return self._log.read_across(position, size)
 
     # ------------------------------------------------------------ taking in
@@ -180,7 +180,8 @@ class FollowerLog:
         return Mismatch(self.epoch_at(first), first)
 
     def _skip(self, data: bytes, parts: Sequence[Part]) -> int | None:
-        """Where in a stretch begins what this log has not; ``None`` where it has all. Other bytes are cut."""
+        """The place in a stretch from which on this log lacks it; ``None`` where it has all. Differing bytes are
+        cut."""
         first = parts[0].position
         own = read_stretch(self._log, first, len(data), self.end)
         if own.startswith(data):

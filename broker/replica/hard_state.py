@@ -71,8 +71,8 @@ class HardStateFile:
         self._synced = self._place  # nothing unsynced goes there
 
     def load(self) -> HardState | None:
-        """What was saved last; ``None`` in a new folder. Raises ``Damaged`` where no slot is good: what was promised is
-        forgotten, and this node must not vote."""
+        """The saved state; ``None`` in a new folder. Raises ``Damaged`` if no slot is good: the promises are lost, and
+        this node must not vote."""
         if self._state is None and not self._is_empty:
             raise Damaged(f"{PATH} is damaged: the promises of this node are unknown")
         return self._state

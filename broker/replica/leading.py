@@ -50,7 +50,7 @@ class Leading:
 
     @property
     def committed(self) -> int:
-        """What is committed by what the nodes have on their disks."""
+        """The committed position, by the disks of the nodes."""
         point = agreed(self._log.members, self._durables())
         return max(self._log.committed, point) if point > self.first else self._log.committed
 
@@ -106,7 +106,7 @@ class Leading:
         ]
 
     def refusal(self, now: float) -> str:
-        """Why nothing can be appended now; nothing where it can."""
+        """The reason why nothing can be appended now; empty if it can."""
         if self._moves_to:
             return f"the lead moves to {self._moves_to}"
         nodes = self._log.members.nodes
@@ -116,7 +116,7 @@ class Leading:
         return ""
 
     def change_refusal(self, after: Members) -> str:
-        """Why the members may not become these now; nothing where they may."""
+        """The reason why the members may not become these now; empty if they may."""
         before = self._log.members
         if self._moves_to:
             return f"the lead moves to {self._moves_to}"
@@ -175,7 +175,7 @@ class Leading:
         return sent
 
     def asks(self) -> list[Ask]:
-        """What is to be read for peers that have room for it."""
+        """The parts to read for peers that have room."""
         end, window = self._log.end, self._timing.window_bytes
         return [Ask(node, peer.next) for node, peer in self._peers.items() if peer.is_due(end, window)]
 
@@ -212,6 +212,6 @@ class Leading:
                 self._beat_at = now
 
     def lost(self, node: str, now: float) -> None:
-        """What was on its way to a peer is lost."""
+        """Notes that messages on their way to a peer are lost."""
         if peer := self._peers.get(node):
             peer.lost(now)

@@ -87,7 +87,7 @@ class ReplicaLog(Protocol):
         ...
 
     def raw(self, position: int, size: int) -> bytes:
-        """What the disk has of the log there, unchecked: for a whole copy. Raises ``Damaged``."""
+        """The bytes of the log there, unchecked, for a whole copy. Raises ``Damaged``."""
         ...
 
     def receive(self, stretch: Stretch, epoch: int) -> int:
@@ -123,7 +123,7 @@ class StateFile(Protocol):
     """The file of a node's hard state (``broker/replica/hard_state.py``)."""
 
     def load(self) -> HardState | None:
-        """What was saved last; None in a new folder. Raises ``Damaged`` where no slot is good."""
+        """The saved state; None in a new folder. Raises ``Damaged`` if no slot is good."""
         ...
 
     def save(self, state: HardState) -> None:

@@ -76,7 +76,7 @@ def without_member(members: Members, node: str) -> Members:
 
 
 def why_not(before: Members, after: Members) -> str:
-    """Why these members may not follow on those; nothing where they may."""
+    """The reason why these members may not follow those; empty if they may."""
     if not after.voters:
         return "a group needs a voter"
     if len({one.node for one in set(before.nodes) ^ set(after.nodes)}) > 1:

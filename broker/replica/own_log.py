@@ -36,7 +36,7 @@ class OwnLog:
 
     @property
     def members(self) -> Members:
-        """Who belongs to the group now; none before a node has heard of one."""
+        """The members of the group now; none before a node has heard of one."""
         return self.changes[-1].members if self.changes else Members()
 
     @property
@@ -60,7 +60,7 @@ class OwnLog:
         self._end_at(position)
 
     def lack(self, position: int) -> None:
-        """What was taken in could only be written up to there, though the group may have committed more of it."""
+        """Notes that received entries could only be written up to there, though the group may have committed more."""
         self.committed = min(self.committed, position)
         self._end_at(position)
 

@@ -48,7 +48,7 @@ class Progress:
         self._waits = True
 
     def sent(self, end: int) -> None:
-        """All before ``end`` is on its way."""
+        """Notes that everything before ``end`` is on its way."""
         self.next = end
 
     def taken(self, reply: Taken, now: float) -> None:
@@ -74,7 +74,7 @@ class Progress:
             self.lost(now)
 
     def lost(self, now: float) -> None:
-        """What was on its way is lost."""
+        """Notes that entries on their way are lost."""
         self._probe(self.known, now)
 
     def _probe(self, position: int, now: float) -> None:

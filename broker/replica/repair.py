@@ -80,7 +80,7 @@ class Repair:
         self._scrubbed = max([part.behind for part in parts_of(data, at)], default=until)
 
     def wanted(self) -> Wanted | None:
-        """What to ask for next; nothing that is not committed, as far as this node knows."""
+        """The next part to request; committed parts only, as far as this node knows."""
         ranges = self.ranges
         if not ranges or ranges[0][0] >= self._log.committed:
             return None
@@ -128,7 +128,7 @@ class Repair:
         self.repaired += 1
 
     def _clear(self, position: int, end: int) -> None:
-        """Of the first range, which ends at ``end``, all is good up to a position."""
+        """Clears the first range, which ends at ``end``, up to a position."""
         self._ranges = [one for one in self._ranges if one[1] > position and one[0] >= position]
         if position < end:
             insort(self._ranges, (position, end))

@@ -67,7 +67,7 @@ class Replica:
 
     @property
     def role(self) -> Role:
-        """What this node is, and who leads."""
+        """The role of this node, and the leader."""
         return self._core.role
 
     @property
@@ -80,17 +80,17 @@ class Replica:
         self._core.joined(cluster)
 
     def refusal(self, now: float) -> str:
-        """Why nothing may be appended now; nothing where it may."""
+        """The reason why nothing may be appended now; empty if it may."""
         return self._core.refusal(now)
 
     @property
     def members(self) -> Members:
-        """Who belongs to the group, as this node's log says, what is not committed included."""
+        """The members of the group by this node's log, uncommitted records included."""
         return self._core.log.members
 
     def change_refusal(self, after: Members) -> str:
-        """Why the members may not become these now; nothing where they may: their record is then appended at once, and
-        nothing else before ``appended``."""
+        """The reason why the members may not become these now; empty if they may: their record is then appended at
+        once, and nothing else before ``appended``."""
         return self._core.change_refusal(after)
 
     def force(self, members: Members, now: float) -> list[ToPeer]:
@@ -129,7 +129,7 @@ class Replica:
         return self.step(Durable(point), now)
 
     def repaired(self, now: float) -> list[ToPeer]:
-        """What this copy had of damage is repaired: it may lead again."""
+        """Notes that the damage of this copy is repaired: it may lead again."""
         self._is_missing = False
         return self.step(Missing(False), now)
 
@@ -140,7 +140,7 @@ class Replica:
         return Ended(end, begun_within(log.epochs, known, end), changes)
 
     def _carry_out(self, ready: Ready, sent: list[ToPeer]) -> list[Event]:
-        """What there is to do, in its order; returns what the core is to know of it."""
+        """Carries out the effects in order; returns the events for the core."""
         events: list[Event] = []
         self.confirmed = ready.confirmed
         sent += ready.send
@@ -199,7 +199,7 @@ class Replica:
             return False
 
     def _read(self, ask: Ask) -> Read | None:
-        """What a peer lacks; nothing where this copy is damaged there, or has only a blank."""
+        """The log that a peer lacks; empty if this copy is damaged there, or has only a blank."""
         try:
             data, behind = self.log.frames(ask.position, self._stretch_bytes)
         except BadPlace:

@@ -51,7 +51,7 @@ class Group(Protocol):
         ...
 
     def reasons(self) -> list[str]:
-        """Why no traffic should come to this node, though it does not lead."""
+        """The reasons why this node is not ready, though it does not lead."""
         ...
 
 

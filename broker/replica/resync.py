@@ -85,7 +85,7 @@ class Resync:
 
     @property
     def coming(self) -> int:
-        """Where what ``take_raw`` takes next begins."""
+        """The position of the bytes that ``take_raw`` takes next."""
         return self.end + len(self._rest)
 
     @property
@@ -94,7 +94,7 @@ class Resync:
         return self._log.end - self._log.durable >= SYNC_BYTES
 
     def wanted(self, committed: int, now: float) -> Wanted | None:
-        """What to ask the leader for next, if the rate allows it now."""
+        """The next part to request from the leader, if the rate allows it now."""
         return Wanted(self.end, committed) if self.end < committed and self.may_ask(now) else None
 
     def take(self, stretch: Stretch, now: float) -> None:
@@ -131,7 +131,7 @@ class Resync:
         return now >= self._free_at
 
     def _write(self, data: bytes, parts: Sequence[Part]) -> None:
-        """All frames of a segment in one write. Raises ``ProtocolError``, ``StorageFull``, ``StorageFailed``."""
+        """Writes all frames of a segment at once. Raises ``ProtocolError``, ``StorageFull``, ``StorageFailed``."""
         check_epochs(parts, self._before)
         begin: Part | None = None
         for number, part in enumerate(parts):

@@ -27,7 +27,7 @@ async def brokers(visit: Visit) -> Response:
 
 
 async def live(visit: Visit) -> Response:
-    """What is fetched again and again."""
+    """The part of the page that is fetched again and again."""
     return visit.part(await _live(visit))
 
 

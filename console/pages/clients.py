@@ -164,7 +164,7 @@ def _below(parent: str | None, skip: int) -> str:
 
 
 def _way(parent: str | None) -> Markup:
-    """Where in the tree this is."""
+    """The place in the tree."""
     links = [markup.link("all", FILTERS_PATH)]
     if parent is not None:
         levels = parent.split("/")

@@ -118,7 +118,7 @@ _PLACES: Final = (
 
 
 def _place(visit: Visit) -> Place:
-    """Where a group is to go. Raises ``InvalidRequest``."""
+    """The new place of a group. Raises ``InvalidRequest``."""
     to, at = visit.ask("to"), visit.ask("at")
     if to in ("earliest", "latest"):
         word: Literal["earliest", "latest"] = "earliest" if to == "earliest" else "latest"
@@ -131,7 +131,7 @@ def _place(visit: Visit) -> Place:
 
 
 async def preview(visit: Visit) -> Response:
-    """What moving a group would do."""
+    """The effect of moving a group."""
     name, topic = visit.ask("name"), visit.ask("topic")
     moved = await visit.cluster.acts.reset_group(name, topic, to=_place(visit), dry_run=True)
     hidden = {"name": name, "topic": topic, "to": visit.ask("to"), "at": visit.ask("at")}

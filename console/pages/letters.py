@@ -31,7 +31,7 @@ async def letters(visit: Visit) -> Response:
 
 
 async def letters_of(visit: Visit) -> Response:
-    """Those of a group, the latest ones."""
+    """The latest dead letters of a group."""
     group = visit.ask("group")
     visit.check(GROUP, group)
     found = await visit.cluster.reads.letters_of(group, SHOWN)

@@ -72,7 +72,7 @@ def log_out(console: Console) -> Endpoint:
 
 
 def _own(to: str) -> str:
-    """Where to go after a login: a page of the console, whatever the address says."""
+    """The page after a login: one of the console, whatever the address says."""
     is_own = to.startswith("/") and not to.startswith("//") and "\\" not in to and to.isprintable()
     return to if is_own else "/"
 

@@ -68,7 +68,7 @@ def _row(row: TopicRow, rate: float | None) -> tuple[markup.Cell, ...]:
 
 
 def _one_of(values: list[str]) -> str:
-    """What brokers say of a topic; ``differs`` where they do not agree."""
+    """A value of a topic that brokers agree on; ``differs`` if they do not."""
     return values[0] if len(set(values)) == 1 else "differs" if values else ""
 
 

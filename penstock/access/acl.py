@@ -170,7 +170,7 @@ class Acl:
                 yield about
 
     def _rules_for(self, action: str, user: str, name: str) -> Iterator[Rule]:
-        """Those that may decide about a name or a filter, in their order."""
+        """The rules that may decide about a name or a filter, in order."""
         first = name.partition("/")[0]
         places: list[int] = []
         for about in self._about_user(user):

@@ -58,7 +58,7 @@ class Exchange(Protocol):
         ...
 
     def receive(self, data: bytes) -> Step:
-        """What follows from the client's next message."""
+        """Handles the client's next message."""
         ...
 
 
@@ -149,7 +149,7 @@ class Authority:
         return Denied(NO_MECHANISM)
 
     def read_token(self, token: bytes) -> Identity | Unfit:
-        """Whose a token is, or why it does not count."""
+        """The user of a token, or the reason why it is invalid."""
         now_ms = self._wall_ms()
         holder = self.tokens.read(token, now_ms) if self.tokens is not None else Unfit(NO_MECHANISM)
         if isinstance(holder, Unfit):

@@ -264,5 +264,5 @@ NEEDS: Final[Mapping[type[Request], Row]] = MappingProxyType(
 
 
 def needs_of(request: Request) -> Sequence[Need]:
-    """What a request needs; one without a row is for services alone. Raises ``InvalidRequest``."""
+    """The needs of a request; one without a row is for services alone. Raises ``InvalidRequest``."""
     return NEEDS.get(type(request), _PEER).needs(request)

@@ -88,7 +88,7 @@ class Users:
         return is_right and known is not None
 
     def decoy(self, name: str) -> Hashed:
-        """What a user of this name would have: always the same, as costly as one of the users, and no password's."""
+        """A decoy for a user of this name: always the same, as costly as one of the users, and of no password."""
 
         def of(purpose: str) -> bytes:
             return keyed(self._key, f"{purpose}:{name}".encode(errors="surrogatepass"))

@@ -19,7 +19,7 @@ from penstock.access.acl import ADMIN, CONSUME, GROUP, PRODUCE, VIEW, Acl, Verdi
 from penstock.errors import NotAuthorized
 
 CLUSTER: Final = ""
-"""What an action is done to that is about no topic or group."""
+"""The object of an action that is about no topic or group."""
 ANONYMOUS: Final = "anonymous"
 PASSWORD: Final = "password"
 SCRAM: Final = "scram"

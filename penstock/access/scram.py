@@ -48,7 +48,7 @@ class ScramKeys(NamedTuple):
 
 
 def derive_keys(password: bytes, salt: bytes, iterations: int) -> ScramKeys:
-    """What is to be kept of a password. As slow as the iterations make it, for client and attacker alike."""
+    """Derives the keys of a password. It is as slow as the iterations make it, for client and attacker alike."""
     salted = hashlib.pbkdf2_hmac("sha256", prepared_password(password), salt, iterations)
     stored_key = hashlib.sha256(keyed(salted, b"Client Key")).digest()
     return ScramKeys(iterations, salt, stored_key, keyed(salted, b"Server Key"))

@@ -58,7 +58,7 @@ class Denied(NamedTuple):
 
 
 class _Refused(Exception):
-    """Why the exchange ends."""
+    """The reason for the end of the exchange."""
 
 
 class ScramExchange:
@@ -82,7 +82,7 @@ class ScramExchange:
         self._is_over = False
 
     def receive(self, data: bytes) -> Challenge | Proven | Denied:
-        """What follows from the client's next message."""
+        """Handles the client's next message."""
         if self._is_over:
             return Denied(MALFORMED)
         try:
@@ -133,7 +133,7 @@ class ScramExchange:
 
     @property
     def user(self) -> str:
-        """Whom the client says it is, empty until it has said so."""
+        """The user that the client claims, empty before."""
         return self._user
 
 

@@ -102,7 +102,7 @@ def _fitted(key: Any, wanted: Sequence[str], own: str = "", name: str = "") -> K
 
 
 def _kind(key: Any) -> str:
-    """What ``FITTING`` calls it; anything else for one that is not to be had."""
+    """Its name in ``FITTING``; any other text for a key that cannot be used."""
     if isinstance(key, bytes):
         return "secret"
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -153,8 +153,8 @@ def _json_keys(text: str) -> list[Any] | None:
 
 
 def _of_json(rows: list[Any], wanted: Sequence[str]) -> list[Key]:
-    """Those that can be used. Who signs tokens may publish others too, for other purposes or readers: they are passed
-    over, but for private ones, as long as there is one left."""
+    """The usable keys of a set. An identity provider may publish others too, for other purposes: they are skipped,
+    except private ones, as long as one key is left."""
     if any([isinstance(row, dict) and "d" in row for row in rows]):
         raise _private_key()
     keys: list[Key] = []
@@ -204,7 +204,7 @@ def _secret(text: str) -> bytes:
 
 
 def _unpacked(text: str) -> bytes:
-    """What this is the base64 of, in either alphabet; empty if it is none."""
+    """Decodes base64 in either alphabet; empty for any other text."""
     packed = "".join(text.split()).rstrip("=").replace("-", "+").replace("_", "/")
     try:
         return b64decode(packed + "=" * (-len(packed) % 4), validate=True)

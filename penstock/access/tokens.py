@@ -115,7 +115,7 @@ class TokenKeys:
         self._are_named = any([key.name for key in self._keys])
 
     def read(self, token: bytes, now_ms: int) -> Holder | Unfit:
-        """Whose it is, or why it does not count. ``now_ms``: milliseconds since 1970."""
+        """The user of a token, or the reason why it is invalid. ``now_ms``: milliseconds since 1970."""
         if len(token) > TOKEN_BYTES_MAX:
             return Unfit(NO_TOKEN, detail=f"more than {TOKEN_BYTES_MAX} bytes")
         try:
@@ -171,7 +171,7 @@ class TokenKeys:
 
 
 def _holder(name: str, claims: dict[str, Any], now_s: float, leeway_s: float) -> Holder | Unfit:
-    """Whose a token is that is right but for the times in it."""
+    """The user of a token that is valid apart from its times."""
     begins, ends = -math.inf, math.inf
     if "nbf" in claims:
         begins = _time(claims["nbf"])

@@ -36,7 +36,7 @@ class Orderly(Handling):
         super().run(work, concurrency, self._flow.messages, stop_s)
 
     def _fits(self, batch: Batch) -> bool:
-        """Of each queue one batch is in hand."""
+        """Whether a queue has no batch in hand."""
         return not batch.position.unfinished and super()._fits(batch)
 
     def _is_over(self, job: Job) -> bool:

@@ -66,7 +66,7 @@ class Pulls:
         self._links[position] = link
 
     def drop(self, position: Position) -> None:
-        """Nothing of this queue is handed out from now on."""
+        """Stops handing out messages of this queue."""
         position.live = False
         if position.hands and position.lease is not None:
             self._worked[position.queue] = position
@@ -191,7 +191,7 @@ def one_by_one(batch: Batch) -> Iterator[ReceivedMessage]:
 
 
 def bounds_of(link: BlockingLink, queues: Iterable[str]) -> tuple[Bounds, ...]:
-    """Where queues begin and end, in the order asked."""
+    """The bounds of queues, in the order asked."""
     return link.ask(QueryBounds(tuple(queues)), BoundsReply).bounds
 
 
@@ -203,7 +203,7 @@ def offset_at(link: BlockingLink, queue: str, place: Place) -> int:
 
 
 def offset_of(link: BlockingLink, bounds: Bounds, start: Beginning) -> int:
-    """Where reading begins in a queue with these bounds."""
+    """The offset at which reading begins in a queue with these bounds."""
     if isinstance(start, int):
         return offset_since(link, bounds.queue, start)
     return place_offset(bounds, start)

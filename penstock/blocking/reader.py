@@ -137,7 +137,7 @@ class Reader(OnlyBlocking):
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
-        """What is read, sorted."""
+        """The queues that are read, sorted."""
         return tuple(sorted(self._held))
 
     @property
@@ -146,7 +146,7 @@ class Reader(OnlyBlocking):
         return {queue: held.position.handed_out for queue, held in self._held.items()}
 
     def bounds(self) -> dict[MessageQueue, Bounds]:
-        """Where each queue begins and ends now."""
+        """The current bounds of each queue."""
         self._check_open()
         return {queue: bounds_of(held.link, [queue.name])[0] for queue, held in self._held.items()}
 

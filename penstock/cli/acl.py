@@ -110,7 +110,7 @@ def _read(file: Path) -> Acl:
 
 
 def _doubt(rule: Rule) -> str:
-    """Why a rule can hardly be what its author means, empty if it can."""
+    """The reason to doubt a rule, empty without one."""
     if rule.action == "client" or rule.action in NATIVE:
         return _doubt_of_words(rule.pattern.split("/"))
     if is_share(rule.pattern):

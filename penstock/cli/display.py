@@ -26,7 +26,7 @@ ERROR_STATUS: Final = "penstock.error_status"
 """Key in a click context's ``meta``: the exit status of errors, in a command whose own answer has that of a failure."""
 
 UNANSWERED: Final = 2
-"""What that is then: there is no answer."""
+"""That exit status: the command has no answer."""
 
 
 def _note_json(context: click.Context, _parameter: click.Parameter, wanted: bool) -> bool:
@@ -111,8 +111,8 @@ def _text(value: Any) -> str:
 
 
 def shown(text: str) -> str:
-    """What strangers have named, for a person, in one line: what would move the cursor, colour the screen or turn round
-    what follows is shown as its escape."""
+    """A stranger's text for a person, in one line: characters that would move the cursor, colour the screen or reverse
+    the text are shown as escapes."""
     if text.isprintable():
         return text
     return "".join([one if one.isprintable() else one.encode("unicode_escape").decode() for one in text])

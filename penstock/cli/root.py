@@ -87,7 +87,8 @@ def report(error: PenstockError, *, as_json: bool) -> None:
 
 
 def _failed_to_write(error: OSError) -> PenstockError:
-    """What to say of output that goes nowhere. It is closed, or the interpreter would complain of it once more."""
+    """The error of output that cannot be written. The output is closed, or the interpreter would report it once
+    more."""
     with contextlib.suppress(OSError):
         sys.stdout.close()
     reason = error.strerror or str(error)

@@ -102,7 +102,7 @@ def _brokers_at(routes: Routes, address: str, row: dict[str, Any]) -> tuple[list
 
 
 def _figures_of(routes: Routes, address: str, troubles: list[str]) -> Mapping[str, float]:
-    """What a broker says of itself; its troubles are added."""
+    """The figures of a broker; its troubles are added."""
     try:
         reply = routes.link(address).ask(ReadFigures(), BrokerFigures)
     except PenstockError as error:

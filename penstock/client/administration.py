@@ -100,11 +100,11 @@ class Steps(Generic[R]):
             self.wanted, self._result = None, done.value
 
     def answer(self, answer: object) -> None:
-        """What it wanted to know. Raises what the task raises."""
+        """Gives the task the answer. Raises the task's errors."""
         self._go_on(lambda: self._task.send(answer))
 
     def fail(self, error: PenstockError) -> None:
-        """There is no answer. Raises what the task makes of it."""
+        """Gives the task the error. Raises the task's errors."""
         self._go_on(lambda: self._task.throw(error))
 
     @property

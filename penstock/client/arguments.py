@@ -177,7 +177,7 @@ def time_ms(name: str, given: object) -> int:
 
 
 def beginning_of(start: object) -> Beginning:
-    """Where reading begins. Raises ``InvalidRequest`` for what is no such place."""
+    """The beginning of reading. Raises ``InvalidRequest`` for any other value."""
     if start == "earliest":
         return "earliest"
     if start == "latest":

@@ -78,7 +78,7 @@ class Attempts:
 
     @property
     def as_term(self) -> tuple[int, ...]:
-        """What the members of a group agree on, as ``JoinGroup`` has it: empty as usual."""
+        """The terms of a group's members, as ``JoinGroup`` has them; empty for the default."""
         if self == USUAL:
             return ()
         return self.max, *[round(delay_s * 1000) for delay_s in self.delays_s]
@@ -148,7 +148,7 @@ def _check_retry(after_s: object, reason: object) -> None:
 
 
 def retry_of(error: BaseException) -> tuple[float | None, str]:
-    """What the failure of a handler asks for: when its message comes again, and the reason that is stored."""
+    """The retry for a handler's failure: when its message comes again, and the stored reason."""
     asked = _retry_in(error)
     if asked is not None:
         return asked.after_s, _words(asked)
@@ -157,7 +157,7 @@ def retry_of(error: BaseException) -> tuple[float | None, str]:
 
 
 def _words(error: BaseException) -> str:
-    """What an exception says of itself; nothing where that raises."""
+    """The text of an exception; empty if that raises."""
     try:
         return str(error)
     except Exception:

@@ -131,7 +131,7 @@ class Checker:
             self._room.set()
 
     async def _ask_listener(self, half: HalfMessage) -> str:
-        """What the listener says. Raises ``InvalidRequest`` where it says nothing that counts."""
+        """Asks the listener. Raises ``InvalidRequest`` for an illegal answer."""
         with anyio.move_on_after(self._limit_s):
             try:
                 said: object = self._listener(half)

@@ -62,5 +62,5 @@ class ChosenQueues:
 
 
 def later_start(start: Beginning, opened_ms: int) -> Beginning:
-    """Where to begin in a queue that was found after the reader was opened: at the messages that are new to it."""
+    """The beginning in a queue that was found after the reader was opened: at the messages that are new to it."""
     return max(0, opened_ms - CLOCKS_APART_MS) if start == "latest" else start

@@ -41,8 +41,8 @@ def check_whole(away: tuple[str, ...], what: str, *, hint: str = "") -> None:
 
 
 def joined(answers: Iterable[Route | NoRoute]) -> Holders:
-    """What several name servers say. A broker that one of them sees lives. Raises ``BrokerAway`` where no broker lives
-    and one says that a broker that is away has the topic."""
+    """Joins the answers of several name servers. A broker that one of them knows as live lives. Raises ``BrokerAway``
+    where no broker lives and one says that a broker that is away has the topic."""
     live: dict[str, BrokerRoute] = {}
     away: set[str] = set()
     absent: NoRoute | None = None

@@ -93,7 +93,7 @@ class Contexts:
 
 
 def contexts_file(environ: Mapping[str, str]) -> Path:
-    """Where a user's contexts are."""
+    """The file of a user's contexts."""
     given = environ.get(FILE_VARIABLE, "")
     if given:
         return Path(given)

@@ -162,10 +162,10 @@ def lost_unheard(address: str, reason: str, credentials: Credentials) -> Unavail
 def service_credentials(
     key: bytes | None, service: str, authority: str = "", own: tuple[str, str] = ("", "")
 ) -> Credentials:
-    """Those of a service of the cluster. ``authority``: the file of the certificate that those of the other services
-    are held against; empty where they do not speak TLS. ``own``: the files of the certificate that it shows itself, and
-    of its key; without it the one that ``PENSTOCK_CLIENT_CERTIFICATE`` names. Names in certificates are not looked at:
-    each side proves that it has the key.
+    """The credentials of a service of the cluster. ``authority``: the file of the certificate that those of the other
+    services are held against; empty where they do not speak TLS. ``own``: the files of the certificate that it shows
+    itself, and of its key; without it the one that ``PENSTOCK_CLIENT_CERTIFICATE`` names. Names in certificates are not
+    looked at: each side proves that it has the key.
 
     Raises:
         InvalidConfig: a file cannot be read.

@@ -26,7 +26,7 @@ class Due(NamedTuple):
 
 
 def due_of(delay: Delay | None, at: datetime | int | None) -> Due | None:
-    """When a message is to be delivered; ``None`` for at once. Raises ``InvalidRequest``."""
+    """The time of a message's delivery; ``None`` for at once. Raises ``InvalidRequest``."""
     if delay is None:
         return None if at is None else Due(_time_ms(at), from_now=False)
     if at is not None:

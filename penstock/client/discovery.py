@@ -232,7 +232,7 @@ class Discovery:
         raise nobody_answers(failures)
 
     async def _answer(self, address: str, request: Request, kind: type[_R]) -> _R | PenstockError:
-        """What a name server answers, or why it does not."""
+        """A name server's answer, or its error."""
         try:
             reply = await ask(self._links.link(address), request, kind, NAMESRV_S)
             if isinstance(reply, Route):

@@ -64,7 +64,7 @@ def find(
 
 @dataclass(slots=True)
 class _Source:
-    """What one broker has found and not yet given, newest first, and where it goes on (0: nowhere)."""
+    """The messages that one broker has found, newest first, and where it continues (0: nowhere)."""
 
     broker: str
     link: Link

@@ -88,7 +88,7 @@ class BrokerReader:
 
 
 def broker_readers(broker: str) -> Task[list[BrokerReader]]:
-    """What still reads a broker: the groups with messages to read or members, and the topics that were read without a
+    """The readers of a broker: groups with messages to read or members, and the topics that were read without a
     group in the last ten minutes. A broker does not know how far readers without a group have read, nor of those that
     are stopped or wait for their next batch. Raises ``NoRoute`` if the broker is not live."""
     check_text("broker", broker)

@@ -246,7 +246,7 @@ def _records_in(data: bytes) -> Iterator[bytes]:
 
 
 def verdict_of(said: object) -> str:
-    """What a listener said. Raises ``InvalidRequest`` for anything else than a verdict."""
+    """The listener's verdict. Raises ``InvalidRequest`` for any other value."""
     if said not in (COMMIT, ROLLBACK, UNKNOWN):
         raise InvalidRequest(f"a listener says {COMMIT!r}, {ROLLBACK!r} or {UNKNOWN!r}, not {said!r}")
     return str(said)

@@ -281,6 +281,6 @@ class Handling:
                 await self._commit()
 
     def _drop_rest(self) -> None:
-        """What was not finished is read again, here or elsewhere."""
+        """Drops unfinished messages; they are read again, here or elsewhere."""
         for position in self._positions:
             position.leave_off()

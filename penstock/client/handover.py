@@ -72,7 +72,7 @@ class Lease:
         self.until = 0.0
 
     def now(self) -> float:
-        """When a sign of life is sent."""
+        """The time at which a sign of life is sent."""
         return self._clock.monotonic()
 
     def renew(self, sent: float) -> None:

@@ -131,8 +131,8 @@ class Holdings(Generic[P]):
             position.asked = position.committed
 
     def change(self, assignment: Assignment) -> Change[P]:
-        """What an assignment that has just come means. Raises ``LogReplaced`` where the broker has another log than
-        before: what we read and committed is gone, and what of the new one is to be read is not ours to say."""
+        """Applies a new assignment. Raises ``LogReplaced`` if the broker has another log than before: read and
+        committed messages are gone, and the program decides where to begin in the new one."""
         self._check_log(assignment.log_id)
         committed = {one.queue: one.offset for one in assignment.queues}
         going = {queue: position for queue, position in self.held.items() if not position.is_ours(committed.get(queue))}
@@ -206,11 +206,11 @@ class Holdings(Generic[P]):
     # -- commits
 
     def wanted(self) -> dict[P, int]:
-        """What a commit would store now."""
+        """The offsets that a commit would store now."""
         return {one: one.passed for one in self.held.values() if one.passed not in (UNSET, one.committed)}
 
     def chosen(self, group: str, offsets: Mapping[str, int], *, forward: bool) -> dict[P, int]:
-        """What a commit of these offsets would store now; with ``forward`` none that is covered already. Raises
+        """The offsets that a commit of these would store now; with ``forward`` none that is covered already. Raises
         ``Fenced`` where a queue is not held."""
         self.check_held(group, offsets)
         wanted = {self.held[queue]: offset for queue, offset in offsets.items()}
@@ -230,7 +230,7 @@ class Holdings(Generic[P]):
             fenced_if_lost(group, foreign)
 
     def storing(self, wanted: dict[P, int]) -> tuple[QueueOffset, ...]:
-        """These offsets are on their way; ends with ``stored`` or ``not_stored``."""
+        """Notes that these offsets are on their way, until ``stored`` or ``not_stored``."""
         self._storing |= wanted.keys()
         for position, offset in wanted.items():
             position.committing = offset

@@ -12,7 +12,7 @@ from penstock.client.unfinished import Flow, Unfinished
 from penstock.protocol.received import ReceivedMessage
 
 COMMIT_S: Final = 0.5
-"""So often what is finished is committed."""
+"""How often finished messages are committed."""
 STOP_S: Final = 30.0
 """How long a stopped handler may still work on its current messages."""
 FLOW: Final = Flow()

@@ -96,7 +96,7 @@ class Lanes:
                 first.done.set()
 
     def close(self) -> None:
-        """Nothing comes any more."""
+        """Ends the lane."""
         for one in self._watched:
             one.done.set()
         self._watched.clear()

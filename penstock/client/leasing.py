@@ -30,7 +30,7 @@ class InHand(Unfinished):
 
     @property
     def floor(self) -> int:
-        """Nothing waits for another: each message is acknowledged by itself."""
+        """The end: each message is acknowledged by itself."""
         return self.end
 
     def take(self, offsets: Iterable[int], after: int) -> None:
@@ -42,15 +42,15 @@ class InHand(Unfinished):
         self._done.append(offset)
 
     def drop(self, offsets: Iterable[int]) -> None:
-        """These are in hand no more, and need no acknowledgement."""
+        """Drops messages, which need no acknowledgement."""
         self._open.difference_update(offsets)
 
     def open(self) -> tuple[Range, ...]:
-        """What is in hand."""
+        """The messages in hand."""
         return ranges_of(self._open)
 
     def take_done(self) -> tuple[Range, ...]:
-        """What is to be acknowledged; each told once, unless ``not_told``."""
+        """The messages to acknowledge; each returned once, unless ``not_told``."""
         done, self._done = self._done, []
         return ranges_of(done)
 
@@ -71,7 +71,7 @@ class Popping(Position):
         self.unfinished = self.in_hand
 
     def leave_off(self) -> None:
-        """What is in hand stays so until it is given back."""
+        """Keeps the messages in hand until they are given back."""
 
     def advance(self, reply: Reply, batch_max: int) -> list[Batch]:
         """The messages of an answer, with the attempts that their records do not know of."""

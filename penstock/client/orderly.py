@@ -53,7 +53,7 @@ class Orderly(Handling):
         await super().run(work, concurrency, self._flow.messages, stop_s)
 
     def _fits(self, batch: Batch) -> bool:
-        """Of each queue one batch is in hand."""
+        """Whether a queue has no batch in hand."""
         is_free = not batch.position.unfinished
         self._is_full = self._is_full or not is_free
         return is_free and super()._fits(batch)

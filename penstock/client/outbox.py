@@ -245,8 +245,8 @@ class Outbox:
                 self._note_failure(one)
 
     async def _route(self, waiting: list[Outgoing], way: Way) -> tuple[list[Outgoing], list[Outgoing]]:
-        """Those for which a broker was found, and those of them that may go to another one; the others get their
-        error."""
+        """Finds brokers: returns the messages that have one, and those of them that may go to another one; the others
+        get their error."""
         discovery, _lanes = self.opened()
         avoid = self._faults.avoided(self._clock.monotonic())
         free: list[Outgoing] = []
@@ -278,7 +278,7 @@ class Outbox:
     async def ask_broker(
         self, name: str, address: str, request: Request, kind: type[_R], timeout_s: float | None
     ) -> _R:
-        """What a broker answers, asked until the deadline. ``address``: where it was a moment ago, if known. An error
+        """Asks a broker until the deadline. ``address``: its last known address, if there is one. An error
         is ``unknown`` if any attempt may have been carried out."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         check_seconds("timeout_s", limit_s)

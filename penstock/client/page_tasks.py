@@ -296,7 +296,7 @@ def _told(home: BrokerRoute, rows: Sequence[SessionRow], *, wants_terms: bool) -
 
 
 def _ends(rows: Sequence[SessionRow]) -> Task[dict[tuple[str, str], int]]:
-    """Where the queues end that sessions read, by filter and broker."""
+    """The ends of the queues that sessions read, by filter and broker."""
     wanted: dict[str, dict[str, None]] = {}
     for row in rows:
         for filter, broker, _ in _places(row) or []:

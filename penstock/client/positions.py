@@ -123,7 +123,7 @@ class Position:
         self.version += 1
 
     def rewind(self) -> None:
-        """What was pulled and not handed out is void: it is pulled again."""
+        """Voids messages that were pulled and not handed out: they are pulled again."""
         self.offset = self.handed_out
         self.version += 1
 
@@ -170,7 +170,7 @@ class Position:
 
     @property
     def passed(self) -> int:
-        """What a commit stores."""
+        """The offset that a commit stores."""
         return self.handed_out if self.unfinished is None else self.unfinished.floor
 
     @property

@@ -165,7 +165,7 @@ class _Kind:
         self.commons: dict[str | bytes, Common] = {}
 
     def common(self, own_key: str | bytes, properties: bytes = b"") -> Common:
-        """What those with this key have in common. ``properties``: more of them, packed. Raises ``TooLarge`` and
+        """The common parts of messages with this key. ``properties``: more of them, packed. Raises ``TooLarge`` and
         ``InvalidMessage``."""
         key = own_key or self._placed_key
         pieces = [self._before] if self._before else []
@@ -224,8 +224,8 @@ class Preparation:
         self._last_common = _NOTHING
 
     def runs(self, messages: Sequence[Message], now_ms: int) -> list[Outgoing]:
-        """These messages, neighbours that have all in common as one run. Raises ``InvalidTopic``, and as
-        ``encode_message``."""
+        """The runs of these messages; neighbours with the same common parts are one run. Raises ``InvalidTopic``, and
+        as ``encode_message``."""
         made: list[Outgoing] = []
         bodies: list[bytes] = []
         common, born_ms, size, most, unusual = _NOTHING, -1, -1, 0, b""
@@ -269,7 +269,7 @@ class Preparation:
         run.tail += known.prefix + b"%012x" % number
 
     def common(self, message: Message) -> Common:
-        """What a message has in common with others: the same object for neighbours that have the same."""
+        """The common parts of a message: the same object for neighbours that share them."""
         try:
             properties, key, last = message.properties, message.key, self._last
             if (
@@ -436,7 +436,7 @@ def _misfit(
     mqtt_topic: object,
     retain: object,
 ) -> InvalidMessage:
-    """Which field of a message is of a wrong type, after nothing could be made of it."""
+    """Names the field of a wrong type, after a message could not be encoded."""
     texts = [("topic", topic), ("tag", tag), ("mqtt_topic", mqtt_topic)]
     if isinstance(properties, Mapping):
         texts += [("a property's name", name) for name in properties]

@@ -72,7 +72,7 @@ class Held(Position):
                 self.scope.cancel()
 
     def leave(self) -> None:
-        """Nothing more is handed out: it goes to another member."""
+        """Stops handing out: the queue goes to another member."""
         self.leaving = True
         self.left.set()
         if self.scope is not None:
@@ -91,7 +91,7 @@ class Held(Position):
             self.scope.cancel()
 
     async def wait_idle(self) -> None:
-        """Until the program has no work under way."""
+        """Waits until the program has no work under way."""
         while self.hands:
             if self.idle.is_set():
                 self.idle = anyio.Event()
@@ -106,7 +106,7 @@ class Held(Position):
         self.copies_from = time
 
     def pause(self) -> None:
-        """Nothing is pulled or handed out until ``resume``."""
+        """Stops pulling and handing out until ``resume``."""
         if not self.paused:
             self.resumed = anyio.Event()
             Position.pause(self)
@@ -283,7 +283,7 @@ class Intake:
 
 
 async def bounds_of(link: Link, queues: Iterable[str]) -> tuple[Bounds, ...]:
-    """Where queues begin and end, in the order asked."""
+    """The bounds of queues, in the order asked."""
     return (await ask(link, QueryBounds(tuple(queues)), BoundsReply)).bounds
 
 
@@ -295,7 +295,7 @@ async def offset_at(link: Link, queue: str, place: Place) -> int:
 
 
 async def offset_of(link: Link, bounds: Bounds, start: Beginning) -> int:
-    """Where reading begins in a queue with these bounds."""
+    """The offset at which reading begins in a queue with these bounds."""
     if isinstance(start, int):
         return await offset_since(link, bounds.queue, start)
     return place_offset(bounds, start)

@@ -159,7 +159,7 @@ class Reader(OnlyAsync):
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
-        """What is read, sorted."""
+        """The queues that are read, sorted."""
         return tuple(sorted(self._held))
 
     @property
@@ -168,7 +168,7 @@ class Reader(OnlyAsync):
         return {queue: held.handed_out for queue, held in self._held.items()}
 
     async def bounds(self) -> dict[MessageQueue, Bounds]:
-        """Where each queue begins and ends now."""
+        """The current bounds of each queue."""
         self._opened()
         found: dict[MessageQueue, Bounds] = {}
         for queue, held in list(self._held.items()):

@@ -91,7 +91,7 @@ def _on_nodes(group: ReplicaGroup) -> list[str]:
 
 
 def losses(group: ReplicaGroup, node: str, lost: Sequence[str]) -> list[str]:
-    """What may be lost where a node is forced to lead, and what happens then; a sentence each."""
+    """The possible losses when a node is forced to lead, and the effects; a sentence each."""
     chosen = group.node(node)
     gone, others = _listed(lost), [one.node for one in group.nodes if one.node != node and one.node not in lost]
     with_whom = f" with {_listed(others)}" if others else " alone"

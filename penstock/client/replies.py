@@ -114,7 +114,7 @@ def reply_of(request: ReceivedMessage, body: bytes) -> Message:
 
 
 def opened_at(reply: OpenedFilters) -> Place:
-    """Where the replies of a broker begin. Raises what it refused their queue with."""
+    """The offset at which the replies of a broker begin. Raises the error with which it refused their queue."""
     for one in reply.refused:
         raise from_wire(one.code, one.message)
     [opened] = reply.opened

@@ -26,7 +26,7 @@ from penstock.protocol.requests.routes import BrokerRoute
 from penstock.world import Clock, Rng
 
 FRESH_S: Final = 5.0
-"""So often a producer that makes requests asks which brokers there are."""
+"""How often a producer that makes requests asks for the brokers."""
 CLOSE_S: Final = 1.0
 
 

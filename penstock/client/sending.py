@@ -178,7 +178,7 @@ class Outgoing:
 
 
 def settled(outgoing: Sequence[Outgoing]) -> list[Outgoing]:
-    """Those that stand for these by now."""
+    """The messages that stand for these by now."""
     found: list[Outgoing] = []
     for one in outgoing:
         found += one.parts or [one]
@@ -403,7 +403,7 @@ _NO_ROW: Final = PlacedRun(1 << 62, 0, 0, 0)
 
 
 def once_more(outgoing: Sequence[Outgoing]) -> list[Outgoing]:
-    """Those that failed in a way that another attempt may mend."""
+    """The messages that another attempt may store."""
     return [one for one in outgoing if one.error is not None and (one.error.retryable or _is_free_again(one))]
 
 

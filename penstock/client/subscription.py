@@ -53,7 +53,7 @@ class Subscription:
         self._at_open: frozenset[str] | None = None
 
     def chosen(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Of all topics those that the pattern chooses: never the broker's own or the gateways'."""
+        """The topics that the pattern chooses: never the broker's own or the gateways'."""
         pattern = self.pattern
         if pattern is None:
             return self.topics
@@ -61,12 +61,12 @@ class Subscription:
         return tuple(one for one in users if pattern.fullmatch(one) or pattern.fullmatch(readable(one)))
 
     def found(self, topic: str, routes: Sequence[BrokerRoute]) -> None:
-        """These brokers have a topic."""
+        """Notes the brokers that have a topic."""
         self._routes[topic] = tuple(routes)
         self._absent.discard(topic)
 
     def found_retries(self, routes: Sequence[BrokerRoute]) -> None:
-        """These brokers have messages that the group gave back."""
+        """Notes the brokers with messages that the group gave back."""
         self._retry_routes = tuple(routes)
 
     def missed(self, topic: str, error: NoRoute) -> None:
@@ -104,7 +104,7 @@ class Subscription:
         return here, addresses
 
     def start_of(self, topic: str) -> Beginning:
-        """Where to begin in a topic's queues of which the group never committed an offset."""
+        """The beginning in a topic's queues of which the group never committed an offset."""
         if topic == self.retry_topic:
             return "earliest"
         if self.start != "latest" or self._at_open is None or topic in self._at_open:

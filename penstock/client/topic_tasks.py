@@ -241,7 +241,8 @@ def _check_config(queues: object, level: object, retention_s: object, access: ob
 
 
 def _at_each(name: str, broker: str, request: Request) -> Task[list[TopicAt]]:
-    """What brokers answer that have a topic, all or the one named. Raises ``TopicNotFound`` where none has it."""
+    """The answers of the brokers that have a topic, all or the one named. Raises ``TopicNotFound`` where none has
+    it."""
     routes: Sequence[BrokerRoute] = yield ALL_BROKERS
     if broker:
         routes = [(yield from broker_named(broker, NoRoute))]

@@ -33,7 +33,7 @@ class Unfinished:
 
     @property
     def floor(self) -> int:
-        """All messages before this offset are finished."""
+        """The offset before which all messages are finished."""
         return self._taken[0] if self._taken else self.end
 
     @property

@@ -72,7 +72,7 @@ class Way:
     is_whole: ClassVar[bool] = False
 
     def request(self, batch: Sequence[Outgoing]) -> Request:
-        """What stores a batch."""
+        """The request that stores a batch."""
         return sending.append_of(batch)
 
     def settle(self, batch: Sequence[Outgoing], broker: str, result: Result) -> None:
@@ -230,7 +230,7 @@ def _moved(outgoing: list[Outgoing], by: int) -> list[Outgoing]:
 
 
 def address_of(broker: str, brokers: Sequence[BrokerRoute]) -> str:
-    """Where a broker is. Raises ``NoRoute``."""
+    """The address of a broker. Raises ``NoRoute``."""
     for route in brokers:
         if route.broker == broker:
             return route.address

@@ -105,7 +105,7 @@ SOME_SERVER: Final = "this server"
 
 
 def cannot_listen(host: str, port: int, error: OSError | UnicodeError, who: str = SOME_SERVER) -> PenstockError:
-    """What to say when a server, ``who``, cannot listen on an address: ``AddressInUse`` where the port is taken, also
+    """The error when a server, ``who``, cannot listen on an address: ``AddressInUse`` where the port is taken, also
     when that is one of several causes, else ``InvalidConfig``. A ``UnicodeError`` is of a host that is no name."""
     if isinstance(error, UnicodeError):
         return InvalidConfig(f"{who} cannot listen on {join_address(host, port)}: {host!r} is no host name")

@@ -49,7 +49,7 @@ def packed_property(identifier: int, *strings: bytes) -> bytes:
 
 
 def answer_in(mqtt_properties: str) -> Answer:
-    """What a value of ``MQTT_PROPS`` says of it."""
+    """The answer's fields in a value of ``MQTT_PROPS``."""
     found = {identifier: strings[-1] for identifier, strings in strings_in(mqtt_properties)}
     return Answer(found.get(RESPONSE_TOPIC, b"").decode("utf-8", "replace"), found.get(CORRELATION_DATA, b""))
 

@@ -372,7 +372,7 @@ def expiry_of(mqtt_properties: bytes) -> int:
 
 
 def lasts_from_ms(born_ms: int, stored_ms: int) -> int:
-    """From when a message's expiry interval counts: its store time, unless that is far behind its birth. So a message
+    """The start of a message's expiry interval: its store time, unless that is far behind its birth. So a message
     does not last longer in a log whose store times are ahead (``broker/store_clock.py``)."""
     return born_ms if 0 < born_ms < stored_ms - LATE_MS else stored_ms
 

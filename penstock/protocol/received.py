@@ -59,7 +59,7 @@ def queue_named(broker: str, name: str) -> MessageQueue:
 
 
 class _Read(NamedTuple):
-    """What Penstock's own properties say, and the others. ``topic``: of a retry, the one that it was in first."""
+    """Penstock's own properties, and the others. ``topic``: of a retry, the one that it was in first."""
 
     topic: str
     mqtt_topic: str
@@ -109,7 +109,7 @@ class ReceivedMessage:
         self._read: _Read | None = None
 
     def _own(self) -> _Read:
-        """What its properties say. Raises ``InvalidMessage``."""
+        """Its own properties. Raises ``InvalidMessage``."""
         if self._read is not None:
             return self._read
         tail = self._tail

@@ -130,8 +130,8 @@ def counted(tail: bytes, more: int) -> bytes:
 
 
 def check_counts(tail: bytes, properties_at: int, count: int) -> int:
-    """Where the unique id begins in a tail whose properties begin there and end with an id that can count for this many
-    messages. Raises ``InvalidMessage`` if they do not."""
+    """The beginning of the unique id in a tail whose properties begin there and end with an id that can count for this
+    many messages. Raises ``InvalidMessage`` if they do not."""
     last_at = tail.rfind(b"\x02", properties_at) + 1 or properties_at
     first_at = properties_at if tail.startswith(_UNIQUE, properties_at) else tail.find(_FURTHER, properties_at) + 1
     id_at = last_at + len(_UNIQUE)
@@ -243,7 +243,7 @@ def decode_runs(data: bytes) -> list[Run]:
 
 
 def topics_of_runs(data: bytes) -> list[tuple[bytes, int, int, int]]:
-    """Of each run in ``data`` its topic, as bytes, how many messages it has, and where it begins and ends. Looks where
+    """For each run in ``data`` its topic as bytes, its number of messages, and its bounds. Looks where
     ``decode_runs`` looks. Raises ``InvalidRequest``."""
     found: list[tuple[bytes, int, int, int]] = []
     unpack, at, end = RUN_HEAD.unpack_from, 0, len(data)
@@ -266,7 +266,7 @@ def topics_of_runs(data: bytes) -> list[tuple[bytes, int, int, int]]:
 
 
 def topics_of_records(data: bytes) -> list[bytes]:
-    """Of each of the records in ``data``, end to end, its topic, as bytes. Raises ``InvalidRequest``."""
+    """The topic, as bytes, of each of the records in ``data``, end to end. Raises ``InvalidRequest``."""
     found: list[bytes] = []
     at, end = 0, len(data)
     while at < end:

@@ -116,7 +116,7 @@ def _shape(cls: type) -> _Shape:
 
 
 _SHAPES: Final[dict[type, _Shape]] = {}
-"""Of what has travelled: a process makes few of all the kinds there are."""
+"""Encoders of the kinds in use: a process makes few of all kinds."""
 
 
 def _shape_of(cls: type) -> _Shape:
@@ -336,7 +336,7 @@ def decode_result(frame: RawFrame, asked: type[Request]) -> Result:
 
 
 def last_word(frame: RawFrame) -> PenstockError:
-    """What a frame with id 0 tells a client: the server ends the connection, and why. Raises ``ProtocolError``."""
+    """The error in a frame with id 0, by which a server ends the connection. Raises ``ProtocolError``."""
     result = decode_result(frame, Ping)
     return result if isinstance(result, PenstockError) else ProtocolError("a reply to no request")
 

@@ -37,7 +37,7 @@ class Doorkeeper:
         self._last = -math.inf
 
     def reasons(self) -> list[str]:
-        """Why no traffic should come here; empty if there is no reason."""
+        """The reasons why it is not ready; empty if it is."""
         is_over = not self._why or trio.current_time() - self._last >= QUIET_S
         return [] if is_over else [f"the listener does not accept: {self._why}"]
 

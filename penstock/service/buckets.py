@@ -111,7 +111,8 @@ class Buckets:
 
 
 def host_of(address: str) -> str:
-    """What counts as one address: an IPv4 address, the network of an IPv6 address, or whatever else it is."""
+    """The part that counts as one address: an IPv4 address, the network of an IPv6 address, or any other text as it
+    is."""
     if ":" not in address:
         return address
     try:

@@ -134,7 +134,7 @@ def _reason(error: Exception) -> str:
 
 
 def _flaw(files: Files, path: str, texts: Mapping[str, str]) -> str:
-    """What is wrong with a file as far as one sees it; OpenSSL says hardly more than that something is."""
+    """The fault of a file, as far as it can be seen; OpenSSL hardly gives more than the fact."""
     if path == files.client_crl:
         return ""
     if "-----BEGIN CERTIFICATE-----" not in texts[path]:
@@ -157,7 +157,7 @@ def _no_password() -> str:
 
 
 def name_of(certificate: Mapping[str, Any] | None) -> str | None:
-    """Whom a certificate is for: its common name, else its first DNS name; ``None`` if it has neither, or one that is
+    """The name in a certificate: its common name, else its first DNS name; ``None`` if it has neither, or one that is
     no name of a user: it is shown to operators, and kept with sessions and messages."""
     if not certificate:
         return None

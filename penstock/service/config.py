@@ -77,7 +77,7 @@ class Source:
         return Source(self._name, self._lines, (*self._tables, name))
 
     def at(self, name: str = "") -> str:
-        """What stands before an error about a setting, or about all of them: ``penstock.toml:3: [broker]``."""
+        """The place in an error about a setting, or about all of them: ``penstock.toml:3: [broker]``."""
         line = self._lines.get((*self._tables, name) if name else self._tables)
         place = f"{self._name}:{line}:" if line else f"{self._name}:"
         return f"{place} {self.within}".rstrip()

@@ -13,11 +13,11 @@ from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import is_loopback as is_loopback
 
 NATIVE: Final = "reads and writes all messages, and takes sessions and groups over"
-"""What a peer of a broker's port can do."""
+"""The power of a peer at a broker's port."""
 ROUTES: Final = "reads all routes, and sends clients wherever it likes"
-"""What a peer of a name server's port can do."""
+"""The power of a peer at a name server's port."""
 PAGES: Final = "reads all figures"
-"""What a peer of a status page can do."""
+"""The power of a reader of status pages."""
 
 
 def refuse_exposed(setting: str, host: str, insecure: bool, peer_can: str, *, hint: str = "") -> None:

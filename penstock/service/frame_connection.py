@@ -326,7 +326,7 @@ class FrameConnection:
             self._all.untaken.wait(self, self._on_turn)
 
     def _on_turn(self) -> None:
-        """There is room for one more reply, among all connections."""
+        """Takes the turn: there is room for one more reply, among all connections."""
         self._is_queued = False
         if self._unsent > self._limits.unsent_bytes_soft:
             return  # it is asked again when its own are fewer

@@ -44,7 +44,7 @@ class WatchedSession(Session, Protocol):
 
     @property
     def identity(self) -> Identity:
-        """Who it is."""
+        """The identity of the peer."""
         ...
 
 

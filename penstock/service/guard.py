@@ -159,7 +159,7 @@ class GuardedSession:
 
     @property
     def identity(self) -> Identity:
-        """Who the peer has proved to be."""
+        """The identity that the peer has proved."""
         return self._permissions.identity
 
     @property

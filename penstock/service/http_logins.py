@@ -57,7 +57,7 @@ class HttpLogins:
         self._room = trio.CapacityLimiter(AT_ONCE)
 
     async def identity_of(self, scope: Mapping[str, Any]) -> Identity:
-        """Who sends an ASGI request. Raises what ``refuse`` makes for a login that is wrong, or one too many."""
+        """The identity of an ASGI request. Raises the error of ``refuse`` for a wrong login, or one too many."""
         authority = self._authority
         if not authority.asks:
             return AT_OPEN_PORT

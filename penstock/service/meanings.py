@@ -201,7 +201,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def meaning_of(family: str) -> str:
-    """What a family of figures means, in a line of ASCII that needs no escaping; empty for an unknown one."""
+    """The meaning of a family of figures, in a line of ASCII that needs no escaping; empty for an unknown one."""
     if family.startswith(_REFUSED) and family.endswith(_TOTAL):
         limit = family.removeprefix(_REFUSED).removesuffix(_TOTAL)
         return f"What the gateway's limit {limit} turned away."

@@ -20,7 +20,7 @@ looks at objects made since the last (``Sparing``): some 33,000 objects, in 3 to
 longer, since they no longer fit the processor's caches: 40 ms."""
 
 LOOK_AT_ALL_EVERY_S: Final = 600.0
-"""So often a full collection looks at all there is, however long that has been there."""
+"""How often a full collection looks at all objects, however old they are."""
 
 MAPPED_BYTES: Final = 2 << 20
 """Blocks from this size on go back to the system when they are freed. Reads and batches are smaller, so that what is

@@ -81,7 +81,7 @@ def with_label(family: str, label: str, value: str) -> str:
 
 
 def label_of(name: str, family: str, label: str) -> str | None:
-    """What such a figure's label says; ``None`` where the name is another figure's."""
+    """The value of such a figure's label; ``None`` for another figure's name."""
     before = f'{family}{{{label}="'
     if not name.startswith(before):
         return None

@@ -49,7 +49,7 @@ class NativeJournal:
             self._disconnected.say(text, address=peer.address, to=self._what, user=user or None)
 
     def handshake_failed(self, peer: Peer, cause: BaseException | None, now: float) -> None:
-        """There is no TLS with a peer. One that just went away, as health checks do, has no line. ``cause``: ``None``
+        """A TLS handshake has failed. A peer that just went away, as health checks do, has no line. ``cause``: ``None``
         if it took too long."""
         if isinstance(cause, ssl.SSLEOFError) or not self._failed.may_say(now):
             return

@@ -102,7 +102,7 @@ def begin(settings: LogSettings, who: str = "") -> None:
 
 
 def set_level(level: str) -> None:
-    """From now on the log has the lines of this level and of those above it. Raises ``InvalidConfig``."""
+    """Sets the level: the log has its lines and those of higher levels. Raises ``InvalidConfig``."""
     logging.getLogger().setLevel(LogSettings(level).level.upper())
 
 

@@ -30,7 +30,7 @@ class Readiness:
         self._parts: list[tuple[ReadFigures, ReadReasons]] = []
 
     def begin(self, doing: str) -> None:
-        """From now on this is what it does."""
+        """Begins a step, which is the reason for not being ready."""
         self.doing = doing
 
     def add(self, figures: ReadFigures, reasons: ReadReasons) -> None:
@@ -38,18 +38,18 @@ class Readiness:
         self._parts.append((figures, reasons))
 
     def serves(self) -> None:
-        """All parts run."""
+        """Marks the process as serving: all parts run."""
         self.doing = ""
 
     async def figures(self) -> Mapping[str, float]:
-        """Those of the parts that run, and of the process."""
+        """The figures of the running parts, and of the process."""
         found: dict[str, float] = {}
         for figures, _ in self._parts:
             found |= figures()
         return found | footprint.read()
 
     async def reasons(self) -> Sequence[str]:
-        """Why it is not ready; none if it is."""
+        """The reasons why it is not ready; none if it is."""
         found = [self.doing] if self.doing else []
         for _, reasons in self._parts:
             found += reasons()

@@ -77,7 +77,7 @@ RunService = Callable[..., Awaitable[None]]
 
 
 def operator_signals() -> tuple[signal.Signals, ...]:
-    """By which an operator speaks to a gateway: SIGUSR1 drains it, SIGHUP has it read its files again. In a terminal
+    """The signals of an operator to a gateway: SIGUSR1 drains it, SIGHUP has it read its files again. In a terminal
     SIGHUP means that the terminal is gone and ends the process, as ever."""
     is_interactive = sys.stdin is not None and sys.stdin.isatty()
     return (signal.SIGUSR1,) if is_interactive else (signal.SIGUSR1, signal.SIGHUP)

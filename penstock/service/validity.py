@@ -18,12 +18,12 @@ _VERSION: Final = 0xA0
 
 
 def ends_at(text: str) -> float | None:
-    """When the first of them ends, in seconds since 1970."""
+    """The earliest end, in seconds since 1970."""
     return min(ends_of(text), default=None)
 
 
 def ends_of(text: str) -> list[float]:
-    """When each of them ends, in seconds since 1970."""
+    """The end of each, in seconds since 1970."""
     ends: list[float] = []
     for kind, body in _BLOCK.findall(text):
         try:

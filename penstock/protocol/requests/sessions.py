@@ -46,8 +46,8 @@ class SessionSave(NamedTuple):
 
 
 def ends_of_parts(saves: Sequence[SessionSave], bytes_max: int, count_max: int) -> list[int]:
-    """Where the saves end that go together, in a request or in a record, and those that go next: each part has at most
-    so many bytes, or one save that has more. None for no saves."""
+    """The ends of the parts into which saves are divided, for requests or records: each part has a bounded number of
+    bytes, or one larger save. Empty without saves."""
     ends: list[int] = []
     count = size = 0
     for at, save in enumerate(saves):

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, NamedTuple
 from penstock.protocol.requests.request import Done, Reply, Request, value
 
 ACCESSES: Final = ("rw", "r", "w", "none")
-"""What clients may do with a topic's queues: read, write, both, or nothing just now."""
+"""The permission of clients for a topic's queues: read, write, both, or none for now."""
 UNCHANGED: Final = -1
 
 

@@ -63,7 +63,7 @@ def selector_of(text: str) -> Selector:
 
 
 class _Build:
-    """What is built for one selector."""
+    """The parts that are built for one selector."""
 
     def __init__(self) -> None:
         self.reads_body = False

@@ -28,7 +28,7 @@ from penstock.protocol.selectors.values import (
 LESS: Final = 1
 SAME: Final = 2
 MORE: Final = 4
-"""Which answers of ``compare`` a comparison is true for."""
+"""The answers of ``compare`` for which a comparison is true."""
 
 
 class _Failure:

@@ -253,7 +253,7 @@ class _Parser:
     # ------------------------------------------------------------ pieces
 
     def _condition(self, found: _Deep) -> Condition:
-        """What was found, as a condition. Raises ``InvalidFilter`` if it can be none."""
+        """The parsed text as a condition. Raises ``InvalidFilter`` if it can be none."""
         value, _, at = found
         if isinstance(value, Property | Field):
             return Truth(value)

@@ -20,7 +20,7 @@ ERROR: Final = 3
 BODY_BYTES_MAX: Final = 64 * 1024
 """In a longer body no field is found."""
 INTEGER_END: Final = 1 << 31
-"""From here on a whole number is a Java ``long``."""
+"""The number from which on a whole number is a Java ``long``."""
 LONG_END: Final = 1 << 63
 FAILED: Final = 2
 """In place of an order: the two cannot be compared."""
@@ -184,7 +184,7 @@ def _number_as(text: bytes, other: int | float) -> int | float | None:
 
 
 def whole_end(number: int) -> int:
-    """Where the Java type ends that a whole number has."""
+    """The end of the Java type of a whole number."""
     return INTEGER_END if -INTEGER_END < number < INTEGER_END else LONG_END
 
 
