@@ -10,6 +10,7 @@ import functools
 import gc
 import inspect
 import os
+from pathlib import Path
 
 import pytest
 import trio
@@ -27,11 +28,34 @@ PLAIN = ("tests/house/", "tests/planted/", "tests/simulation/")
 """They read the tree, or plant bugs in it."""
 
 
+SAID = ("endtoend", "interpreted", "long", "replicas")
+"""Markers that stand in the file of each test that has them, but for those of ``PLAIN``."""
+
+
+@functools.cache
+def said(file: Path, place: str) -> tuple[str, ...]:
+    """The markers that a file's tests may have."""
+    text = file.read_text()
+    return tuple([one for one in SAID if one in text or (one == "interpreted" and place.startswith(PLAIN))])
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A run of the tests with a marker does not load the files that never say it."""
+    asked = config.option.markexpr
+    if collection_path.suffix != ".py" or " or " in asked or "(" in asked:
+        return None
+    may = said(collection_path, collection_path.relative_to(config.rootpath).as_posix())
+    return any(one in SAID and one not in may for one in asked.split(" and ")) or None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     if item.nodeid.startswith(PLAIN):
         item.add_marker("interpreted")
     if "spark" in getattr(item, "fixturenames", ()):
         item.add_marker("spark")
+    may = said(item.path, item.nodeid)
+    hidden = [one.name for one in item.iter_markers() if one.name in SAID and one.name not in may]
+    assert not hidden, f"{item.nodeid} has {hidden}, but its file does not say so"
 
 
 def pytest_collection_finish() -> None:
