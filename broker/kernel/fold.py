@@ -8,7 +8,7 @@ A fold that depends on another one is a ``Follower``: it receives the ``Change``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import msgpack
 
@@ -64,7 +64,6 @@ class Fold(Protocol):
         ...
 
 
-@runtime_checkable
 class Follower(Protocol):
     """A fold whose state depends on what other folds change."""
 
@@ -130,7 +129,7 @@ class FoldRegistry:
             for topic in fold.TOPICS:
                 self._by_topic.setdefault(topic, []).append(fold)
         self._flagged: Final = tuple(fold for fold in self._folds if fold.FLAGS)
-        self._followers: Final = tuple(fold for fold in self._folds if isinstance(fold, Follower))
+        self._followers: Final = tuple([cast(Follower, one) for one in self._folds if hasattr(one, "follow")])
         if len({fold.KEY for fold in self._folds}) < len(self._folds):
             raise ValueError(f"two folds have one key: {sorted(fold.KEY for fold in self._folds)}")
         self.changes = 0

@@ -6,6 +6,7 @@ milliseconds, for stored times) in, an outcome out. It raises ``PenstockError`` 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -35,12 +36,17 @@ def handlers_of(themes: Iterable[object]) -> dict[type[Request], Handler]:
     """The table of all handlers of these objects. Raises ``ValueError`` where two handle one kind of request."""
     table: dict[type[Request], Handler] = {}
     for theme in themes:
-        name_of_class = type(theme).__qualname__
-        for name in sorted(vars(type(theme))):
-            kind = _MARKED.get(f"{name_of_class}.{name}")
-            if kind is None:
-                continue
+        for kind, name in _marked(type(theme)):
             if kind in table:
-                raise ValueError(f"two handlers of {kind.__name__}: {table[kind]} and {name_of_class}.{name}")
+                raise ValueError(
+                    f"two handlers of {kind.__name__}: {table[kind]} and {type(theme).__qualname__}.{name}"
+                )
             table[kind] = getattr(theme, name)
     return table
+
+
+@functools.cache
+def _marked(cls: type) -> tuple[tuple[type[Request], str], ...]:
+    """What the methods of a class handle, and their names."""
+    names = [(_MARKED.get(f"{cls.__qualname__}.{name}"), name) for name in sorted(vars(cls))]
+    return tuple([(kind, name) for kind, name in names if kind is not None])

@@ -6,9 +6,8 @@ requests wait for stirs by a name in ``Wakers``, which all themes of a broker sh
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, cast
 
 from penstock.errors import StorageFull
 
@@ -16,7 +15,6 @@ Wakers = dict[str, None]
 """Names of wakers that have stirred, in order: each wakes the requests that are parked for it."""
 
 
-@runtime_checkable
 class Ticking(Protocol):
     """A theme for which time matters."""
 
@@ -26,7 +24,6 @@ class Ticking(Protocol):
         ...
 
 
-@runtime_checkable
 class Counting(Protocol):
     """A theme that counts."""
 
@@ -44,14 +41,16 @@ class Themes:
 
     def __init__(self, themes: Sequence[object]) -> None:
         self.all: Final = tuple(themes)
-        self._ticking: Final = tuple(theme for theme in themes if isinstance(theme, Ticking))
-        self._counting: Final = tuple(theme for theme in themes if isinstance(theme, Counting))
+        self._ticking: Final = tuple([cast(Ticking, one) for one in themes if hasattr(one, "tick")])
+        self._counting: Final = tuple([cast(Counting, one) for one in themes if hasattr(one, "figures")])
 
     def tick(self, now: float, now_ms: int, age_ms: int) -> None:
         """Time has passed for all of them; one for which the disk has no room holds up no other."""
         for theme in self._ticking:
-            with contextlib.suppress(StorageFull):
+            try:
                 theme.tick(now, now_ms, age_ms)
+            except StorageFull:
+                continue
 
     def figures(self) -> dict[str, float]:
         """The figures of all of them."""

@@ -7,6 +7,7 @@ From it come the check (``check_bounds``), what a file and the environment may s
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeVar
 
@@ -96,6 +97,7 @@ def _field(default: T, declared: Setting) -> T:
     return dataclasses.field(default=default, metadata={_KEY: declared})
 
 
+@functools.cache
 def declared(cls: Any) -> Mapping[str, Setting]:
     """What is declared of each field of a class of settings."""
     return {one.name: one.metadata.get(_KEY, _UNDECLARED) for one in dataclasses.fields(cls) if one.init}
@@ -108,7 +110,7 @@ def settable(cls: Any) -> list[str]:
 
 def check_bounds(settings: Any) -> None:
     """Raises ``InvalidConfig`` for the first value out of its bounds."""
-    for name, one in declared(settings).items():
+    for name, one in declared(type(settings)).items():
         one.check(name, getattr(settings, name))
 
 
