@@ -46,7 +46,7 @@ def handlers_of(themes: Iterable[object]) -> dict[type[Request], Handler]:
 
 
 @functools.cache
-def _marked(cls: type) -> tuple[tuple[type[Request], str], ...]:
+def _marked(cls: Any) -> tuple[tuple[type[Request], str], ...]:
     """What the methods of a class handle, and their names."""
     names = [(_MARKED.get(f"{cls.__qualname__}.{name}"), name) for name in sorted(vars(cls))]
     return tuple([(kind, name) for kind, name in names if kind is not None])

@@ -110,7 +110,8 @@ def settable(cls: Any) -> list[str]:
 
 def check_bounds(settings: Any) -> None:
     """Raises ``InvalidConfig`` for the first value out of its bounds."""
-    for name, one in declared(type(settings)).items():
+    cls: Any = type(settings)
+    for name, one in declared(cls).items():
         one.check(name, getattr(settings, name))
 
 
