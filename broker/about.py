@@ -24,7 +24,7 @@ class AboutBroker:
 
     @handles(Ping)
     def ping(self, request: Ping, now: float, now_ms: int) -> Outcome:
-        """Which server this is, and what time it is here."""
+        """The identity of this server, and its time."""
         return Now(ServerInfo("broker", self._name, VERSION, now_ms))
 
     @handles(ReadFigures)

@@ -102,7 +102,7 @@ class FollowerReads:
         return request.offset > self._store.bounds(request.queue).end
 
     def _pull_later(self, request: Pull, now: float, now_ms: int, *, is_last: bool) -> Result | None:
-        """What a pull brings that waits for an offset beyond the end of this copy; None for nothing yet."""
+        """The result of a pull that waits for an offset beyond the end of this copy; None for nothing yet."""
         try:
             if not self._is_to_come(request):
                 outcome = self._messages.pull(replace(request, wait_s=0.0), now, now_ms)

@@ -164,7 +164,7 @@ class BrokerService:
         return self._store.committed
 
     def tick(self, now: float, now_ms: int, age_ms: int) -> None:
-        """What time alone brings: members and owners that fell silent, the store's upkeep.
+        """Handles the passing of time: silent members and owners, the store's upkeep.
 
         Raises ``StorageFailed`` once the disk has failed: this broker is to end.
         """

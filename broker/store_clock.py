@@ -69,7 +69,7 @@ def decode_times(data: bytes) -> Times | None:
 
 
 def read_times(disk: Disk) -> Times | None:
-    """What the life before has left, ``None`` where the file is not there or not good."""
+    """The times that the last process left, ``None`` if the file is missing or damaged."""
     with contextlib.suppress(OSError):
         return decode_times(disk.read(PATH))
     return None
@@ -137,11 +137,11 @@ class StoreClock(Clock):
         self._ahead_ms = 0.0
 
     def times(self) -> Times:
-        """What the next life is to know."""
+        """The times for the next process."""
         return Times(self._clock.boot(), self._clock.steady(), self._clock.wall_ms(), self.age_ms())
 
     def figures(self) -> dict[str, float]:
-        """What the status pages say of it, by metric name."""
+        """The figures of the status pages, by metric name."""
         ahead_ms = self.wall_ms() - self._clock.wall_ms()
         self.age_ms()
         return {

@@ -60,7 +60,7 @@ class TimerClock:
         return ahead_s
 
     def times(self) -> Times:
-        """What the next life is to know."""
+        """The times for the next process."""
         self._read()
         return self._store.times()._replace(timer_ms=self._ms)
 

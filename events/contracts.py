@@ -46,7 +46,7 @@ class Contract:
             raise invalid_config(f"this schema cannot be used: {error!s:.200}", "/schema") from None
 
     def faults(self, value: Any) -> list[str]:
-        """How data breaks the contract; empty if it does not."""
+        """The faults of data by the contract; empty without any."""
         try:
             return [_told(error) for error in islice(self._validator.iter_errors(value), FAULTS_MAX)]
         except ValueError as error:

@@ -114,7 +114,7 @@ class ExactSends:
             await self._discovery.brokers(topic, create=True)
 
     async def _set_backs(self, group: str, origins: Sequence[Origin]) -> dict[tuple[str, str], int]:
-        """How often a group's position was set back, by broker and queue. The request that asks holds the
+        """The number of set-backs of a group's position, by broker and queue. The request that asks holds the
         position for no time and does not move it."""
         addresses = {one.broker: one.address for one in await self._discovery.all_brokers()}
         found: dict[tuple[str, str], int] = {}

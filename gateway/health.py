@@ -59,7 +59,7 @@ class Health:
 
     @property
     def brokers_away(self) -> int:
-        """How many of the known brokers do not answer."""
+        """The number of known brokers that do not answer."""
         return sum(self._is_away(broker) for broker in self._brokers.known)
 
     def tick(self, now: float) -> None:
@@ -115,7 +115,7 @@ class Health:
         return next((one for one in self._brokers.known if one.name == self._home.name), None)
 
     def reasons(self) -> list[str]:
-        """Why no traffic should come here; empty if there is no reason."""
+        """The reasons why it is not ready; empty if it is."""
         reasons = []
         known = self._brokers.known
         if not known:

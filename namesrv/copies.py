@@ -119,7 +119,7 @@ class Copies:
         return not any(one.is_whole for one in self._by_broker.get(broker, {}).values())
 
     def route(self, broker: str, topic: str) -> BrokerRoute | None:
-        """Where a topic of a broker that has no leader can be read; with an empty topic the broker itself."""
+        """The route to the readers of a topic whose broker has no leader; with an empty topic to the broker itself."""
         addresses = self.addresses(broker)
         holds = [one for one in addresses if not topic or topic in self._by_broker[broker][one].topics]
         if not holds:

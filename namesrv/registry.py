@@ -129,7 +129,7 @@ class Registry:
         return None
 
     def figures(self, now: float) -> dict[str, float]:
-        """How many brokers live and how many are away, whose topics wait for them; how many topics have a broker."""
+        """The numbers of live brokers, of absent ones whose topics wait for them, and of topics with a broker."""
         return {
             "namesrv_brokers": len(self._brokers),
             "namesrv_brokers_away": sum([away.until > now for away in self._away.values()]),
@@ -355,7 +355,7 @@ class Registry:
         return TopicNames(tuple(sorted(found)), tuple(sorted(absent)), self._all_away())
 
     def _all_away(self) -> tuple[str, ...]:
-        """Those without a leader that can be read are not among them."""
+        """The absent brokers, without those that have no leader and can be read."""
         return tuple(sorted([name for name in (*self._away, *self._unheard) if name not in self._readers.brokers]))
 
     def _away_with(self, topic: str, holders: Collection[str]) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ def labelled(figures: Mapping[str, float], who: str) -> dict[str, float]:
 
 
 async def _fetch_all(parts: Mapping[str, str], path: str) -> dict[str, tuple[int, str] | Exception]:
-    """What each child answers, or why it does not; all are asked at the same time."""
+    """The answer of each child, or its error; all are asked at the same time."""
     found: dict[str, tuple[int, str] | Exception] = dict.fromkeys(parts, OSError("not asked"))
 
     async def read(who: str, address: str) -> None:
@@ -97,7 +97,7 @@ async def read_figures(parts: Mapping[str, str]) -> dict[str, float]:
 
 
 async def read_reasons(parts: Mapping[str, str]) -> list[str]:
-    """Why children are not ready, of all of them."""
+    """The reasons why children are not ready, of all of them."""
     reasons = [f"{who}: {STARTING}" for who, address in parts.items() if not address]
     for who, answer in (await _fetch_all(_known(parts), "/readyz")).items():
         if isinstance(answer, Exception):

@@ -34,7 +34,7 @@ PACKET_BYTES_MAX: Final = 256 * 1024
 
 
 def reading(device: int, metric: str, now_s: float, rng: Rng) -> float:
-    """What the sensor of a device shows: a wave of its own, with noise."""
+    """The reading of a device's sensor: a wave of its own, with noise."""
     base, swing = (21.0, 6.0) if metric == "temperature" else (55.0, 15.0)
     return round(base + swing * math.sin(now_s / 40 + device) + rng.gauss(0, 0.4), 2)
 

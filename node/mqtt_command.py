@@ -59,7 +59,7 @@ def _connection_options(command: _Command) -> _Command:
 
 
 def _place(gateway: str, host: str | None, port: int | None) -> str:
-    """Where to connect: what ``--host`` and ``--port`` say of it counts for more than ``--gateway``."""
+    """The address to connect to: ``--host`` and ``--port`` count for more than ``--gateway``."""
     if host is None and port is None:
         return gateway
     usual_host, usual_port = split_address(gateway)

@@ -139,7 +139,7 @@ class Child:
             self._settings["listeners"] = with_ports(self._settings["listeners"], self.listeners)
 
     async def _wait_until_ready(self, process: trio.Process) -> str:
-        """What the ready line says. Empty where one that has run before does not start this time."""
+        """The ready line. Empty if a process that has run before does not start this time."""
         assert process.stdout is not None
         said = b""
         with trio.move_on_after(START_S) as patience:
@@ -239,7 +239,7 @@ async def run(
 async def _start_events(
     configuration: Configuration, names: str, secret: Mapping[str, str], parts: Parts, nursery: trio.Nursery
 ) -> str:
-    """Where the event bridge is that was asked for; empty if none was."""
+    """Starts the event bridge if the settings ask for it; returns its address, empty without one."""
     if configuration.node.events_port < 0:
         return ""
     events_server()
@@ -312,6 +312,6 @@ class Parts:
         return await child_status.read_figures(self._pages()) | child_status.labelled(footprint.read(), "node")
 
     async def reasons(self) -> Sequence[str]:
-        """Why no traffic should come here."""
+        """The reasons why it is not ready."""
         found = await child_status.read_reasons(self._pages())
         return found or ([self.doing] if self.doing else [])

@@ -148,7 +148,7 @@ def _find(routes: Routes, client: str) -> SessionRow:
 
 
 def _ask(routes: Routes, request: ListSessions) -> SessionsPage:
-    """What the home of sessions says. Raises as ``_home``."""
+    """The answer of the home of sessions. Raises as ``_home``."""
     return _home(routes).ask(request, SessionsPage)
 
 
@@ -162,7 +162,7 @@ def _home(routes: Routes) -> BlockingLink:
 
 
 def _told(routes: Routes, sessions: Sequence[SessionRow], *, wants_terms: bool = False) -> dict[str, SessionTerms]:
-    """What their gateways say of those that are connected and of which nothing is kept, by client."""
+    """The gateways' answers about connected clients whose sessions are not saved, by client."""
     clients = tuple([one.client for one in sessions if _is_gateways(one)])
     if not clients:
         return {}
@@ -232,7 +232,7 @@ def _standing(subscription: Subscription, flow: Flow, ends: _Ends) -> Iterator[d
 
 
 class _Ends:
-    """Where the light queues of filters end, asked once per broker and filter."""
+    """The ends of filters' light queues, requested once per broker and filter."""
 
     def __init__(self, routes: Routes, allow_incomplete: bool) -> None:
         brokers = to_list(routes.holders(), "what waits for sessions", allow_incomplete)
@@ -264,6 +264,6 @@ class _Ends:
         return self._known.get((filter, broker))
 
     def beyond(self, filter: str, broker: str, at: int) -> int | None:
-        """How many messages come behind a place."""
+        """The number of messages that come behind a place."""
         end = self.of(filter, broker)
         return None if end is None else max(0, end - at)

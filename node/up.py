@@ -133,7 +133,7 @@ async def serve(configuration: settings.Configuration, as_demo: bool, as_json: b
 
 
 async def totals(addresses: Addresses) -> RunTotals | None:
-    """What the system has stored since its start; ``None`` where it does not say soon."""
+    """The numbers of what the system has stored since its start; ``None`` if it does not answer soon."""
     with trio.move_on_after(LAST_LOOK_S):
         figures = await addresses.figures()
         count, size = figures.get(COUNT, 0), figures.get(BYTES, 0)
@@ -142,7 +142,7 @@ async def totals(addresses: Addresses) -> RunTotals | None:
 
 
 def last_line(stored: RunTotals, data: Path) -> str:
-    """What `penstock up` says at its end."""
+    """The last line of `penstock up`."""
     if not stored.messages:
         return f"stopped: no messages were stored in this run; {data} is as it was found"
     size = f"{stored.bytes / (1 << 20):,.1f} MiB" if stored.bytes >= 1 << 20 else f"{stored.bytes:,} bytes"

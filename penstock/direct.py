@@ -24,7 +24,7 @@ class DirectSocket:
 
     @classmethod
     def of(cls, raw: Any) -> DirectSocket | None:
-        """That of a stream's socket; ``None`` where that has no descriptor, as in a simulation."""
+        """The direct way of a stream's socket; ``None`` if it has no descriptor, as in a simulation."""
         try:
             number = os.dup(raw.fileno())
         except (OSError, AttributeError):

@@ -39,12 +39,12 @@ class PenstockError(Exception):
 
     @property
     def advice(self) -> str:
-        """What to do, for a person: the hint, or else the remedy of the class."""
+        """Advice for a person: the hint, or else the remedy of the class."""
         return self.hint or self.remedy
 
     @property
     def told(self) -> str:
-        """What happened and what to do, in one line; where there are several choices, in a line for each."""
+        """The error and its advice in one line; several choices have a line each."""
         choices = self.advice.splitlines()
         if len(choices) > 1:
             return "\n       ".join([self.message, *choices])

@@ -90,7 +90,7 @@ class GuardedClock(Clock):
             self._read_s = now
 
     def figures(self) -> dict[str, float]:
-        """What the status pages say of it, by metric name."""
+        """The figures of the status pages, by metric name."""
         self._look(self._clock.steady())
         return {"process_clock_jump_s": self.jump_s, "process_clock_jumps_total": self.jumps}
 

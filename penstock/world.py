@@ -109,7 +109,7 @@ def new_rng() -> random.Random:
 
 
 def mutex() -> AbstractContextManager[Any]:
-    """What one thread at a time holds; the others stand still meanwhile."""
+    """A lock that one thread at a time holds; the others stand still meanwhile."""
     return threading.Lock()
 
 

@@ -215,7 +215,7 @@ def consume_directly(call: Call) -> Flow:
 
 
 def consumer_status(call: Call) -> Flow:
-    """How far each client of a group says that it has come in a topic; of one client where the tool names it. One that
+    """The progress in a topic that each client of a group reports; of one client if the tool names it. One that
     does not answer is left out."""
     command, members = call.command, call.front.members
     group, only = command.text("group"), command.text("clientAddr")

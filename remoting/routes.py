@@ -153,7 +153,7 @@ def _access(perm: int) -> str:
 
 
 def topic_config(call: Call) -> Flow:
-    """How a topic is configured."""
+    """The configuration of a topic."""
     topic = call.command.text("topic")
     found: TopicDetail = yield DescribeTopic(stored_topic(topic))
     perm = (_READ if "r" in found.access else 0) | (_WRITE if "w" in found.access else 0)
@@ -170,8 +170,8 @@ def broker_info(call: Call) -> Flow:
 
 
 def broker_stats(call: Call) -> Flow:
-    """How many messages came to a topic in the last minute, hour and day, by the times of those that are kept. No other
-    statistics of RocketMQ's are there."""
+    """The numbers of messages that came to a topic in the last minute, hour and day, by the times of the kept ones. No
+    other statistics of RocketMQ's are there."""
     command, now_ms = call.command, call.front.clock.wall_ms()
     topic, wanted = command.text("statsKey"), command.text("statsName")
     call.require(of_topic((VIEW,), stored_topic(topic)))
@@ -251,7 +251,7 @@ def groups_of_topic(call: Call) -> Flow:
 
 
 def consume_stats(call: Call) -> Flow:
-    """How far a group has come in its queues."""
+    """The progress of a group in its queues."""
     group, topic = call.command.text("consumerGroup"), call.command.text("topic")
     try:
         found: GroupDetail = yield DescribeGroup(group)

@@ -88,7 +88,7 @@ class Filters:
         return filter in self._held.get(owner, {})
 
     def owners_of(self, filter: str) -> list[str]:
-        """Who holds a filter."""
+        """The holders of a filter."""
         return list(_names(self._owners.get(filter)))
 
     def held_by(self, owner: str) -> list[str]:

@@ -95,7 +95,7 @@ class FilterRequests:
         return AfterQuorum(reply, position)
 
     def _refused(self, asked: tuple[str, ...]) -> dict[str, RefusedFilter]:
-        """Those that are no filters, or for which there is no room."""
+        """The filters that are illegal, or for which there is no room."""
         refused: dict[str, RefusedFilter] = {}
         count, shares = self._filters.weight, len(self._shares)
         for filter in dict.fromkeys(asked):

@@ -54,7 +54,7 @@ class Holders:
         return len(self._groups)
 
     def names(self, group: str) -> tuple[str, ...]:
-        """Who holds a group's position, in order of their names."""
+        """The holders of a group's position, in order of their names."""
         return tuple(sorted(self._groups.get(group, ())))
 
     def report(
@@ -77,7 +77,7 @@ class Holders:
         }
 
     def ahead(self, group: str, committed: Mapping[str, int]) -> dict[str, int]:
-        """Where the position moves, by queue."""
+        """The offsets to which the position moves, by queue."""
         holders = self._groups.get(group, {}).values()
         if any([one.is_unheard for one in holders]):
             return {}

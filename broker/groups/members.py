@@ -97,7 +97,7 @@ class Group:
 
 
 def member_waker(group: str, member: str) -> str:
-    """What stirs when a member has a new assignment, or is none any more; no queue has such a name."""
+    """The waker of a member, for a new assignment or its end; no queue has such a name."""
     return f"member {group} {member}"
 
 
@@ -210,7 +210,7 @@ class Groups:
         return group
 
     def _go_on(self, group: Group, member: str, holding: Iterable[str]) -> None:
-        """What a member held in an earlier life of the broker is its own, while that is waited for."""
+        """Gives a member the queues that it held before the restart, while the broker waits for such members."""
         known = group.members[member]
         if group.awaited_until:
             there = {topic_queue(one, number) for one in known.claim.topics for number in range(self._queue_count(one))}
@@ -329,7 +329,7 @@ class Groups:
         self._hand_over(name, group, before)
 
     def _take_away(self, group: Group, known: Member) -> None:
-        """What is dealt to others leaves its holder: at once, or once it has let go."""
+        """Takes reassigned queues from their holder: at once, or once it has released them."""
         dealt = frozenset(known.dealt)
         for queue in list(known.held):
             if queue in dealt:

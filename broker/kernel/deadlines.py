@@ -108,7 +108,7 @@ class DeadlineHeap(Generic[D]):
                 self.cancel(one)
 
     def passed(self, now: float) -> list[D]:
-        """Those that are due, in no order; they stay."""
+        """The due entries, in no order; they stay."""
         found: list[D] = []
         places = [0]
         for place in places:  # of a heap only those branches whose beginning is due
@@ -152,7 +152,7 @@ class Deadlines(Generic[K]):
         return key in self._of
 
     def get(self, key: K) -> float:
-        """When a key is due; ``NEVER`` if it has no deadline."""
+        """The deadline of a key; ``NEVER`` if it has none."""
         one = self._of.get(key)
         return NEVER if one is None else one.due
 

@@ -51,7 +51,7 @@ class AuditLog:
 
 
 def _keys(entry: AuditEntry) -> str:
-    """What an entry is found by. Keys are divided by spaces, so a name with one is none."""
+    """The keys of an entry. Keys are divided by spaces, so a name with a space is none."""
     return " ".join([one for one in (entry.user, entry.client) if one and " " not in one])
 
 

@@ -132,7 +132,7 @@ class Choice:
 
     @property
     def count_max(self) -> int:
-        """How many messages are to be read next; 0 when the pull has enough, or has looked at enough."""
+        """The number of messages that are to be read next; 0 when the pull has enough, or has looked at enough."""
         return min(CHUNK, self._look_left) if self._count_left > 0 and self._look_bytes_left > 0 else 0
 
     def take(self, pulled: Pulled) -> None:

@@ -286,7 +286,7 @@ class MessageRequests:
         return Now(TopicsRead(tuple(rows)))
 
     def read(self, request: Pull, tags: frozenset[int], wanted: Selection | None) -> Pulled:
-        """What a pull brings now. Raises ``QueueNotFound``, ``OffsetOutOfRange`` or ``NotAllowed``."""
+        """The result of a pull now. Raises ``QueueNotFound``, ``OffsetOutOfRange`` or ``NotAllowed``."""
         self._topics.check_readable(request.queue)
         count_max, bytes_max = min(request.count_max, COUNT_MAX), min(request.bytes_max, self._pull_bytes_max)
         if wanted is None:
@@ -314,7 +314,7 @@ class MessageRequests:
         return Parked((queue,), now + min(wait_s, WAIT_S_MAX), again)
 
     def read_given(self, queue: str, offset: int, count_max: int, bytes_max: int) -> Pulled | GivenPulled | None:
-        """What such a pull brings now; ``None`` for nothing. Raises as ``read``."""
+        """The result of such a pull now; ``None`` without messages. Raises as ``read``."""
         self._topics.check_readable(queue)
         found = self._store.read_given(queue, offset, count_max, bytes_max)
         if isinstance(found, GivenPulled):
@@ -380,7 +380,7 @@ class MessageRequests:
 
 
 def _check_limits(count_max: int, bytes_max: int, wait_s: float) -> None:
-    """Of a pull. Raises ``InvalidRequest``."""
+    """Checks the limits of a pull. Raises ``InvalidRequest``."""
     if count_max < 1 or bytes_max < 1 or wait_s < 0:
         raise InvalidRequest("count_max and bytes_max are at least 1, wait_s at least 0")
 
@@ -394,7 +394,7 @@ def _refusal(at: int, error: PenstockError) -> Refused:
 
 
 def _places(runs: list[Run]) -> tuple[PlacedRun, ...]:
-    """Where the runs of a request are stored, those that are."""
+    """The places of the stored runs of a request."""
     places: list[PlacedRun] = []
     at = 0
     for run in runs:

@@ -135,7 +135,7 @@ class Retained:
         return {name: self.size_of(name) for name in self._expires.passed(now_ms)}
 
     def remove(self, name: str, position: int) -> None:
-        """There is no retained message of that name any more, says the record before ``position``."""
+        """Removes the retained message of a name, by the record before ``position``."""
         frame = self._frames.pop(name, None)
         if frame is None:
             return
@@ -187,7 +187,7 @@ class Retained:
 
 
 def expires_ms(properties: bytes, from_ms: int) -> int:
-    """When a message that lasts from then on (``lasts_from_ms``) is not to be delivered any more
+    """The time after which a message that lasts from then on (``lasts_from_ms``) is not delivered
     (``gateway/messages/envelope.py``), ``NEVER`` if it always is."""
     expiry_s = expiry_of(property_of(properties, _MQTT_PROPERTIES))
     return NEVER if expiry_s == NEVER else from_ms + expiry_s * 1000

@@ -244,7 +244,7 @@ class Trace:
 
 
 def _traced(run: Run, destination: Destination, every: int) -> range:
-    """Which messages of a run are traced: numbers from 0."""
+    """The traced messages of a run: numbers from 0."""
     count = len(run.bodies)
     if run.counts:
         return range(-int(run.tail[-DIGITS:], 16) % every, count, every)
@@ -253,7 +253,7 @@ def _traced(run: Run, destination: Destination, every: int) -> range:
 
 
 def _number_of(id: bytes) -> int:
-    """What decides about a message by its id: the number that counts, else a checksum."""
+    """The number that decides about a message: its id's counter, else a checksum."""
     try:
         return int(id[-DIGITS:], 16)
     except ValueError:

@@ -75,5 +75,5 @@ def runs_of(body: Bytes, records: int) -> WholeRecords:
 
 
 def in_places(places: Sequence[int], refused: Sequence[Refused]) -> list[Refused]:
-    """What was refused of the good records, by where it stood in the batch."""
+    """The refusals of good records, by their index in the batch."""
     return [one._replace(at=places[one.at]) for one in refused]

@@ -77,7 +77,7 @@ class Dispatch:
 
     @property
     def parked(self) -> int:
-        """How many requests are waiting for messages or group changes."""
+        """The number of requests that are waiting for messages or group changes."""
         return len(self._parked)
 
     @property

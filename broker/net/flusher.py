@@ -90,7 +90,7 @@ class Flusher:
         return self._takes_s < self._quick_s
 
     def need(self, is_waited_for: bool, is_whole: bool) -> None:
-        """There may be something to sync. ``is_waited_for``: a request is answered after it. ``is_whole``: no other
+        """Calls for a sync. ``is_waited_for``: a request is answered after it. ``is_whole``: no other
         session is about to append. Never waits for long."""
         behind = self._store.written - self._store.durable
         if behind <= 0:

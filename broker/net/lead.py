@@ -262,7 +262,7 @@ class BrokerSession:
         self._lead.hold(self._number)
 
     def release(self) -> None:
-        """There is room again."""
+        """Notes that there is room again."""
         self._lead.release(self._number)
 
     def close(self) -> None:

@@ -182,7 +182,7 @@ class Node:
 
     @property
     def lag(self) -> int:
-        """How much of what is committed this copy lacks."""
+        """The part of the committed log that this copy lacks."""
         return max(0, self._committed - self._copy.replica.log.end) if self._copy else 0
 
     # ------------------------------------------------------------ one thing after the other

@@ -75,12 +75,12 @@ class OpenLog:
         )
 
     def disk_state(self) -> DiskState:
-        """How this node's disk is just now."""
+        """The present state of this node's disk."""
         now = self._clock.monotonic()
         return DiskState(self._is_full(now), self.syncs.latest_s(now))
 
     def worst_disk_state(self) -> DiskState:
-        """How it was since the last call."""
+        """The worst state of the disk since the last call."""
         now = self._clock.monotonic()
         return DiskState(self._is_full(now), self.syncs.take_worst_s(now))
 
@@ -261,7 +261,7 @@ class NodeOffice:
         self._on_role()
 
     def committed(self, point: int) -> None:
-        """Everything before ``point`` may be read. Requests that wait for it are answered by ``answer``."""
+        """Notes that everything before ``point`` may be read. ``answer`` answers requests that wait for it."""
         if point > self._opened.store.committed:
             self._opened.store.mark_committed(point)
 

@@ -134,7 +134,7 @@ class PeerSession:
         """Much waits to be sent: it asks for less then by itself."""
 
     def release(self) -> None:
-        """There is room again."""
+        """Notes that there is room again."""
 
     def close(self) -> None:
         """The connection is gone."""

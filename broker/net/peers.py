@@ -106,7 +106,7 @@ class PeerLink:
         self.attempts = 0
 
     def give_up(self) -> None:
-        """No further attempt is made."""
+        """Ends the attempts."""
         self._is_given_up = True
 
     def ask(self, request: Request, on_result: OnResult) -> bool:

@@ -53,7 +53,7 @@ class Producers:
         return len(self._of)
 
     def get(self, producer: bytes) -> Window | None:
-        """What is known of a producer; not to be changed."""
+        """The state of a producer; not to be changed."""
         return self._of.get(producer)
 
     def note(self, producer: bytes, first: int, count: int, stored_ms: int, position: int, step: int) -> None:
@@ -73,7 +73,7 @@ class Producers:
         self._places = None
 
     def _forget(self, before_ms: int) -> None:
-        """Of those that were silent for the longest time as many as have to go."""
+        """Forgets the producers that were silent for the longest time, as many as necessary."""
         while True:
             producer = next(iter(self._of))
             if len(self._of) <= PRODUCERS_MAX and self._of[producer].stored_ms >= before_ms:
@@ -93,7 +93,7 @@ class Producers:
         return NO_CHANGE
 
     def recent(self, producer: bytes) -> Sequence[Stretch]:
-        """Where the latest messages of a producer are, as far as memory has it, in the order of their numbers."""
+        """The places of a producer's latest messages, as far as memory has them, in the order of their numbers."""
         if self._places is None:
             self._places = {}
             for one, *stretch in sorted(self._recent):

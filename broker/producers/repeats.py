@@ -176,7 +176,7 @@ class Repeats:
         return NOWHERE if position == ABSENT else _FORGOTTEN
 
     def _position_of(self, run: Run, producer: bytes, at: int) -> int:
-        """Where the index of keys has message ``at`` of a run."""
+        """The position of message ``at`` of a run in the index of keys."""
         topic_bytes = run.tail[0] << 8 | run.tail[1]
         topic = run.tail[2 : 2 + topic_bytes].decode("utf-8", "replace")
         return self._store.position_of_id(topic, producer + run.tail_of(at)[-DIGITS:])

@@ -104,19 +104,19 @@ class Window:
         return True if number >= self.since else None
 
     def row(self) -> list[Any]:
-        """As snapshots have it: bits that are all set below one place are their number."""
+        """The window as a row of snapshots: bits that are all set below one place are their number."""
         there = _low_ones(self.bits)
         bits = there if self.bits >> there == 0 else self.bits.to_bytes(WINDOW // 8, "big")
         return [self.since, self.highest, self.stored_ms, bits]
 
 
 def window_before(first: int, moment: int = 0) -> Window:
-    """That of a producer of which nothing is known, whose first number this is."""
+    """The window of an unknown producer whose first number this is."""
     return Window(first - WINDOW, first - 1, 0, 0, moment)
 
 
 def window_of(row: list[Any]) -> Window:
-    """From a snapshot."""
+    """The window from a row of a snapshot."""
     since, highest, stored_ms, packed = row
     bits = (1 << packed) - 1 if isinstance(packed, int) else int.from_bytes(packed, "big")
     return Window(since, highest, _ALL if bits == _ALL else bits, stored_ms, 0)

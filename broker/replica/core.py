@@ -125,7 +125,7 @@ class Core:
         return self._leading.begin_round(self._awake.at(now)) if self._leading else 0
 
     def peers(self, now: float) -> list[events.Peer]:
-        """How far the other nodes are, where this one leads."""
+        """The progress of the other nodes, where this one leads."""
         return self._leading.peers(self._awake.at(now)) if self._leading else []
 
     def heard_s(self, now: float) -> float:

@@ -48,7 +48,7 @@ class OwnerCalls:
         self._wakers[client_waker(client)] = None
 
     def take(self, owner: str) -> tuple[SessionCall, ...]:
-        """What an owner has not heard yet."""
+        """The calls that an owner has not got yet."""
         return tuple(self._of.pop(owner, {}).values())
 
     def forget(self, owner: str) -> None:
@@ -57,10 +57,10 @@ class OwnerCalls:
 
 
 def client_waker(client: str) -> str:
-    """What stirs when a client's session changes hands; no queue has such a name."""
+    """The waker of a client's session, for a change of hands; no queue has such a name."""
     return f"session {client}"
 
 
 def owner_waker(owner: str) -> str:
-    """What stirs when others ask for an owner's sessions."""
+    """The waker of an owner, for requests of its sessions."""
     return f"owner {owner}"

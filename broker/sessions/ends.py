@@ -58,7 +58,7 @@ class SessionEnds:
             self._before = {}
 
     def absence_s(self, client: str, now: float) -> float:
-        """For how long the client has been gone, 0 if it is not."""
+        """The time for which the client has been gone, 0 if it is not."""
         return now - self._gone.get(client, now)
 
     def absent_since_ms(self, client: str, now: float, now_ms: int) -> int:

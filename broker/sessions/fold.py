@@ -112,7 +112,7 @@ class Sessions:
         return list(self._of.get(owner, _NOBODY))
 
     def count_of(self, owner: str) -> int:
-        """How many these are."""
+        """The number of sessions in these states."""
         return len(self._of.get(owner, _NOBODY))
 
     def is_as(self, save: SessionSave) -> bool:
@@ -132,12 +132,12 @@ class Sessions:
         return live[at : at + count]
 
     def client_of(self, generation: int) -> str:
-        """Whose session this is. Raises ``KeyError`` for one that is over."""
+        """The client of a session. Raises ``KeyError`` for one that is over."""
         return self._live[generation]
 
     @property
     def clients(self) -> list[str]:
-        """All who have a session."""
+        """All clients with a session."""
         return list(self._entries)
 
     @property
@@ -146,7 +146,7 @@ class Sessions:
         return list(self._of)
 
     def gone(self) -> list[tuple[str, int]]:
-        """Whose sessions have no client, and since when by the wall clock."""
+        """The clients that are gone, and since when by the wall clock."""
         return [(client, entry.gone_ms) for client, entry in self._entries.items() if entry.gone_ms]
 
     @staticmethod
@@ -269,7 +269,7 @@ def _row(client: str, entry: Entry) -> list[Any]:
 
 
 def will_bytes(will: bytes) -> int:
-    """What a will counts: nothing if there is none."""
+    """The counted bytes of a will; 0 without one."""
     return 0 if will == NO_WILL else len(will)
 
 

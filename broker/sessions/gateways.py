@@ -37,7 +37,7 @@ class Gateways:
             del self._heard[next(iter(self._heard))]
 
     def figures(self) -> dict[str, float]:
-        """How long each has been silent, and the sessions that it has."""
+        """The time for which each has been silent, and its number of sessions."""
         found: dict[str, float] = {}
         for gateway, at in self._heard.items():
             found[with_label("penstock_gateway_silent_s", "gateway", gateway)] = round(max(0.0, self._now - at), 1)

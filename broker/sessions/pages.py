@@ -45,7 +45,7 @@ class SessionPages:
 
     @handles(ListSessionFilters)
     def list_filters(self, request: ListSessionFilters, now: float, now_ms: int) -> Outcome:
-        """What is open here for sessions, a page of a size that fits; a broker that joins opens the same."""
+        """A page of the filters that are open here for sessions; a broker that joins opens the same."""
         held: list[SessionFilters] = []
 
         def take(generation: int) -> int:
@@ -59,7 +59,7 @@ class SessionPages:
 
     @handles(ListSessions)
     def list_all(self, request: ListSessions, now: float, now_ms: int) -> Outcome:
-        """How sessions stand, a page of a size that fits, or one of them."""
+        """The states of sessions, a page of them, or of one."""
         if request.client:
             self._check_home()
             entry = self._sessions.get(request.client)
@@ -98,7 +98,7 @@ class SessionPages:
 
     @handles(FindEndedSessions)
     def find_ended(self, request: FindEndedSessions, now: float, now_ms: int) -> Outcome:
-        """Which sessions are over; told when that is durable."""
+        """The ended sessions; answered when that is durable."""
         self._check_home()
         ended = tuple([one for one in request.generations if not self._sessions.stands(one)])
         return AfterQuorum(EndedSessions(ended), self._store.written)

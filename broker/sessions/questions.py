@@ -44,7 +44,7 @@ class _Ask:
         self.told: list[SessionTerms] = []
 
     def about(self, client: str) -> SessionQuestion:
-        """What the gateway of a client is asked."""
+        """The questions to a client's gateway."""
         return SessionQuestion(client, self.wants_terms, self.disconnects, self.watch_after)
 
 
@@ -107,7 +107,7 @@ class SessionQuestions:
                     del self._asked[gateway]
 
     def take(self, gateway: str) -> tuple[SessionQuestion, ...]:
-        """What a gateway is to be asked now."""
+        """The questions to send to a gateway now."""
         return tuple(self._asked.pop(gateway, ()))
 
     @handles(TellSubscriptions)

@@ -482,7 +482,7 @@ class SessionRequests:
 
 
 def _found(entry: Entry, is_new: bool, absence_s: float) -> OpenedSession:
-    """What the next owner learns of a session."""
+    """The session as its next owner gets it."""
     return OpenedSession(
         epoch=0,
         generation=0,

@@ -64,7 +64,7 @@ class Settled:
         return offset, self.starts[at + 1] if at + 1 < len(self.starts) else END
 
     def floor_with(self, ranges: Iterable[tuple[int, int]]) -> int:
-        """What the floor would be with these ranges, which are in order."""
+        """The floor with these ranges, which are in order."""
         floor, at = self.floor, 0
         for first, end in ranges:
             if first > floor:
@@ -110,7 +110,7 @@ class Shares:
         return len(self._settled)
 
     def get(self, share: str) -> Settled | None:
-        """What is settled of a share; not to be kept, it may be replaced."""
+        """The settled messages of a share; not to be kept, it may be replaced."""
         return self._settled.get(share)
 
     def known(self, share: str) -> Settled:

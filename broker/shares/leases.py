@@ -64,16 +64,16 @@ class ShareLeases:
 
     @property
     def unsettled(self) -> int:
-        """How many messages are leased or owed."""
+        """The number of messages that are leased or owed."""
         return len(self._leased) + len(self._owed)
 
     @property
     def owed(self) -> int:
-        """How many messages wait for a taker, of those that were given out or passed over before."""
+        """The number of messages that wait for a taker, of those that were given out or passed over before."""
         return len(self._owed)
 
     def leased_to(self, taker: str) -> list[int]:
-        """What a taker has."""
+        """The messages leased to a taker."""
         return list(self._of.get(taker, ()))
 
     # ------------------------------------------------------------ giving
@@ -130,7 +130,7 @@ class ShareLeases:
         self._lose(taking, first, following, rows)
 
     def _lose(self, taking: _Taking, first: int, following: int, rows: list[Row]) -> None:
-        """Where a message should be and is not, retention or damage has taken it."""
+        """Notes messages that retention or damage has taken."""
         present = [row.offset for row in rows if row.offset < following]
         if len(present) == following - first:
             return

@@ -60,7 +60,7 @@ class PopLeases:
 
     @property
     def deadline(self) -> float | None:
-        """When the next lease may be over."""
+        """The earliest end of a lease."""
         return self._deadlines[0][0] if self._deadlines else None
 
     @property
@@ -97,7 +97,7 @@ class PopLeases:
         return sorted(taken)
 
     def first_owed(self) -> Owed | None:
-        """What goes out first."""
+        """The messages that go out first."""
         return self._owed[0] if self._owed else None
 
     def take_owed(self, owed: Owed, end: int) -> None:

@@ -257,7 +257,7 @@ class PopRequests:
             self._wanted[request.group] = asked
 
     def _of(self, group: str, queue: str) -> tuple[str, PopLeases, Settled]:
-        """What a group pops. Raises ``QueueNotFound`` where it does not, or the topic is gone."""
+        """The popped queue of a group. Raises ``QueueNotFound`` if there is none, or the topic is gone."""
         share = pop_share(group, queue)
         settled = self._shares.get(share)
         if settled is None:

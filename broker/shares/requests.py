@@ -90,12 +90,12 @@ class ShareRequests:
 
     @property
     def unsettled(self) -> int:
-        """How many messages are on their way, or wait to be given out again."""
+        """The number of messages that are on their way, or wait to be given out again."""
         return sum([leases.unsettled for leases in self._leases.values()])
 
     @property
     def redelivered(self) -> int:
-        """How many messages were given out more than once."""
+        """The number of messages that were given out more than once."""
         return self._redelivered + sum([leases.redelivered for leases in self._leases.values()])
 
     # ------------------------------------------------------------ requests
@@ -144,7 +144,7 @@ class ShareRequests:
 
     @handles(ListShares)
     def list_all(self, request: ListShares, now: float, now_ms: int) -> Outcome:
-        """How the shares stand, a page at a time."""
+        """The states of shares, a page at a time."""
         if request.count_max < 1:
             raise InvalidRequest("count_max is at least 1")
         count = min(request.count_max, SHARES_PER_PAGE_MAX)
@@ -279,7 +279,7 @@ class ShareRequests:
     # ------------------------------------------------------------ time
 
     def tick(self, now: float, now_ms: int, age_ms: int) -> None:
-        """What silent takers have goes to others."""
+        """Gives the messages of silent takers to others."""
         if self._resuming and now >= self._resume_until:
             self._wakers.update(dict.fromkeys(map(share_waker, self._resuming)))
             self._resuming = {}
@@ -324,7 +324,7 @@ def _rows(pulled: Pulled, *, is_ordered: bool) -> list[Row]:
 
 
 def _key_of(frame: memoryview) -> int:
-    """What orders a message: its key, or else its MQTT name; as a hash, since equal keys are all that matters."""
+    """The ordering key of a message: its key, or else its MQTT name; as a hash, because only equality matters."""
     record = frame[FRAME_HEAD_BYTES:]
     properties = bytes(record_properties(record))
     key = (property_of(properties, _KEYS) or property_of(properties, _KEYS_BASE64)).decode("utf-8", "replace")
@@ -332,5 +332,5 @@ def _key_of(frame: memoryview) -> int:
 
 
 def share_waker(share: str) -> str:
-    """What stirs when messages of a share were given back; no queue has such a name."""
+    """The waker of a share, for messages that were given back; no queue has such a name."""
     return f"share {share}"

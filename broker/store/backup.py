@@ -167,7 +167,8 @@ def _refuse_another_log(previous: Manifest, segments: Sequence[Segment]) -> None
 
 
 def _end_of(last: Segment) -> int:
-    """Where the last segment's whole frames end. Its broker may be writing: what looks rotten is looked at twice."""
+    """The end of the last segment's whole frames. Its broker may be writing, so a place that looks damaged is read
+    twice."""
     scan = Scan([last], last.base)
     for _ in scan.runs():
         pass

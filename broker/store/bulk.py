@@ -24,7 +24,7 @@ from penstock.protocol.message import FRAME_HEAD_BYTES
 BULK_FROM: Final = 32
 """Fewer entries are not worth it."""
 SPAN_BYTES_MAX: Final = 1 << 20
-"""What is read at once: a larger block is slower to get from the allocator than from the page cache."""
+"""Bytes that are read at once: a larger block is slower to get from the allocator than from the page cache."""
 BATCH_BYTES_MAX: Final = 3 << 19
 """Maximum bytes of frames that go out together, for the same reason."""
 WORK_BYTES_MAX: Final = 4 << 20
@@ -39,7 +39,7 @@ BAD: Final = "a frame does not match its checksum"
 FEW: Final = 16
 """Frames of a span that are gone through one by one."""
 WALK_SHARE: Final = 8
-"""What is in no stretch is gone through as a whole where this fraction of it is wanted."""
+"""The wanted fraction from which on an unverified range is checked as a whole."""
 SLICES_FROM_BYTES: Final = 4096
 """Frames that are as long on average are cut out one by one."""
 ALIKE_FROM: Final = 32
@@ -133,7 +133,7 @@ class LongReads:
         return Gathered(at, good, frames)
 
     def take_few(self, places: list[Place], frames: list[Buffer]) -> list[Place]:
-        """Those of some places near each other that hold a good frame; adds these frames to the others."""
+        """The places among some near each other that hold a good frame; adds these frames to the others."""
         base, end = places[0][1], places[-1][1] + places[-1][2]
         size = sum([place[2] for place in places])
         if len(places) > 1 and not size <= end - base <= size + len(places) * GAP_BYTES_MAX:
@@ -163,8 +163,8 @@ class LongReads:
         return [one for place in places for one in self.take_few([place], frames)]
 
     def _span_end(self, positions: Numbers, ends: Numbers, at: int, stop: int) -> int:
-        """Which of the entries from ``at`` on is the first that is not read with it: in one segment, no more than a
-        span, and to the end of a stretch where that is near."""
+        """The first entry from ``at`` on that is not read with it: a read stays in one segment and within a span, and
+        ends with a stretch if that is near."""
         start = int(positions[at])
         limit = min(start + SPAN_BYTES_MAX, self._log.segment_end(start))
         if int(ends[stop - 1]) > limit:
@@ -216,7 +216,7 @@ class LongReads:
         return _Span(low, data, good)
 
     def _good(self, span: _Span, positions: Numbers, sizes: Numbers, start: int, end: int) -> Flags | None:
-        """Which of the frames in a span are good; None for all."""
+        """The good frames in a span; None for all."""
         good = self._stand_there(span, positions, sizes)
         at, place = start, 0
         for first, last in [*span.good, (end, end)]:
@@ -229,7 +229,7 @@ class LongReads:
         return None if good.all() else good
 
     def _stand_there(self, span: _Span, positions: Numbers, sizes: Numbers) -> Flags:
-        """Which of the frames say of themselves what the index says of them."""
+        """The frames that agree with the index."""
         if int(sizes.min()) < FRAME_BYTES_MIN:
             return np.zeros(len(sizes), np.bool_)
         at = positions - span.base

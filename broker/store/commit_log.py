@@ -102,7 +102,7 @@ class CommitLog:
 
     @property
     def segments(self) -> list[Segment]:
-        """All of them, in order."""
+        """All segments, in order."""
         return self._segments
 
     @property
@@ -208,7 +208,7 @@ class CommitLog:
         return self._disk.open(RESERVE_FILE, create=True)
 
     def prepare(self) -> None:
-        """For an idle store: fills a little more of the room behind the end with zeros, up to ``ahead_bytes`` of
+        """Fills, in an idle store, a little more of the room behind the end with zeros, up to ``ahead_bytes`` of
         it and to the segment's end, so that later syncs cost less. An error of the disk here is raised by the append
         that needs the room."""
         segment, ahead = self.active, self._settings.ahead_bytes
@@ -364,7 +364,7 @@ class CommitLog:
         return min(self.durable, self.committed)
 
     def tidy(self) -> None:
-        """What an append leaves to do when its senders have their answers."""
+        """Does the work that an append leaves for after its answers."""
         self.stretches.catch_up()
         self.fresh.trim()
 
@@ -387,7 +387,7 @@ class CommitLog:
         return data
 
     def read_some(self, position: int, size: int) -> bytes:
-        """What there is of the ``size`` bytes at a position, within its segment. Raises ``Damaged``."""
+        """Reads up to ``size`` bytes at a position, within its segment. Raises ``Damaged``."""
         segment = self._segment_at(position)
         return self.read(position, min(size, self.end - position, segment.base + segment.file.size() - position))
 

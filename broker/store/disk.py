@@ -79,8 +79,8 @@ class Disk(Protocol):
 
     @property
     def lost(self) -> str:
-        """What of the locked folder was removed or replaced since, in words; empty if nothing was. Another broker may
-        use the folder then."""
+        """The parts of the locked folder that were removed or replaced since, in words; empty if none was. Another
+        broker may use the folder then."""
         ...
 
     def make_folder(self, folder: str) -> None: ...

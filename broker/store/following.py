@@ -116,7 +116,7 @@ class Following:
             self._is_behind = True
 
     def found(self, known: int, stop: int) -> None:
-        """That was all; the log is good up to ``stop``. Raises ``BadPlace``."""
+        """Ends the replay: the log is good up to ``stop``. Raises ``BadPlace``."""
         self._is_behind = False
         self.apply(min(known, stop))
         self._log.mark_committed(min(known, self._log.end))

@@ -140,7 +140,7 @@ def good_within(data: bytes, at: int, size: int, position: int) -> bool:
 
 
 def good_frames(data: bytes, base: int, places: Iterable[Place]) -> list[Place]:
-    """Those of many places that hold a good frame; ``data`` begins at log position ``base``. A place is a tuple whose
+    """The places among many that hold a good frame; ``data`` begins at log position ``base``. A place is a tuple whose
     second and third fields are position and size. Says what ``good_within`` says, in half the time."""
     good = []
     checksum, number, end = crc32c, int.from_bytes, len(data)
@@ -172,7 +172,7 @@ def indexed(frame: bytes) -> tuple[int, int, int, int, int, int]:
 
 
 def unpack_frame(frame: bytes) -> tuple[int, int, int, int, int, bytes, bytes]:
-    """What the indexes need of a good frame: watermark, queue id, flag, queue offset, store time, topic,
+    """The fields of a good frame for the indexes: watermark, queue id, flag, queue offset, store time, topic,
     properties."""
     watermark, queue_id, flag, offset, stored_ms, body_bytes = _INDEXED.unpack_from(frame)
     topic_at = _BODY_AT + body_bytes + 2

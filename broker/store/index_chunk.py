@@ -330,7 +330,7 @@ class ChunkFiles:
         return found
 
     def _places(self, chunk: int, file: File) -> tuple[int, int, int]:
-        """Where in a file entries and keys begin, and how many keys there are. Raises ``Damaged``."""
+        """The places of entries and keys in a file, and the number of keys. Raises ``Damaged``."""
         head = HEAD.unpack(self._read(chunk, file, HEAD.size, 0))
         entries_from = HEAD.size + head[6]
         keys_from = entries_from + head[7]

@@ -204,8 +204,9 @@ def _close(segments: list[Segment]) -> None:
 
 
 def _begin_of_replay(disk: Disk, segments: list[Segment], reached: int) -> int:
-    """Where the next start begins to read: it cuts nothing before, so what is bad there is no torn tail. At most up to
-    where the log ``reached`` before the segments were opened: a running broker may have ended the last one since."""
+    """The position where the next start begins to read: it cuts nothing before, so damage there is no torn tail. At
+    most up to where the log ``reached`` before the segments were opened: a running broker may have ended the last one
+    since."""
     return min(starting_point(disk, segments, Checkpoints(disk)).position, max(reached, segments[-1].base))
 
 
@@ -265,7 +266,7 @@ def _check_checkpoints(disk: Disk) -> tuple[int, list[str]]:
 
 
 def _are_among(wanted: np.ndarray[Any, Any], positions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Which of some numbers are among these positions, which are in order; they may be many more."""
+    """The numbers that are among these positions, which are in order; they may be many more."""
     if not len(positions):
         return np.zeros(len(wanted), "?")
     wanted = wanted.astype("u8")
@@ -290,7 +291,7 @@ class _EntryCheck:
         self._seen.append(position)
 
     def finish(self, end: int) -> None:
-        """All frames before ``end`` were seen."""
+        """Ends the walk: all frames before ``end`` were seen."""
         while self._chunks and self._chunks[0].end <= end:
             chunk = self._chunks.pop(0)
             try:

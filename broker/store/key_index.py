@@ -125,7 +125,7 @@ class KeyIndex:
         self.know_chunk(chunk)
 
     def know_chunk(self, chunk: Sealed) -> None:
-        """There is this chunk, after all those known."""
+        """Adds a chunk, after all known ones."""
         self._chunks.append(chunk)
 
     def merge_chunks(self, sources: Sequence[Sealed], merged: Sealed) -> None:

@@ -15,7 +15,7 @@ class Level(IntEnum):
 
     @property
     def word(self) -> str:
-        """As requests and settings say it."""
+        """The word for it in requests and settings."""
         return self.name.lower()
 
     @classmethod

@@ -287,7 +287,7 @@ class _Draft:
 
 
 def _read(pieces: Iterator[T]) -> Iterator[T]:
-    """What is made of the sources. One that the disk cannot read is damaged; other errors of the disk pass."""
+    """Reads the sources. One that the disk cannot read is damaged; other errors of the disk pass."""
     try:
         yield from pieces
     except OSError as error:
@@ -303,7 +303,8 @@ def _numbered(number: int, reader: ChunkReader) -> Iterator[tuple[int, Row]]:
 
 
 def _in_order(one: tuple[int, Row]) -> str:
-    """By queue; those of one queue stay in the order of their sources, and in that which they have there."""
+    """The sort key of a row: its queue. Rows of one queue stay in the order of their sources, and in their order
+    there."""
     return one[1].key
 
 

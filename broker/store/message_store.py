@@ -135,7 +135,7 @@ class MessageStore:
 
     @property
     def index_trouble(self) -> str:
-        """Why the index cannot be written, empty if it can."""
+        """The reason why the index cannot be written, empty if it can."""
         return self._sealing.trouble
 
     @property
@@ -227,8 +227,8 @@ class MessageStore:
         self._writing.replay(position, frames)
 
     def take_passed(self) -> list[tuple[int, int]]:
-        """Where damage begins that starts have passed over, as what was replayed since the last call says, and where
-        the log ended then."""
+        """The begin of damage that starts have passed over, by the records replayed since the last call, and the log's
+        end then."""
         passed, self._writing.passed = self._writing.passed, []
         return passed
 
@@ -293,7 +293,7 @@ class MessageStore:
             self.sync_all()
 
     def _plan_behind_damage(self) -> None:
-        """All that was read behind damage shall be sealed, once the log has grown."""
+        """Plans the seal of everything read behind damage, once the log has grown."""
         if self._is_behind_damage and self._log.end >= self._writing.grows_to:
             self._is_behind_damage = False
             self._sealing.plan(self._log.end)
@@ -328,7 +328,7 @@ class MessageStore:
     # ------------------------------------------------------------ durability
 
     def sync_point(self) -> int:
-        """What the next ``sync`` will cover; to be taken before it."""
+        """The point that the next ``sync`` covers; to be taken before it."""
         return self._log.sync_point()
 
     def sync(self) -> None:
@@ -341,7 +341,7 @@ class MessageStore:
         self._log.mark_durable(point)
 
     def mark_committed(self, point: int) -> None:
-        """As many disks as it takes have what lies before ``point``: it may be read, and is never taken back."""
+        """Notes that enough disks have the log before ``point``: it may be read, and is never cut."""
         self._log.mark_committed(point)
         if point >= self._writing.grows_to:
             self._index.holds_moved = False
@@ -386,7 +386,7 @@ class MessageStore:
         return self._reading.size_of(queue)
 
     def stored_ms(self, position: int) -> int:
-        """When the record at a log position was stored. Raises ``Damaged``."""
+        """The store time of the record at a log position. Raises ``Damaged``."""
         return stored_ms_of(self._reading.frame(position))
 
     def frame(self, position: int) -> bytes:
@@ -428,7 +428,7 @@ class MessageStore:
         return self._reading.find(topic, key, since_ms, until_ms, count_max, before)
 
     def position_of_id(self, topic: str, unique_id: bytes) -> int:
-        """Where the latest message with a unique id is, readable already or not; ``ABSENT`` where there is none,
+        """The position of the latest message with a unique id, readable already or not; ``ABSENT`` where there is none,
         ``PERHAPS`` where bounded work does not say (``reading.py``)."""
         return self._reading.position_of_id(topic, unique_id)
 
@@ -538,7 +538,7 @@ class MessageStore:
         return bool(self.missing) and self.missing[0][1] == self._log.start
 
     def removal_due(self, age_ms: int, needed_from: int | None = None) -> Removal | None:
-        """What retention would remove now."""
+        """The removal that retention would make now."""
         return segments_to_drop(
             self._log.bases,
             self._log.end,

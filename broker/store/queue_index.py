@@ -96,7 +96,8 @@ class Queue:
         return Piece._make(_PIECE.unpack_from(self.pieces, number * _PIECE.size))
 
     def _pieces_below(self, bound: int, field_at: int) -> int:
-        """How many pieces have less than ``bound`` in a field of eight bytes, which grows from each to the next."""
+        """The number of pieces with less than ``bound`` in a field of eight bytes, which grows from each to the
+        next."""
         pieces, size = self.pieces, _PIECE.size
         low, high = 0, len(pieces) // size
         while low < high:
@@ -143,9 +144,9 @@ class Queue:
         self.tail_base = self.readable = base
 
     def _own(self, piece: Piece) -> Piece:
-        """What of a piece is this queue's: all offsets below its first are of an earlier one of the same name. Where
-        that ended at this one's first offset, as topics do, one piece of a merged chunk holds the end of one and the
-        beginning of the other."""
+        """The part of a piece that is this queue's: all offsets below its first belong to an earlier one of the same
+        name. Where that ended at this one's first offset, as topics do, one piece of a merged chunk holds the end of
+        one and the beginning of the other."""
         before = self.first - piece.base
         if not 0 < before < piece.entries:
             return piece

@@ -213,7 +213,7 @@ def _read_piece(log: CommitLog, position: int, bytes_max: int, until: int) -> tu
 
 
 def _read(log: CommitLog, position: int, size: int) -> bytes:
-    """What the disk gives of these bytes; none where it gives none."""
+    """The bytes that the disk gives; empty if it gives none."""
     try:
         return log.read_some(position, size)
     except Damaged:

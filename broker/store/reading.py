@@ -124,7 +124,7 @@ class Reading:
     def _choose_many(
         self, queue: Queue, offset: int, count_max: int, bytes_max: int, tags: frozenset[int]
     ) -> tuple[bulk.Entries, bulk.Numbers, int]:
-        """Which entries to deliver, their offsets, and the offset after the last one looked at."""
+        """The entries to deliver, their offsets, and the offset after the last one looked at."""
         found: list[bytes] = []
         offsets = [np.empty(0, np.int64)]
         end, near, bytes_max = min(queue.readable, offset + ENTRIES_MAX), 0, min(bytes_max, bulk.BATCH_BYTES_MAX)
@@ -151,7 +151,7 @@ class Reading:
     def _choose(
         self, queue: Queue, offset: int, count_max: int, bytes_max: int, tags: frozenset[int]
     ) -> tuple[list[Found], int]:
-        """Which of few entries to deliver, and the offset after the last one looked at."""
+        """The entries to deliver of few, and the offset after the last one looked at."""
         wanted: list[Found] = []
         while offset < queue.readable and len(wanted) < count_max:
             if queue.behind_gap(offset) != offset:

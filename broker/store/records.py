@@ -72,7 +72,7 @@ class Folds(Protocol):
 
     @property
     def removed(self) -> Removed:
-        """What of the log is removed."""
+        """The removed part of the log."""
         ...
 
     def apply(self, record: Stored) -> Change:

@@ -405,8 +405,8 @@ class StartingPoint(NamedTuple):
 def starting_point(
     disk: Disk, segments: list[Segment], checkpoints: Checkpoints, limit: int | None = None
 ) -> StartingPoint:
-    """Where a start begins to read the log, at most ``limit`` if it can be: the log before it is neither read nor cut.
-    Changes nothing. Raises ``OSError``."""
+    """The position where a start begins to read the log, at most ``limit`` if possible: the log before it is neither
+    read nor cut. Changes nothing. Raises ``OSError``."""
     start = segments[0].base
     chunks = _good_chunks(disk, segments)
     ends = {start} | {chunk.end for chunk in chunks if limit is None or chunk.end <= limit}

@@ -45,7 +45,7 @@ def segments_to_drop(
     now_ms: int,
     settings: StoreSettings,
 ) -> Removal | None:
-    """What shall be removed, None if nothing.
+    """The removal to make, None for none.
 
     Args:
         bases: first positions of the segments; the last one is being written and stays.

@@ -28,7 +28,7 @@ def segment_path(base: int, folder: str = FOLDER) -> str:
 
 
 def storage_error(error: OSError) -> StorageFull | StorageFailed:
-    """What an error of the disk means to the store."""
+    """The store's error for an error of the disk."""
     if error.errno in _FULL:
         return StorageFull(f"the disk is full: {error.strerror}", hint="make room; writing resumes by itself")
     return StorageFailed(f"the disk failed: {error.strerror}")
@@ -85,7 +85,7 @@ class Segment:
         self.written = stop
 
     def close_at_end(self) -> None:
-        """Nothing more is written: the file is as long as the segment, in all copies. Raises ``OSError``."""
+        """Ends the segment: the file is as long as it, in all copies. Raises ``OSError``."""
         if self.file.size() != self.size:
             self.file.truncate(self.size)
 

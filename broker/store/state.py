@@ -199,7 +199,7 @@ class KeyframeMarks:
         return iter(self._marks.values())
 
     def get(self, base: int) -> Keyframe | None:
-        """Where the keyframe of a segment ends, None if it has no whole one."""
+        """The end of a segment's keyframe, None if it has no whole one."""
         return self._marks.get(base)
 
     def take(self, record: Bytes, position: int) -> None:

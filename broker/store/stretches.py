@@ -44,7 +44,7 @@ class Stretches:
         return len(self._starts)
 
     def written(self, position: int, frames: bytes) -> None:
-        """These whole frames were written at the log's end, behind all that was written before."""
+        """Notes whole frames that were written at the log's end."""
         if position != self._end:
             self._begin(position)
         if len(frames) > STRETCH_BYTES_MAX:  # a reader of a little of it must not read all of it

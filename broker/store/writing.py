@@ -424,7 +424,8 @@ class Writing:
         self._counting.clear()
 
     def _destination_of(self, tail: bytes) -> Destination:
-        """Where records with this tail go, an id that counts left out; remembered unless they never come again."""
+        """The destination of records with this tail, without an id that counts; remembered unless they never come
+        again."""
         digits = tail[-DIGITS:]
         destination = self._replayed.get(tail)
         if destination is None and HEXADECIMAL.issuperset(digits):

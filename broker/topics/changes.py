@@ -103,7 +103,7 @@ class TopicChanges:
 
     @handles(QueryAllowed)
     def allowed(self, request: QueryAllowed, now: float, now_ms: int) -> Outcome:
-        """What clients may do."""
+        """The permission of clients."""
         return Now(BrokerAllows(self._topics.may_read, self._topics.may_write))
 
     def _begin_at(self, topic: TopicInfo, begins: Sequence[int], now_ms: int, *, unretained: bool = False) -> None:

@@ -90,15 +90,15 @@ class Topics:
         return topic in self._by_message
 
     def ended(self, topic: str) -> dict[int, int]:
-        """Where queues of a topic ended that are not there now, by their numbers, as far as that is kept: those of a
+        """The ends of a topic's former queues, by their numbers, as far as they are kept: those of a
         deleted one, and those that one had which was made again with fewer."""
         known = self._topics.get(topic)
         ends = self._gone.get(topic, ()) if known is None else self._begins.get(topic, ())
         return {number: end for number, end in enumerate(ends) if known is None or number >= known.queues}
 
     def since(self, version: int) -> list[TopicInfo] | None:
-        """All topics that have changed since a version; those that are gone have 0 queues. ``None`` where that is not
-        known any more."""
+        """All topics that have changed since a version; deleted ones have 0 queues. ``None`` if that is no longer
+        known."""
         if version < self._told_from:
             return None
         names = []
@@ -109,7 +109,7 @@ class Topics:
         return [self._topics.get(name) or TopicInfo(name, 0, "") for name in names]
 
     def begins(self, topic: str) -> tuple[int, ...]:
-        """Where the queues of a topic that is there begin; fewer than it has, or none, for queues that begin at 0."""
+        """The beginnings of an existing topic's queues; fewer than it has, or none, for queues that begin at 0."""
         return self._begins.get(topic, ())
 
     def floors(self) -> Iterator[tuple[str, int]]:
@@ -237,7 +237,7 @@ class Topics:
 
 
 def _options(topic: TopicInfo) -> dict[str, Any]:
-    """What of a topic's configuration is not the default, by name."""
+    """The values of a topic's configuration that differ from the default, by name."""
     return {name: getattr(topic, name) for name in _OPTIONS if getattr(topic, name) != getattr(_DEFAULTS, name)}
 
 

@@ -172,7 +172,7 @@ class TopicRequests:
         self._on_change(topic.topic)
 
     def all_changed(self) -> None:
-        """What clients may do with all topics has changed."""
+        """Notes that the permission for all topics has changed."""
         self._on_change("")
 
     def ends(self, topic: TopicInfo) -> list[int]:

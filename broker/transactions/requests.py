@@ -93,7 +93,7 @@ _log = logging.getLogger(__name__)
 
 
 def half_waker(group: str) -> str:
-    """What stirs when a half of a group is due to be checked; no queue has such a name."""
+    """The waker of a group, for a half that is due to be checked; no queue has such a name."""
     return f"half {group}"
 
 

@@ -93,7 +93,7 @@ async def client(visit: Visit) -> Response:
 
 
 async def client_live(visit: Visit) -> Response:
-    """How it stands, which is fetched again and again."""
+    """The client's state, which is fetched again and again."""
     return visit.part(_standing(*await visit.cluster.reads.session(visit.ask("id"))))
 
 

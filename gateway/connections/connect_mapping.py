@@ -29,7 +29,7 @@ _UNFIT_FOR_A_NAME: Final = frozenset("+#/")
 
 
 def arriving(packet: Connect, mount: str = "") -> Arriving:
-    """What the client asks for. ``mount``: of its listener."""
+    """The request of a CONNECT. ``mount``: of its listener."""
     properties, is_v5 = packet.properties, packet.level >= V5
     expiry_s = properties.session_expiry_interval or 0
     if not is_v5 and not packet.clean_start:
@@ -98,7 +98,7 @@ def sent_aliases(packet: Connect, settings: GatewaySettings) -> SentAliases | No
 
 
 def terms(asked: Arriving, grant: Grant, settings: GatewaySettings, *, present: bool = False) -> Terms:
-    """What the client is granted, and whether its session was there; what is as it asked goes unsaid."""
+    """The grants, and whether the session existed; grants that equal the request are left out."""
     client_id = grant.identity.client_id
     return Terms(
         present,
@@ -117,7 +117,7 @@ def terms(asked: Arriving, grant: Grant, settings: GatewaySettings, *, present: 
 
 
 def _response_information(asked: Arriving, client_id: str, prefix: str) -> str | None:
-    """Where a client that asks for it should have replies sent: below the prefix, at its own id (MQTT-3.1.2-28)."""
+    """The response information for a client that asks for it: its own id below the prefix (MQTT-3.1.2-28)."""
     if not asked.wants_response_information or not prefix or _UNFIT_FOR_A_NAME.intersection(client_id):
         return None
     return f"{prefix}/{client_id}"

@@ -92,7 +92,7 @@ class Connecting:
         self._rounds = rounds
 
     def refusal(self, device: Guest, asked: Arriving) -> Reason:
-        """Why a client is not even asked who it is, 0 if it is; to be called once for a CONNECT."""
+        """The reason code of a refusal before the login, 0 for none; to be called once for a CONNECT."""
         return self._refusals.of(device, asked)
 
     def admit(self, device: Guest, asked: Arriving, done: OnAdmitted) -> None:
@@ -246,7 +246,7 @@ class Connecting:
             done(reason)
 
     def _forget_ended(self, client_id: str, found: OpenedSession) -> None:
-        """Nothing of an earlier session stays anywhere."""
+        """Removes everything of an earlier session."""
         held = [one.filter for one in decode_terms(found.terms) if one.qos]
         old = Lasting(found.ended, self._home.name, held)
         self._downstream.holds.forget(old)

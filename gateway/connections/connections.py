@@ -70,7 +70,7 @@ class Connections:
         return list(islice((device for device in self._stays if device.session is not None), count))
 
     def turn_away(self, reason: Reason) -> None:
-        """No client is let in from now on."""
+        """Begins to refuse clients."""
         self.turns_away = reason
 
     def opened(self, device: Guest) -> None:
@@ -104,7 +104,7 @@ class Connections:
         return stay.since
 
     def connected_s(self, device: Guest, now: float) -> float:
-        """For how long a connection has been here, in seconds."""
+        """The age of a connection in seconds."""
         stay = self._stays.get(device)
         return 0.0 if stay is None else now - stay.since
 

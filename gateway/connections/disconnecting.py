@@ -98,8 +98,8 @@ class Disconnecting:
             self._pending_connects.forget(client_id)
 
     def _put_away(self, session: Session, state: int, *, ends: bool, on_lost: Callable[[], None] = ignore_loss) -> None:
-        """Nothing of the session stays here. ``GONE``: its home keeps it until its will is stored. ``on_lost``: it was
-        another's already."""
+        """Removes the session from this gateway. ``GONE``: its home keeps it until its will is stored. ``on_lost``: it
+        was another's already."""
         del self._sessions[session.client_id]
         session.detach()
         self._downstream.holds.part(session, ends=ends)

@@ -110,7 +110,7 @@ def _where(peer: Peer) -> str:
 
 
 def _fields(peer: Peer, client_id: str, user: str) -> dict[str, str | None]:
-    """What a line in JSON has beside its text."""
+    """The fields of a line in JSON beside its text."""
     return {
         "client_id": client_id[:SHOWN_CHARACTERS],
         "user": user[:SHOWN_CHARACTERS] or None,

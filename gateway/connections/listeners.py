@@ -355,7 +355,7 @@ class Listeners:
             one.reload()
 
     def certificates_end_at(self) -> dict[str, float]:
-        """When what they serve TLS with ends, in seconds since 1970, by metric name."""
+        """The ends of certificates and lists of revoked ones, in seconds since 1970, by metric name."""
         found = {}
         for one in self._listeners:
             if one.certificates is not None:

@@ -27,8 +27,8 @@ class OperatorQuestions:
         self._taps = Taps()
 
     def answer(self, question: SessionQuestion) -> SessionTerms | None:
-        """How a client is connected, and what it is subscribed to; ``None`` where it is not here. It is disconnected if
-        that is asked for, or its packets are followed."""
+        """A client's connection and subscriptions; ``None`` if it is not here. On request it is disconnected, or its
+        packets are followed."""
         session = self._sessions.get(question.client)
         if session is None or session.device is None:
             return None

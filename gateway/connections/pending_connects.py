@@ -42,7 +42,7 @@ class PendingConnect:
         self.device, self.is_sure = device, True
 
     def doubt(self) -> None:
-        """What it is given may be another gateway's by now."""
+        """Notes that its session may be another gateway's by now."""
         self.is_sure = False
 
     def note_due(self, due: float) -> None:
@@ -54,7 +54,7 @@ class PendingConnect:
         self.past, self.will = past, will
 
     def seen_through(self, found: OpenedSession) -> OpenedSession:
-        """What was found, without what a connection has left there that was never admitted."""
+        """The found session, without the traces of a connection that was never admitted."""
         past = self.past
         if past is None or found.state != CONNECTED or found.will != self.will:
             return found
@@ -76,7 +76,7 @@ class PendingConnects:
         return None if pending is None else pending.device
 
     def begin(self, client_id: str, device: Client) -> None:
-        """From now on this connection is to have it."""
+        """Assigns the session to this connection."""
         pending = self._of.get(client_id)
         if pending is None:
             self._of[client_id] = PendingConnect(device)

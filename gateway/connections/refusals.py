@@ -35,7 +35,7 @@ class Refusals:
         self._rounds = rounds
 
     def of(self, device: Guest, asked: Arriving) -> Reason:
-        """Why a client is not even asked who it is, 0 if it is; to be called once for a CONNECT."""
+        """The reason code of a refusal before the login, 0 for none; to be called once for a CONNECT."""
         limit = self._door.over(device.peer, self._rounds.now)
         if self._connections.crowd.is_over(device.peer.address):
             limit = "address_connections_max"

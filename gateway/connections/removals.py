@@ -38,7 +38,7 @@ class Removals:
         self.count = 0
 
     def users_changed(self, now: float) -> None:
-        """There is another password file."""
+        """Notes that there is another password file."""
         self._due = now + SETTLED_S
 
     def tick(self, clients: Iterable[Removable], now: float) -> None:

@@ -39,7 +39,8 @@ class Lines:
         self._kept.append(SeenPacket(self.last, at_ms, is_sent, kind, **more))  # type: ignore[arg-type]
 
     def after(self, number: int) -> tuple[SeenPacket, ...]:
-        """Those kept with a higher number; all if there is no such number yet, as after a restart of the gateway."""
+        """The kept lines with a higher number; all if there is no such number yet, as after a restart of the
+        gateway."""
         if number > self.last:
             number = 0
         return tuple([one for one in self._kept if one.number > number])

@@ -142,7 +142,7 @@ class ConnectionTimeouts:
             self._kept_alive.add(min(due, now + LOOK_S), stay)
 
     def _check_expiry(self, until: float, stay: Stay, device: Expected, now: float) -> None:
-        """What a client showed at its login counts for a time only."""
+        """Checks the expiry of a login."""
         if until <= now:
             self.expired += 1
             device.fail(_EXPIRED)

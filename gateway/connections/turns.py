@@ -19,7 +19,7 @@ PER_ROUND: Final = 256
 PER_TURN: Final = 64
 """Filters of one connection, then it is the next one's turn."""
 PACKET_COST: Final = 3
-"""What a packet takes beside its filters, in filters."""
+"""The cost of a packet beside its filters, in filters."""
 
 
 class Task:
@@ -42,7 +42,7 @@ class Waiter(Protocol):
     is_over: bool
 
     def wait(self) -> None:
-        """Nothing more of it is carried out until ``go_on``."""
+        """Pauses its work until ``go_on``."""
         ...
 
     def go_on(self, *, has_turn: bool = False) -> None:
@@ -66,7 +66,7 @@ class Turns(Stage):
 
     @property
     def waiting(self) -> int:
-        """How many connections wait for their turn."""
+        """The number of connections that wait for their turn."""
         return len(self._queue)
 
     def has_room(self, device: Waiter) -> bool:

@@ -169,7 +169,7 @@ class Wills:
                 del self._storing[executor.client]
 
     def held(self) -> list[tuple[SessionSave, Callable[[], None]]]:
-        """What shows whose the wills are that are being stored, and what is to be called if they are not ours."""
+        """Saves that confirm the sessions of wills being stored, with the callbacks if they are another gateway's."""
         return [(one.held, partial(self._lost, one)) for one in self._storing.values() if one.held is not None]
 
     def settled(self, executor: Executor, dropped: int = 0) -> None:
@@ -196,11 +196,11 @@ class Wills:
         self._due.add(min(pending.due, self._rounds.now + LOOK_S), pending)
 
     def moment(self, will: Will, expiry_s: int, absence_s: float = 0.0) -> float:
-        """When a will is due whose client has been gone for a time; that may be past."""
+        """The due time of a will whose client has been gone for a time; it may be past."""
         return self._rounds.now + min(will.delay_s, expiry_s) - absence_s
 
     def due(self, client: str) -> float:
-        """When the client's will is due, never if none waits."""
+        """The due time of the client's will, never if none waits."""
         pending = self._waiting.get(client)
         return math.inf if pending is None else pending.due
 
@@ -274,4 +274,4 @@ class Wills:
 
 
 def _ignore(outcome: bool | PenstockError) -> None:
-    """What could not be told shows in the epoch, or when this gateway's lease has passed."""
+    """Ignores the error: it shows in the epoch, or when this gateway's lease has passed."""

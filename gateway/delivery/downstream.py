@@ -278,7 +278,7 @@ class Downstream(Stage):
     # ------------------------------------------------------------ rounds
 
     def pump_later(self, session: Session) -> None:
-        """There may be room again for a session that lags. What is to be sent again goes before anything new."""
+        """Notes that there may be room again for a lagging session. Resent messages go before new ones."""
         if session.to_resend:
             self.resending.go_on(session)
         if session.behind:

@@ -58,7 +58,7 @@ def answers(result: Result, filters: Iterable[str]) -> list[OpenedFilter | Penst
 
 
 def portions(filters: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where the filters of each request begin and end, so that none has too many of them or too many bytes."""
+    """The bounds of each request's filters, so that none has too many of them or too many bytes."""
     first = size = 0
     for at, filter in enumerate(filters):
         weight = len(filter.encode("utf-8", "replace"))
@@ -143,7 +143,7 @@ class BrokerFilters:
         self.answers = not (isinstance(result, PenstockError) and result.retryable)
 
     def take_unheard(self) -> dict[str, list[str]]:
-        """By holder, what is to be said again: of all if it answers, else of the first."""
+        """The requests to repeat, by holder: for all holders if the broker answers, else for the first."""
         first = next(iter(self.unheard), ("", ""))[0]
         taken = self.unheard if self.answers else takewhile(lambda row: row[0] == first, self.unheard)
         by_holder: dict[str, list[str]] = {}
@@ -226,7 +226,8 @@ class FilterLeases:
             _cancel(shelf, lasting, lasting.closing)
 
     def wanted(self, broker: Broker, holder: str, filters: Iterable[str]) -> None:
-        """These are opened in a session's name, alone or as shares: a close that was not heard is not said again."""
+        """Notes that these are opened in a session's name, alone or as shares: unanswered closes of them are not
+        repeated."""
         unheard = self._shelves[broker].unheard
         for filter in filters if unheard else ():
             unheard.pop((holder, filter), None)
@@ -435,7 +436,7 @@ class FilterLeases:
                     shelf.broker.submit(KeepFilters(self._owner, self._lease_s), partial(self._on_kept, shelf.broker))
 
     def _ask_again(self, shelf: BrokerFilters) -> None:
-        """All that failed where the broker answers; else one of each kind, which shows whether it is back."""
+        """Repeats all failed requests if the broker answers; else one of each kind, which shows whether it is back."""
         count = None if shelf.answers else 1
         for cursor in list(islice(shelf.failed, count)):
             del shelf.failed[cursor]
@@ -461,7 +462,7 @@ def _not_opened(
 
 
 def _cancel(shelf: BrokerFilters, lasting: Lasting, filters: Container[str]) -> None:
-    """What the next round would open is not needed any more: it must not come behind its close."""
+    """Cancels a filter that the next round would open: an open must not come behind its close."""
     rows = shelf.holding.pop(lasting, [])
     left = [row for row in rows if row.filter not in filters]
     if left:

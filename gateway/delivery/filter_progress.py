@@ -62,7 +62,7 @@ class FilterProgress:
             cursor.feed.broker.submit(DescribeTopic(topic), partial(self._described, cursor, mark))
 
     def stop(self, cursor: Cursor) -> None:
-        """What the cursor comes past counts no more."""
+        """Stops counting the cursor's progress."""
         self._marks.pop(cursor, None)
 
     def _described(self, cursor: Cursor, mark: Mark, result: Result) -> None:

@@ -26,7 +26,7 @@ WORK_PER_TURN: Final = 64
 """The work of a session's turn: one request at least."""
 
 Held = TypeVar("Held")
-"""What a cursor is held for."""
+"""The work for which a cursor is held."""
 
 
 class _Asked(NamedTuple, Generic[Held]):
@@ -146,7 +146,7 @@ class LookupTurns(Generic[Held]):
             self._rounds.again()
 
     def _call(self) -> None:
-        """There is something to do in the next ``take``."""
+        """Calls for the next ``take``."""
         self._is_due = True
         self._rounds.wake()
 

@@ -68,7 +68,7 @@ class Track:
         self.next = begin
 
     def floor(self) -> int:
-        """Where to begin if the subscription ended now."""
+        """The offset to begin at if the subscription ended now."""
         return min(self.next, min(self.unsettled, default=self.next), min(self.left, default=self.next))
 
     def come_past(self, offset: int) -> None:
@@ -92,7 +92,7 @@ class Track:
         self.come_past(offset + 1)
 
     def go_back(self) -> None:
-        """What was left to others is not sent for it any more."""
+        """Takes back messages that were left to others: they are not sent for it any more."""
         self.next = min(self.next, min(self.left, default=self.next))
         self.left = {}
 
@@ -192,8 +192,8 @@ class NamedPositions:
         self._holds.stir(course.group, offsets)
 
     def resume(self, session: Session) -> None:
-        """What an earlier connection of the session was sent, and is not acknowledged, stays before its positions. One
-        that is owed history has come no further than that."""
+        """Keeps the positions before messages that an earlier connection of the session was sent and has not
+        acknowledged. A subscription that is owed history is no further than that."""
         named = [cursor for cursor in session.overlap.cursors if cursor.subscription.name]
         has_come = {cursor: cursor.left_owed(is_history=True) is None for cursor in named}
         for cursor in named:

@@ -61,7 +61,7 @@ class Hold:
         self.wants_beat = False
 
     def saying(self) -> dict[str, int]:
-        """What is to be told."""
+        """The report to send."""
         return self.floors | {queue: UNKNOWN for queues in self.beginning.values() for queue in queues}
 
     def progress(self, saying: Mapping[str, int]) -> tuple[Progress, ...]:

@@ -47,9 +47,9 @@ LOOK_COUNT: Final = 512
 LOOKED_AT_MAX: Final = 100_000
 STEP_MAX: Final = 4096
 QUEUES_KEPT_MAX: Final = 256
-"""Of a topic with more queues, how far a replay has come is not kept with the session."""
+"""Number of queues up to which the progress of a replay is saved with the session."""
 _WORK: Final = 16
-"""What a request takes by itself; the messages that it brings come on top (``gateway.delivery.lookups.WORK_MAX``)."""
+"""The cost of a request without its messages (``gateway.delivery.lookups.WORK_MAX``)."""
 _WORK_OF_SEEKING: Final = 64
 _WORK_OF_TOPIC: Final = 64  # and its queues, however many they are
 _POSITION: Final = attrgetter("position")
@@ -120,7 +120,7 @@ class Replay:
         return Owed(self.before, "", rest, self.topic)
 
     def rest(self) -> Start:
-        """From where on it is not sent yet."""
+        """The start of the history that is not sent yet."""
         sources = self.sources
         if sources is None or self.start.name or any([source.at == _UNKNOWN for source in sources]):
             return self.start

@@ -60,7 +60,7 @@ class Resending:
 
     @property
     def in_pieces(self) -> int:
-        """How many sessions have a piece in memory, or on its way there."""
+        """The number of sessions that have a piece in memory, or on its way there."""
         return len(self._pieces)
 
     def begin(self, session: Session) -> None:
@@ -87,11 +87,11 @@ class Resending:
             session.device.send(b"".join(again), len(again))
 
     def leave(self, session: Session) -> None:
-        """Nothing more goes again on this connection."""
+        """Ends the resending on this connection."""
         self._pieces.pop(session, None)
 
     def _next(self, session: Session) -> Piece | None:
-        """What goes next, whole if it could be read at once."""
+        """The next message, whole if it could be read at once."""
         ids = next_again(session, PIECE_BYTES)
         if not ids:
             return None
@@ -133,8 +133,8 @@ class Resending:
 
 
 def come_back(session: Session, bytes_max: int) -> int:
-    """All in flight is to be sent again. What is larger than the client takes by now is as if it had been sent
-    (MQTT-3.1.2-25): of QoS 2 the PUBREL is left, for the client may hold the id. How many that were."""
+    """Prepares all messages in flight for resending. One that is larger than the client takes by now counts as sent
+    (MQTT-3.1.2-25): of QoS 2 the PUBREL is left, because the client may hold the id. Returns their number."""
     larger = [(packet_id, made.qos) for packet_id, made in session.sent() if made.size > bytes_max]
     for packet_id, qos in larger:
         if qos == 1:

@@ -47,7 +47,7 @@ class _Fetch:
         self.waits = False
 
     def owed(self) -> Owed | None:
-        """What is not sent yet."""
+        """The values that are not sent yet, by the name to continue after."""
         return Owed(self.before, self.reached, None, "")
 
 

@@ -66,7 +66,7 @@ class DeliveryScheduler:
         return bool(self._at_once or self._in_turn)
 
     def add(self, session: Session) -> None:
-        """There may be something for it, and room."""
+        """Notes that there may be messages for it, and room."""
         self._queue(session, session)
 
     def _queue(self, key: Waiter, one: Waiter) -> None:

@@ -265,7 +265,7 @@ class ShareFeed:
     # ------------------------------------------------------------ the broker
 
     def resume(self) -> tuple[int, ...]:
-        """All that is ours as far as we know, for the broker to hear; what is not, it takes back by that."""
+        """All messages that this gateway believes to have, for the broker, which corrects its leases by it."""
         self.must_resume = self.is_unsure = False
         self.to_return.clear()
         waiting = [one.arrival.offset for one in (*self.waiting, *self.aside)]

@@ -94,7 +94,7 @@ class SharedSubscriptions:
         return len(self._shares.get(share, ()))
 
     def brokers(self) -> dict[Broker, None]:
-        """Where this gateway has something of a share."""
+        """The brokers where this gateway has messages of a share."""
         return {feed.broker: None for feed in self._feeds.values()}
 
     # ------------------------------------------------------------ subscriptions
@@ -410,7 +410,7 @@ class SharedSubscriptions:
                 broker.submit(SettleShared("", self.taker), _ignore)
 
     def _ask_again(self) -> None:
-        """What failed, at brokers that are somewhere."""
+        """Repeats failed requests at brokers that are present."""
         not_taken, self._not_taken = self._not_taken, []
         for feed in not_taken:
             feed.is_taking = False

@@ -38,7 +38,7 @@ _BEGINNINGS: Final = (
 
 
 def beginning(chunk: bytes) -> str:
-    """Why the first bytes of a connection are no MQTT, with what they probably are."""
+    """The reason why the first bytes of a connection are no MQTT, with their probable protocol."""
     spoken = next((name for first, name in _BEGINNINGS if chunk.startswith(first)), "")
     return f"{_NOT_MQTT}; the client seems to speak {spoken}" if spoken else _NOT_MQTT
 
@@ -146,7 +146,7 @@ class Limits:
         return self._quotas.refuse("user_properties_bytes_max") if size > self._pairs_bytes else 0
 
     def too_deep(self, name: str) -> Reason:
-        """Why a topic name or filter has too many levels, 0 if it has not."""
+        """The reason code for too many levels of a topic name or filter, else 0."""
         return self._quotas.refuse("topic_levels_max") if name.count("/") >= self._levels else 0
 
     def fault(self, reason: int, has_begun: bool, first: bytes = b"") -> Reason:

@@ -49,7 +49,7 @@ class Lined(Protocol):
     """The lines of connections (``gateway.net.shard.Shard``)."""
 
     def limit_output(self, bytes_max: int) -> None:
-        """What each may leave untaken from now on."""
+        """Sets the bytes that each may leave untaken."""
         ...
 
 

@@ -58,7 +58,7 @@ class Pacing:
 
     @property
     def waiting(self) -> int:
-        """How many clients are made to wait at the moment."""
+        """The number of clients that are made to wait at the moment."""
         return len(self._waiting)
 
     def new(self, now: float) -> Pace | None:

@@ -47,7 +47,7 @@ class Bell:
         self._rung = trio.Event()
 
     def ring(self) -> None:
-        """There is something to do."""
+        """Calls for work."""
         self._rung.set()
 
     async def wait(self) -> None:
@@ -101,7 +101,7 @@ class Verifier:
 
     @property
     def failures(self) -> int:
-        """How often a changed file could not be taken."""
+        """The number of changed files that could not be taken."""
         return sum([one.failures for one in self._files])
 
     def look_again(self) -> None:

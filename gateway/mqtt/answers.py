@@ -24,7 +24,7 @@ def answer(first: int, packet_id: int, reason: int = 0) -> bytes:
 
 
 def mark(qos: int, packet_id: int) -> bytes:
-    """What acknowledges a PUBLISH once it is stored: nothing, PUBACK or PUBREC."""
+    """The acknowledgement of a PUBLISH once it is stored: nothing, PUBACK or PUBREC."""
     return answer(PUBACK if qos == 1 else PUBREC, packet_id) if qos else b""
 
 

@@ -134,7 +134,7 @@ class Connection:
 
     @property
     def unfinished_bytes(self) -> int:
-        """How many bytes are held, of a packet that is not complete or left by a step, so that the next ones must go
+        """The number of held bytes, of an incomplete packet or left by a step, so that the next ones must go
         through ``receive`` or ``keep``."""
         return self._reader.pending
 
@@ -282,7 +282,7 @@ class Connection:
         return b"" if code is None else encode(Connack(False, code), self.level or 4)
 
     def farewell(self, reason: Reason, reference: str = "") -> bytes:
-        """What is sent before closing for a reason."""
+        """The packet that is sent before closing for a reason."""
         if not self._is_accepted:
             return (
                 self.refuse(reason, reference)

@@ -62,19 +62,19 @@ class Rounds:
                 output.flush()
 
     def wake(self) -> None:
-        """There is work for a round: the present one if there is one, else the next."""
+        """Calls for a round: the present one if there is one, else the next."""
         if not self._is_due:
             self._is_due = True
             if not self.in_round:
                 self._call()
 
     def wake_last(self) -> None:
-        """There is work for the last stage alone: if this is a round, it comes to that anyway."""
+        """Calls for the last stage alone: a present round comes to it anyway."""
         if not self.in_round:
             self.wake()
 
     def again(self) -> None:
-        """There is work for the next round: the present one has had its share."""
+        """Calls for the next round: the present one has had its share."""
         if self.in_round:
             self._is_wanted = True
         else:

@@ -160,7 +160,7 @@ class Line(Output):
         return self._noted != 0
 
     def note(self, mask: int) -> None:
-        """What the poller has told waits for its turn."""
+        """Notes the poller's report until the line has its turn."""
         self._noted |= mask
 
     def take_noted(self) -> int:
@@ -170,7 +170,7 @@ class Line(Output):
 
     @property
     def cost(self) -> int:
-        """What it costs to have it come or go, in plain connections."""
+        """The cost of its coming or going, in plain connections."""
         held = self.occupant.holdings() // _HELD_CHANGE if self.occupant is not None else 0
         return (1 if self.codec is None else _CODED_CHANGE) + held
 
@@ -239,7 +239,7 @@ class Line(Output):
                 self._shard.list_output(self)
 
     def _coded(self, codec: Codec, data: bytes) -> bytes:
-        """What goes to the socket: the codec's own output, the occupant's encoded, and a farewell if it closes."""
+        """The bytes for the socket: the codec's own output, the occupant's encoded, and a farewell if it closes."""
         coded = codec.encode(data) if data else b""
         if self.wants_close and not self.is_lingering:
             coded += codec.close()
@@ -324,7 +324,7 @@ class Shard(Stage):
         return line
 
     def limit_output(self, bytes_max: int) -> None:
-        """What each line may leave untaken from now on."""
+        """Sets the bytes that each line may leave untaken."""
         self.output_bytes_max = bytes_max
 
     def list_output(self, line: Line) -> None:

@@ -20,7 +20,7 @@ class Judge:
         self._limits = limits
 
     def unfit_name(self, identity: Identity, name: str) -> Reason:
-        """Why a client may not publish under a name, 0 if it may."""
+        """The reason code that keeps a client from publishing under a name, 0 for none."""
         try:
             check_name(name)
             self._upstream.topic_of(name)  # it must have a topic that can hold it
@@ -33,7 +33,8 @@ class Judge:
         return 0 if may else ReasonCode.NOT_AUTHORIZED
 
     def unfit_subscription(self, identity: Identity, filter: str, position: str) -> Reason:
-        """Why the rules keep a client from a filter, or from the named position with it, 0 if they do not."""
+        """The reason code by which the rules keep a client from a filter, or from the named position with it, 0 for
+        none."""
         if filter.partition("/")[0] == EVENTS_LEVEL or not self._authenticator.may_subscribe(identity, filter):
             return ReasonCode.NOT_AUTHORIZED
         if position and not self._authenticator.may_position(identity, position):
@@ -41,7 +42,8 @@ class Judge:
         return 0
 
     def unfit_will(self, identity: Identity, will: Will) -> Reason:
-        """Why a client may not leave this will, 0 if it may: what is taken must be publishable later."""
+        """The reason code that keeps a client from leaving this will, 0 for none: an accepted will must be publishable
+        later."""
         unfit = self.unfit_name(identity, will.name)
         if not unfit:
             try:

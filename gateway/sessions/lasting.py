@@ -37,7 +37,7 @@ class Client(Protocol):
         ...
 
     def origin(self) -> tuple[str, str]:
-        """Where it comes from, and what it speaks, for operators."""
+        """Its address and protocol, for operators."""
         ...
 
     def send(self, data: bytes, count: int = 1) -> None:

@@ -60,7 +60,7 @@ class Matching:
 
 
 def places(bits: int) -> list[int]:
-    """Which bits are set, the lowest first. There may be a thousand, and mostly one is."""
+    """The set bits, the lowest first. There may be a thousand, and mostly one is set."""
     found = []
     while bits:
         lowest = bits & -bits

@@ -44,12 +44,12 @@ class SessionSaver(Stage):
         self.eased: list[Session] = []
 
     def note(self, session: Session) -> None:
-        """Something has changed that may be lost."""
+        """Notes a change that may be lost."""
         self._noted[session] = None
 
     def before(self, session: Session, packets: bytes, told: Callable[[], None] | None = None) -> None:
-        """These packets leave when what the session is at the end of this round is durable, at once where nothing is
-        kept of it; ``told`` is called then."""
+        """Holds packets until the session's state at the end of this round is durable; a session that is not saved
+        sends them at once. ``told`` is called then."""
         lasting = session.lasting
         if lasting is None:
             if session.device is not None:
@@ -147,7 +147,7 @@ class SessionSaver(Stage):
             self._noted[session] = None
 
     def _kept(self, session: Session, lasting: Lasting, packets: list[bytes], told: list[Callable[[], None]]) -> None:
-        """What waited for a save leaves."""
+        """Sends the packets that waited for a save."""
         assert session.device is not None
         was_full, data = lasting.is_full, b"".join(packets)
         lasting.unsaved_bytes -= len(data)

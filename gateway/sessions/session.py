@@ -92,8 +92,8 @@ class Cursor(Attachable):
         self.back = -1
 
     def left_owed(self, *, is_history: bool, take: bool = False) -> Owed | None:
-        """What an earlier connection of the session has left owed here, if it is of this kind. ``take``: it is seen
-        to now."""
+        """The messages that an earlier connection of the session has left owed here, if they are of this kind.
+        ``take``: they are handled now."""
         lasting = self.session.lasting
         place = self.subscription.filter, self.feed.broker.name
         owed = lasting.owed.get(place) if lasting is not None else None
@@ -163,7 +163,7 @@ class Cursor(Attachable):
         return list(dict.fromkeys(found))
 
     def left(self) -> list[Redo]:
-        """What it is still to go over again."""
+        """The stretches that it still has to repeat."""
         return [redo._replace(after=max(redo.after, self.back)) for redo in self.redos or ()]
 
     def place(self) -> Place:
@@ -253,7 +253,7 @@ class Overlap:
         self.ended_until = max([one.seen for one in self.ended], default=-1)
 
     def _standing(self) -> list[Standing]:
-        """What there is, oldest first. One is to come to nothing that was stored before it begins."""
+        """The subscriptions, oldest first. None reaches messages that were stored before it begins."""
         known: dict[str, int] = {}
         found = []
         for cursor in self.cursors:
@@ -403,7 +403,7 @@ class Session(InboundExchanges):
             self.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=False)
 
     def note_terms(self) -> None:
-        """What is subscribed to has changed: to be saved, if anything of this session is."""
+        """Notes that subscriptions have changed: they are saved, if the session is."""
         if self.lasting is not None:
             self.lasting.has_new_terms = True
 
@@ -557,5 +557,5 @@ class Session(InboundExchanges):
         return self.releasing.pop(packet_id, 0) is None
 
     def exchange(self, packet_id: int, qos: int) -> str:
-        """What its message says of an exchange that outlives the connection; empty for others."""
+        """The exchange in its message, if it outlives the connection; empty for others."""
         return f"{self.lasting.generation}:{self.epoch}:{packet_id}" if qos == 2 and self.lasting is not None else ""

@@ -90,7 +90,7 @@ class Past(Protocol):
         """Whether something has been asked for it, and not been answered."""
 
     def owed(self) -> Owed | None:
-        """What of it is not sent yet; ``None`` where it would take too much room to say with the session."""
+        """The part that is not sent yet; ``None`` if it takes too much room to save with the session."""
 
 
 class Flow(NamedTuple):

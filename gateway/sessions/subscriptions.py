@@ -72,7 +72,7 @@ def is_left(redos: Sequence[Redo] | None, position: int, name: str) -> bool:
 
 
 def without_dominated(redos: Sequence[Redo]) -> list[Redo]:
-    """Those that are not within another one, which is for more messages and as long or longer."""
+    """The stretches that are not within another one, which covers more messages and is as long or longer."""
     kept: list[Redo] = []
     for redo in sorted(redos, key=lambda one: (one.after, -one.until, len(one.also))):
         filters = {redo.filter, *redo.also}

@@ -76,7 +76,7 @@ def _is_told(result: Result) -> None:
 
 
 def terms_of(session: Session, question: SessionQuestion) -> SessionTerms:
-    """What a client here is subscribed to."""
+    """The subscriptions of a client here."""
     terms = encode_terms(session.subscriptions.values()) if question.wants_terms else b""
     shown = terms if len(terms) <= PART_BYTES_MAX else b""
     return SessionTerms(question.client, len(session.subscriptions), question.wants_terms, shown)

@@ -34,15 +34,15 @@ class Codec(Protocol):
     def page(self) -> str: ...
 
     def decode(self, data: bytes) -> bytes:
-        """What these bytes from the socket carry; empty if nothing yet, or nothing any more."""
+        """Decodes bytes from the socket; empty if there is no payload yet, or no more."""
         ...
 
     def output(self) -> bytes:
-        """What the codec itself has to send. It precedes whatever is encoded later."""
+        """The codec's own output. It precedes later encoded bytes."""
         ...
 
     def encode(self, data: bytes) -> bytes:
-        """What to send so that the other side gets these bytes. Only for a client that has sent some itself."""
+        """Encodes bytes for the other side. Only for a client that has sent some itself."""
         ...
 
     def close(self) -> bytes:

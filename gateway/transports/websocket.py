@@ -214,7 +214,7 @@ def _is_own(origin: str) -> bool:
 
 
 def _path(target: bytes) -> bytes:
-    """Where a request goes, also where its target is the whole address (RFC 9112, 3.2.2)."""
+    """The path of a request, also if its target is the whole address (RFC 9112, 3.2.2)."""
     target = target.partition(b"?")[0]
     if target.lower().startswith((b"http://", b"https://")):
         target = b"/" + target.partition(b"//")[2].partition(b"/")[2]

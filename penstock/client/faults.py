@@ -45,5 +45,5 @@ class Faults:
 
 
 def attempt_s(limit_s: float) -> float:
-    """How long a message that may go elsewhere waits at one broker."""
+    """The time for which a message that may go elsewhere waits at one broker."""
     return min(limit_s, max(ATTEMPT_S_MIN, limit_s / ATTEMPTS))

@@ -58,7 +58,7 @@ class Membership:
 
     @property
     def watch_s(self) -> float:
-        """How long a watch waits at the broker: three fit into a session."""
+        """The time for which a watch waits at the broker: three fit into a session."""
         return self.session_s / 3
 
     def join(self, topics: Iterable[str], holding: Iterable[str], broker: str, *, is_first: bool) -> JoinGroup:
@@ -200,7 +200,7 @@ class Holdings(Generic[P]):
         position.attempts = self.attempts_in(position.queue.name)
 
     def attempts_in(self, queue: str) -> dict[int, int]:
-        """How often messages of a queue that is new were tried, by offset."""
+        """The attempts of messages of a new queue, by offset."""
         return {offset: count for name, offset, count in self.tried if name == queue}
 
     # -- commits

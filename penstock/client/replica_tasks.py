@@ -112,7 +112,7 @@ class ReplicaGroup:
 
     @property
     def majority(self) -> int:
-        """How many voters it takes to elect a leader and to store."""
+        """The number of voters that can elect a leader and store."""
         return len(self.voters) // 2 + 1
 
     def node(self, name: str) -> ReplicaNode:

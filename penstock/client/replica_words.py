@@ -31,7 +31,7 @@ def state_of(node: ReplicaNode) -> str:
 
 
 def advice_on(group: ReplicaGroup) -> list[str]:
-    """How many failures a group bears as it is, and what to do; a sentence or two each, the most urgent first."""
+    """Advice on a group: the failures that it bears, and what to do; a sentence or two each, the most urgent first."""
     said = _on_the_lead(group)
     if group.leader:
         said += _on_voters(group)

@@ -34,7 +34,7 @@ class BackOff:
 
 
 def patience_s(request: Request, timeout_s: float | None, default_s: float = TIMEOUT_S) -> float:
-    """How long to wait for a reply: a request that itself waits at the server (long poll) is given that on top."""
+    """The time to wait for a reply: a request that itself waits at the server (long poll) is given that on top."""
     if timeout_s is not None:
         return timeout_s
     wait_s: float = getattr(request, "wait_s", 0.0)

@@ -134,7 +134,7 @@ class Outgoing:
 
     @property
     def count(self) -> int:
-        """How many messages they are."""
+        """The number of messages."""
         return len(self.run.bodies)
 
     def fail(self, error: PenstockError) -> None:

@@ -70,7 +70,8 @@ class Subscription:
         self._retry_routes = tuple(routes)
 
     def missed(self, topic: str, error: NoRoute) -> None:
-        """No live broker has a topic just now. Where one had it, the member stays there; else it is waited for."""
+        """Notes that no live broker has a topic now. If one had it, the member stays there; else it waits for the
+        topic."""
         if topic not in self._routes and topic not in self._absent:
             self._absent.add(topic)
             _log.warning("%s; waiting for it", error.message)

@@ -91,7 +91,7 @@ def topics() -> Task[list[TopicAt]]:
 
 
 def topic_counts() -> Task[list[TopicCount]]:
-    """How much is in each topic of all brokers, by name."""
+    """The contents of each topic of all brokers in numbers, by name."""
     found: dict[str, TopicCount] = {}
     for route in (yield ALL_BROKERS):
         after = ""

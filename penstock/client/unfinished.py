@@ -38,7 +38,7 @@ class Unfinished:
 
     @property
     def span(self) -> int:
-        """How far apart the lowest unfinished message and the last one are that was taken."""
+        """The distance of the lowest unfinished message from the last one that was taken."""
         return self.end - self.floor
 
     def take(self, offsets: Iterable[int], after: int) -> None:

@@ -64,7 +64,7 @@ def decode_queue(
 
 
 def _even_body(data: bytes, start: int, size: int, count: int) -> int:
-    """How long the bodies are if all frames are alike, else -1. Raises ``InvalidMessage``."""
+    """The length of the bodies if all frames are alike, else -1. Raises ``InvalidMessage``."""
     at = start + FRAME_HEAD_BYTES
     check_record(data[at : start + size])
     body_bytes = int.from_bytes(data[at + BODY_AT - 4 : at + BODY_AT], "big")

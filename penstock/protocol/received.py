@@ -134,7 +134,7 @@ class ReceivedMessage:
 
     @property
     def stored_bytes(self) -> int:
-        """How many bytes the body has as it is stored."""
+        """The number of bytes of the stored body."""
         return len(self._body)
 
     @property

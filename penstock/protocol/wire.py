@@ -249,7 +249,7 @@ class FrameReader:
 
     @property
     def missing(self) -> int:
-        """How many bytes the incomplete frame lacks; 0 where there is none, or its length is not known yet."""
+        """The number of bytes that the incomplete frame lacks; 0 without one, or if its length is not known yet."""
         return self._wanted - self._held if self._wanted else 0
 
     def receive(self, data: bytes | bytearray) -> Iterator[RawFrame]:

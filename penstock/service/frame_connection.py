@@ -61,7 +61,7 @@ class Session(Link, Protocol):
         ...
 
     def release(self) -> None:
-        """There is room again."""
+        """Notes that there is room again."""
         ...
 
     def close(self) -> None:
@@ -232,7 +232,7 @@ class FrameConnection:
         return trio.current_time() - self._frame_began > allowed_s
 
     async def _room_to_read(self) -> int:
-        """How much to read: as much as there is room for, which is taken, at least what is left of the reserve."""
+        """Takes room for the next read and returns it: as much as there is, at least the rest of the reserve."""
         pool, held = self._all.unfinished, self._frames.held
         size = min(READ_BYTES_MAX, max(self._all.reserve_bytes - held, self._frames.missing))
         while True:

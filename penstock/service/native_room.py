@@ -50,7 +50,7 @@ class Pool:
 
     @property
     def waiting(self) -> int:
-        """How many connections wait for room."""
+        """The number of connections that wait for room."""
         return len(self._waiting)
 
     def change(self, more: int) -> None:

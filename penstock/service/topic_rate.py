@@ -37,5 +37,5 @@ class TopicRate:
 
 
 def peer_of(user: str, host: str) -> str:
-    """How a peer is counted, and called in errors."""
+    """The name under which a peer is counted, and called in errors."""
     return f"user {user}" if user else f"address {host_of(host)}"

@@ -109,9 +109,24 @@ def test_every_public_name_has_a_docstring() -> None:
     assert len(silent) <= UNDOCUMENTED_MAX, silent
 
 
+RIDDLING_FUNCTIONS_MAX = 190
+"""Functions and methods whose docstring begins with such a word; *Whether* is for those that answer yes or no."""
+
+
 def test_docstrings_of_classes_begin_with_the_thing() -> None:
     riddling = [name for name, text in public((ast.ClassDef,)) if text and text.split()[0].strip(",.:") in NO_NOUNS]
     assert len(riddling) <= NO_NOUN_FIRST_MAX, riddling
+
+
+def test_docstrings_of_functions_begin_with_a_verb_or_the_thing() -> None:
+    riddling = []
+    for path in modules():
+        for node in nodes(path):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                words = (ast.get_docstring(node) or "").split()
+                if words and words[0].strip(",.:") in NO_NOUNS - {"Whether"}:
+                    riddling.append(f"{path.relative_to(ROOT)}:{node.name}")
+    assert len(riddling) <= RIDDLING_FUNCTIONS_MAX, riddling
 
 
 DECISION_BYTES_MAX = 4_200

@@ -44,7 +44,7 @@ class TopicInfo(NamedTuple):
 
     @property
     def writing(self) -> int:
-        """How many queues messages are written to."""
+        """The number of queues that messages are written to."""
         return self.queues - self.draining
 
 
