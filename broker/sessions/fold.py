@@ -112,7 +112,7 @@ class Sessions:
         return list(self._of.get(owner, _NOBODY))
 
     def count_of(self, owner: str) -> int:
-        """The number of sessions in these states."""
+        """The number of an owner's sessions."""
         return len(self._of.get(owner, _NOBODY))
 
     def is_as(self, save: SessionSave) -> bool:
