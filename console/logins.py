@@ -1,8 +1,8 @@
 """Users and their rights, browsers' logins, and failed attempts.
 
-``Users`` says whose a password, token or certificate is, and what a user may do, by the same files as the native ports.
-A login is a random token in a cookie and an entry here, so that it ends when the console says so. Where there are no
-users, each browser has a login all the same: its token against forged forms is in it.
+``Users`` finds the user of a password, token or certificate, and its rights, by the same files as the native ports. A
+login is a random token in a cookie and an entry here, so that the console can end it. Without users each browser has a
+login too, because the token against forged forms is in it.
 """
 
 from __future__ import annotations

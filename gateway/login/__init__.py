@@ -1,1 +1,1 @@
-"""Who a client is and what it may do: passwords, tokens, proofs, certificates, rules, and how many attempts it has."""
+"""Logins and rights of clients: passwords, tokens, proofs, certificates, rules, and limits of attempts."""

@@ -1,16 +1,15 @@
-"""Clients with passwords, and what each may do: the authenticator behind ``password_file`` and ``acl_file``.
+"""Clients with passwords and their rights: the authenticator behind ``password_file`` and ``acl_file``.
 
-Checking a password is slow on purpose, so it is done elsewhere (``gateway/login/verifier.py``), a bounded number at a
-time, of each address in turn (``gateway/fairness.py``); when too many wait, a client gets 0x89 (try later). Credentials
-that were right are remembered for a while under a keyed hash that only this process can make, so that a herd of
-reconnecting devices is let in at once; a user whose line in the file changes is not remembered any more. A wrong name
-takes as long as a wrong password and is answered alike. A SCRAM-SHA-256 exchange
-(``penstock/access/scram_exchange.py``) costs microseconds here and is answered at once. A check that ends in an error
+Checking a password is slow on purpose. ``gateway/login/verifier.py`` does it, a bounded number at a time, for each
+address in turn (``gateway/fairness.py``); when too many wait, a client gets 0x89 (try later). Correct credentials are
+remembered for a while under a keyed hash, so that many reconnecting devices are admitted at once; a user whose line in
+the file changes is forgotten. An unknown name takes as long as a wrong password and gets the same answer. SCRAM-SHA-256
+(``penstock/access/scram_exchange.py``) costs microseconds and is answered at once. A check that ends in an error
 refuses its client with 0x88.
 
-What is not allowed is refused: without an access file, users may do everything that the ``$`` rule leaves them, and
-anonymous clients come only from where ``anonymous`` says; with one, only what a rule allows. Pure: passwords, hashes
-and rules in, decisions out; never a password in a log.
+Without an access file users may do everything but publish under ``$``, and anonymous clients come only from where
+``anonymous`` says; with one, only what a rule allows. Pure: passwords, hashes and rules in, decisions out; never a
+password in a log.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Logins that fail: counted by cause, told in the log, and limited for each address.
+"""Failed logins: counted by cause, logged, and limited for each address.
 
-A client hears no cause, only that it was refused; an operator sees it in the figures and, a bounded number of lines a
-second, in the log. Neither ever has a password, a token or a proof in it, nor a user name that is not one: people type
+A client learns only that it was refused. Operators see the cause in the figures and, a bounded number of lines a
+second, in the log. Neither contains a password, a token, a proof, or an unknown user name, because people type
 passwords into the wrong field.
 
 From an address with too many failed logins in the last minute no password or proof is checked until there were fewer.

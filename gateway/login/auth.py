@@ -1,8 +1,9 @@
-"""May this client connect, publish there, subscribe to that? One protocol, and the answer for anonymous clients.
+"""The interface of authentication, and its implementation for anonymous clients: may this client connect, publish,
+subscribe?
 
-An ``Authenticator`` decides from what the CONNECT said and where it came from; it never waits and never stores a
-password. It answers, by completion, with an ``Identity``, to which everything the connection does later is bound, its
-will included, or with the MQTT 5 reason code of the refusal. Whatever is not allowed explicitly is refused.
+An ``Authenticator`` decides from the CONNECT and the client's address; it never waits and never stores a password. It
+answers, by completion, with an ``Identity``, to which all later acts of the connection are bound, its will included, or
+with the MQTT 5 reason code of the refusal. Everything that is not allowed explicitly is refused.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Things that are due at some second: keep-alive checks, session ends, delayed wills, connect time-outs.
+"""Deadlines of a gateway: keep-alive checks, session ends, delayed wills, connect time-outs.
 
-Time is cut into buckets of one second, so that adding costs the same however many wait, and nothing is ever
-removed: when a bucket is due its owner looks whether the thing still is (a client that spoke since then is simply
-added again). An item comes out no earlier than its time and at most one second and one tick later.
+Time is cut into buckets of one second, so adding costs the same however many wait. Nothing is ever removed: when a
+bucket is due, its owner checks whether the thing still is (a client that spoke since then is added again). An item
+comes out no earlier than its time, and at most one second and one tick later.
 
-Because nothing is removed, callers that add things that may be gone long before they are due check them once in
-``LOOK_S`` seconds. So gone things are forgotten soon, however far off they were due.
+Callers that add things that may be gone long before they are due check them once in ``LOOK_S`` seconds, so that gone
+things are forgotten soon.
 """
 
 from __future__ import annotations

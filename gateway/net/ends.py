@@ -1,4 +1,4 @@
-"""The two ends of a line (``gateway/net/shard.py``): who speaks over it, and what takes its output.
+"""The two ends of a line (``gateway/net/shard.py``): the occupant that speaks over it, and the taker of its output.
 
 Base classes, not protocols: compiled, they are called in a fraction of the time, and every packet calls both.
 """

@@ -1,9 +1,9 @@
-"""The beat of the gateway: all work of one wake-up is a round, and each round ends with one batch to every server.
+"""Rounds: all work of one wake-up, with one batch to every server at the end.
 
-A reply that comes between rounds only notes what it means and calls ``wake``; the next round then does the work.
-Within a round one time counts for all. ``finish`` goes on while replies that come at once (a broker in the
-same process) ask for more, a bounded number of times, then leaves the rest to the next round. Urgent output,
-acknowledgements above all, may leave before the rest of the end is done (``send``): the devices work on it meanwhile.
+A reply that comes between rounds only notes its result and calls ``wake``; the next round does the work. Within a round
+one time counts for all. ``finish`` repeats while immediate replies (of a broker in this process) ask for more, a
+bounded number of times, and leaves the rest to the next round. Urgent output, acknowledgements above all, may leave
+before the rest of the end is done (``send``), so that the devices work meanwhile.
 """
 
 from __future__ import annotations

@@ -1,26 +1,21 @@
 """One task that drives all sockets of its shard: each wake-up is one round over everything that is ready.
 
 A round reads at most 64 KiB from each ready socket, hands each piece to its device, ends the round for all of them
-together (one Append per broker) and then makes one write per socket that has output; one more for the acknowledgements
-of a batch, which leave when the broker has answered, before deliveries are made (``Line.write_now``). Never a task, a
-wake-up, a system call or a request per packet. Where many are ready it looks again before it ends.
+together (one append per broker) and makes one write per socket that has output; a second one for acknowledgements,
+which leave when the broker has answered (``Line.write_now``). There is never a task, a wake-up, a system call or a
+request per packet.
 
-A ``Line`` is one socket with its output. Output that the socket does not take stays there and is sent when the
-socket is writable; above ``output_bytes_max`` the line is full: it is not read, and nothing more is fed to it until
-half of that is gone. A line that closes is taken out of the poller first; one that has a farewell to deliver is
-shut for writing and then read to its end, for a short while, because closing it with unread input would destroy the
-farewell on its way.
-
-A client that connects or leaves costs as much as a hundred messages, and after a network fault thousands do at once. A
-round serves a bounded number of them, in their order; the other clients are served in every round.
-
-An unforeseen error while the packets of one connection are carried out ends that connection and no other. It is logged
-and counted (``failures``).
-
-What goes over a plain socket is what the occupant says. Where that is wrapped (TLS, WebSocket, a load balancer's
-header) the line has a ``Codec``: what is read passes through it before the occupant hears it, a round's output is
-encoded as one piece before its one write, and what the codec itself has to say goes with it, under the same limits. A
-line that has said its farewell or is shut has no codec any more.
+- A ``Line`` is one socket with its output. Above ``output_bytes_max`` it is full: it is not read and gets nothing more
+  until half of the output is gone.
+- A line that closes leaves the poller first. One with a farewell is shut for writing and read to its end for a short
+  while, because closing a socket with unread input would destroy the farewell.
+- A client that connects or leaves costs as much as a hundred messages, and after a network fault thousands do at once.
+  A round serves a bounded number of them; the other clients are served in every round.
+- An unforeseen error while the packets of one connection are carried out ends that connection only. It is logged and
+  counted (``failures``).
+- On a wrapped socket (TLS, WebSocket, a load balancer's header) a ``Codec`` stands between socket and occupant: read
+  bytes pass through it, and a round's output is encoded as one piece, under the same limits. A line that has said its
+  farewell has no codec any more.
 """
 
 from __future__ import annotations

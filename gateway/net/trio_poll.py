@@ -1,15 +1,12 @@
-"""Waiting in trio's stead while there is nothing for trio to do: a turn of its loop costs more than most rounds.
+"""Waits in trio's stead while trio has nothing to do: a turn of its loop costs more than most rounds.
 
-A shard waits for its poller between any two rounds. By ``trio.lowlevel.wait_readable`` that is a turn of trio's loop: a
-task put aside, a registration, a task run again, more work than it is to store a message. Where no task can run, no
-deadline is due and nothing but the shard's sockets becomes ready, the turn would find nothing else to do, so the shard
-may as well wait by itself, with trio's own descriptor among those that it waits for (``gateway/net/poller.py``).
-Whatever concerns trio (a socket, a thread's result, a signal, a deadline, a task that a round has woken) ends that
-wait, and trio has its turn.
+A shard waits for its poller between any two rounds. By ``trio.lowlevel.wait_readable`` that is a turn of trio's loop,
+more work than storing a message. While no task can run and no deadline is due, the shard waits by itself, with trio's
+own descriptor among those that it waits for (``gateway/net/poller.py``). Anything that concerns trio (a socket, a
+thread's result, a signal, a deadline, a task that a round has woken) ends that wait.
 
-Which tasks can run, trio tells an instrument. What else this must know of trio's loop, trio does not tell publicly: it
-is read here and nowhere else, never changed, and where a trio has it not (or its clock is not the real one, or it is a
-guest), there is no such wait. Decision 23.
+Trio reports to an instrument which tasks can run. Other facts of its loop are private: they are read here and nowhere
+else, and never changed. With a trio that lacks them, another clock, or as a guest, there is no such wait. Decision 11.
 """
 
 from __future__ import annotations

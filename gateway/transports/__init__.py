@@ -1,1 +1,1 @@
-"""How bytes come to the gateway: sockets, TLS, WebSocket, the headers of load balancers."""
+"""Transports: sockets, TLS, WebSocket, the headers of load balancers."""

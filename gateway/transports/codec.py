@@ -1,8 +1,8 @@
-"""The seam between what goes over a socket and the MQTT bytes in it: one protocol, and several of them in one.
+"""The seam between the bytes of a socket and the MQTT bytes in them: one protocol, or several in one.
 
-A ``Codec`` is pure: bytes in, bytes out, nothing waits. It answers by itself where its protocol asks for that (a
-handshake, a pong); the caller takes its bytes with ``output`` after every ``decode``. Whatever comes in, it never
-raises: ``over`` says that nothing more will be decoded, and why.
+A ``Codec`` is pure: bytes in, bytes out. It answers by itself where its protocol asks for that (a handshake, a pong);
+the caller takes its bytes with ``output`` after every ``decode``. It never raises: ``over`` says that nothing more will
+be decoded, and why.
 """
 
 from __future__ import annotations

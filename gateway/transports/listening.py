@@ -1,6 +1,6 @@
-"""Where else a gateway listens, as the operator writes it: one line per listener.
+"""Listeners as the operator writes them: one line each.
 
-    KIND HOST:PORT [OPTION=VALUE ...]
+KIND HOST:PORT [OPTION=VALUE ...]
 
 ``KIND`` is ``tcp``, ``tls``, ``ws`` or ``wss``. Pure: files that a line names are read elsewhere
 (``penstock/service/certificates.py``).

@@ -278,6 +278,17 @@ def test_every_decision_record_has_a_number_of_its_own() -> None:
     assert sorted(set(numbers)) == numbers
 
 
+def test_every_decision_that_sources_and_pages_name_exists() -> None:
+    here = {int(Path(path).name[:4]) for path in DECISIONS}
+    pages = [*modules(), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+    named = {
+        (str(path.relative_to(ROOT)), int(number))
+        for path in pages
+        for number in re.findall(r"\b[Dd]ecision (\d+)\b", path.read_text())
+    }
+    assert [one for one in sorted(named) if one[1] not in here] == []
+
+
 def test_every_setting_says_what_it_means() -> None:
     from settings_table import TABLES
 
