@@ -72,7 +72,7 @@ class Authority:
         takes_certificates: whether a certificate that TLS has checked names a user.
 
     Attributes:
-        users, tokens, policy: what is in force.
+        users, tokens, policy: those in force.
         version: grows with each change of them.
     """
 

@@ -1,7 +1,7 @@
 """The permissions that each request of the wire needs, at brokers and name servers, in one table.
 
 A request needs one or several things, and all of them. Each names one or more actions of ``acl.NATIVE``, one of which
-must be allowed, and what they are about: a topic, a group, or the cluster. Three words stand beside the actions:
+must be allowed, and their object: a topic, a group, or the cluster. Three words stand beside the actions:
 ``OPEN`` (every peer may ask), ``KNOWN`` (after a login) and ``PEER`` (services of the cluster only). Topics of retries
 and dead letters are their group's. Pure.
 """

@@ -1,9 +1,8 @@
 """Decides what an identity may do at the native ports of brokers and name servers.
 
 An *identity* is the user or service that a peer has proved to be; a *policy* is the set of access rules. An action is
-one of ``acl.NATIVE``; what it is done to is the name of a topic or group, or empty for the cluster as a whole, which
-only a pattern that matches any text covers (``*``). An action that no rule allows is refused, with the line that would
-allow it.
+one of ``acl.NATIVE``; its object is the name of a topic or group, or empty for the cluster as a whole, which only the
+pattern ``*`` covers. An action that no rule allows is refused, with the line that would allow it.
 
 Without access rules, users who have logged in may produce, consume, join groups and view; administering takes a rule.
 Other services of the cluster, which have its key, may do everything. Pure.

@@ -1,4 +1,4 @@
-"""What is kept of a password for SCRAM-SHA-256 (RFC 5802, RFC 7677): salt, iterations, StoredKey and ServerKey.
+"""The keys of a password for SCRAM-SHA-256 (RFC 5802, RFC 7677): salt, iterations, StoredKey and ServerKey.
 
 Their holder can check a client's proof and prove itself to the client, but cannot log in with them: that takes the
 ClientKey, of which StoredKey is the hash. So a password is never kept, and never sent. How the keys stand in the

@@ -187,7 +187,7 @@ def _of_row(row: Any, wanted: Sequence[str]) -> Key:
 
 
 def _secret(text: str) -> bytes:
-    """A shared secret. Raises ``InvalidConfig`` for what is a key in a form that is not read here."""
+    """A shared secret. Raises ``InvalidConfig`` for a key in an unsupported form."""
     bare = text.strip("\ufeff \t\r\n")
     packed = _unpacked(bare)
     form = ""

@@ -182,7 +182,7 @@ class BlockingLink:
         self._guarded(self._send, data, self._clock.monotonic() + self.timeout_s)
 
     def _take_in(self) -> None:
-        """Reads what is there, so that replies without a waiting caller do not pile up."""
+        """Reads received bytes, so that replies without a waiting caller do not pile up."""
         if self._socket is not None:
             ready = select.poll()
             ready.register(self._socket, select.POLLIN)

@@ -1,8 +1,8 @@
 """One blocking consumer's membership of its group at one broker.
 
-Its watch stays open at the broker between calls; ``tend`` looks after it. What an assignment means, and what is lost by
-it, is decided in penstock/client/holdings.py. Where queues are handed over in two steps, ``tend`` carries an assignment
-out when no handler is at work in those that go; until then it sends heartbeats.
+Its watch stays open at the broker between calls; ``tend`` looks after it. penstock/client/holdings.py decides what an
+assignment changes. Where queues are handed over in two steps, ``tend`` carries an assignment out when no handler is at
+work in those that go; until then it sends heartbeats.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Member:
         return self._holdings.take_lost()
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Changes what is subscribed; takes effect with the next ``tend``."""
+        """Changes the subscription; takes effect with the next ``tend``."""
         if self._topics != tuple(topics):
             self._topics, self.joined = tuple(topics), False
 

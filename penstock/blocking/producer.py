@@ -111,7 +111,7 @@ class Producer(OnlyBlocking):
         self.close()
 
     def close(self) -> None:
-        """Ends the connections, once the brokers have taken what was sent without an acknowledgement."""
+        """Ends the connections, once the brokers have taken messages that were sent without an acknowledgement."""
         for address in self._unheard:
             with suppress(PenstockError):
                 self._routes.link(address).call(Ping(), ONEWAY_S)  # carried out in order: behind what was sent

@@ -142,7 +142,7 @@ class Reader(OnlyBlocking):
 
     @property
     def positions(self) -> dict[MessageQueue, int]:
-        """The next offset of each queue: behind what was handed out."""
+        """The next offset of each queue, behind the last message that was handed out."""
         return {queue: held.position.handed_out for queue, held in self._held.items()}
 
     def bounds(self) -> dict[MessageQueue, Bounds]:

@@ -83,7 +83,7 @@ class Steps(Generic[R]):
     """A task under way.
 
     Attributes:
-        wanted: what it wants to know now; ``None``: it is done.
+        wanted: its present question; ``None``: it is done.
     """
 
     def __init__(self, task: Task[R]) -> None:

@@ -23,7 +23,7 @@ _BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """A login or request, and what was decided about it.
+    """A login or request, and the decision about it.
 
     Attributes:
         time_ms: when, in milliseconds since 1970.
@@ -59,7 +59,7 @@ def audit(since: datetime | int = 0, *, count: int = 100, user: str = "", refuse
         since: not older than this; in milliseconds since 1970 if a number.
         count: maximum number of entries.
         user: only of this user.
-        refused: only what was refused.
+        refused: only refusals.
     """
     from_ms = time_ms("since", since)
     check_integer("count", count)

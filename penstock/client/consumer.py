@@ -1,9 +1,9 @@
 """A consumer group's member, on asyncio and on trio.
 
 It joins the group at every broker that has one of its topics and reads the queues that it is assigned there
-(penstock/client/membership.py, penstock/client/pulling.py). Delivery is at least once: what was handed out and not
-committed is delivered again, here or at another member. Heartbeats run in tasks of their own; leaving the block leaves
-the group.
+(penstock/client/membership.py, penstock/client/pulling.py). Delivery is at least once: messages that were handed out
+and not committed are delivered again, here or at another member. Heartbeats run in tasks of their own; leaving the
+block leaves the group.
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ class Consumer(OnlyAsync):
             self._handling.stop()
 
     async def _commit_passed(self) -> None:
-        """Stores what was finished in all queues that are still held. Raises ``PenstockError``."""
+        """Commits finished messages in all queues that are still held. Raises ``PenstockError``."""
         failure: PenstockError | None = None
         async with self._committing:
             for member in list(self._members.values()):

@@ -111,7 +111,7 @@ class Handling:
 
     async def run(self, work: Work, concurrency: int, size: int, stop_s: float) -> None:
         """Hands messages to ``work``, ``size`` at a time at most, until ``stop``; then it has ``stop_s`` seconds.
-        Raises what ended the reading. What was finished last is to be committed yet, unless the work was cancelled."""
+        Raises what ended the reading. Commits the last finished messages, unless the work was cancelled."""
         self._cancelled = anyio.get_cancelled_exc_class()
         try:
             async with anyio.create_task_group() as all_tasks:

@@ -102,7 +102,7 @@ class Lanes:
         self._watched.clear()
 
     async def keep_flushing(self) -> None:
-        """Sends what is handed over."""
+        """Sends messages that are handed over."""
         while True:
             if not self._open:
                 self._wanted = anyio.Event()
@@ -110,7 +110,7 @@ class Lanes:
             self.flush()
 
     def flush(self) -> None:
-        """Sends what was handed over, now: for many messages, to which others would add little."""
+        """Sends messages at once: for many together, to which others would add little."""
         lanes, self._open = self._open, {}
         for broker, rounds in lanes.items():
             link = self._discovery.link(broker.address)

@@ -80,7 +80,7 @@ class Member:
         return self._holdings.take_lost()
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Changes what is subscribed; takes effect with the next assignment."""
+        """Changes the subscription; takes effect with the next assignment."""
         if self._topics != tuple(topics):
             self._topics = tuple(topics)
             self._again()

@@ -93,7 +93,7 @@ class Outbox:
         return self._tasks, self._discovery
 
     async def close(self, *, in_peace: bool) -> None:
-        """Ends everything; ``in_peace`` waits for what is under way."""
+        """Ends everything; ``in_peace`` waits for messages under way."""
         try:
             for _ in range(2 if in_peace else 0):  # what was started a moment ago has begun then
                 await anyio.lowlevel.checkpoint()

@@ -139,7 +139,7 @@ class PopConsumer(OnlyAsync):
         await self._close()
 
     async def _close(self) -> None:
-        """Ends the popping, gives back what is not acknowledged, closes the connections."""
+        """Ends the popping, gives back unacknowledged messages, closes the connections."""
         try:
             await self._tasks.close()
         finally:

@@ -72,7 +72,7 @@ class Position:
         handed_out: the offset after the last message that was handed out.
         unfinished: what a handler is at work on, if one works.
         committed: what the broker has stored, ``UNSET`` if nothing.
-        committing: what was last sent to be stored.
+        committing: the offset that was last sent to be stored.
         asked: the broker's committed offset when the next assignment was requested.
         stop_at: the first offset that is not wanted any more, ``UNSET`` for none.
         filter: the group's, if it has one.
@@ -117,7 +117,7 @@ class Position:
         return offset in (self.committed, self.committing) or self.asked <= offset < self.committed
 
     def begin(self, offset: int) -> None:
-        """Reading goes on from here; what was pulled so far is void."""
+        """Reading goes on from here; earlier pulls are void."""
         self.offset = self.begun = self.handed_out = self.covered = offset
         self.unfinished = None
         self.version += 1

@@ -1,7 +1,7 @@
 """Makes runs of the messages that a program sends, and says which of its arguments is wrong. Pure.
 
 The common parts of messages are checked and made once for each kind of message and remembered; a key is a piece
-of that. What is left for each message is its body and its place in a run. Ids are given when it is known to which
+of that. The rest of a message is its body and its place in a run. Ids are given when it is known to which
 broker messages go, which counts them, and stay the same in every attempt to send.
 """
 
@@ -187,7 +187,7 @@ class _Kind:
 
 
 class _Count:
-    """Ids for one broker: what is before their numbers, and the next number."""
+    """Ids for one broker: the text before their numbers, and the next number."""
 
     __slots__ = ("next", "prefix")
 
@@ -203,7 +203,7 @@ class Preparation:
     Args:
         random_bits: at least 64.
         topic_map: where messages go that have an MQTT name and no topic.
-        is_idempotent: whether brokers are to store what is sent again once.
+        is_idempotent: whether brokers store a repeated message once.
         compression: of large bodies that no device sees.
     """
 

@@ -1,8 +1,8 @@
 """Reads queues ahead of the program that takes the messages: one long poll per queue, which brings several batches.
 
 Consumer and Reader share it. ``Intake`` keeps the pulling tasks and the batches that came. The next pull of a queue
-begins when the first batch of the last one was taken, so that what is kept is bounded by two pulls per queue. A queue
-that is far behind is pulled from another copy than the leader's, which keeps its memory and its turns for what is new.
+begins when the first batch of the last one was taken, so that at most two pulls per queue are in memory. A queue that
+is far behind is pulled from another copy than the leader's, which keeps its memory and time for new messages.
 Invariants: batches of one queue are handed out in order, each once; after ``drop`` or ``begin`` nothing pulled before
 it is handed out any more.
 """
@@ -98,7 +98,7 @@ class Held(Position):
             await self.idle.wait()
 
     def note_behind(self, messages: int) -> None:
-        """Notes how many messages the last pull has left behind what it brought."""
+        """Notes the number of messages behind the last pull."""
         self.behind = messages
 
     def ask_no_copy_until(self, time: float) -> None:

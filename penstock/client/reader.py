@@ -164,7 +164,7 @@ class Reader(OnlyAsync):
 
     @property
     def positions(self) -> dict[MessageQueue, int]:
-        """The next offset of each queue: behind what was handed out."""
+        """The next offset of each queue, behind the last message that was handed out."""
         return {queue: held.handed_out for queue, held in self._held.items()}
 
     async def bounds(self) -> dict[MessageQueue, Bounds]:

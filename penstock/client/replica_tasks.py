@@ -91,7 +91,7 @@ class ReplicaGroup:
         leader: the node that leads and answers; empty: none does.
         committed: everything before this position is on as many disks as it has to be on.
         end: of the leader's log, or else of the longest that answers.
-        copies: minimum number of disks for what is acknowledged at level ``quorum``.
+        copies: minimum number of disks for messages that are acknowledged at level ``quorum``.
         nodes: by name.
         refusal: why nothing is stored just now; empty where it is.
     """

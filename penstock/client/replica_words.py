@@ -1,4 +1,4 @@
-"""Texts for operators about a group of copies: the state of each node, what it means, what to do next. Pure."""
+"""Texts for operators about a group of copies: the state of each node, its meaning, and the next steps. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search for messages asks of each broker, and what it makes of the answers. Pure."""
+"""A search for messages: its requests to each broker, and the joining of the answers. Pure."""
 
 from __future__ import annotations
 

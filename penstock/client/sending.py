@@ -79,7 +79,7 @@ class Outgoing:
 
     Attributes:
         at: the place of the first one among all that were sent together.
-        run: what they are.
+        run: the messages.
         topic, key: of all.
         queue, offset, level: the place of the first one, and the level that all have reached; no queue: they are not
         stored.

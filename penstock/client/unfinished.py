@@ -71,7 +71,7 @@ class Flow:
     def fits(
         self, messages: int, bytes: int, more: Sequence[ReceivedMessage], unfinished: Unfinished | None, after: int
     ) -> bool:
-        """Whether a batch may be taken. ``messages``, ``bytes``: what is unfinished in all queues; ``unfinished``: in
+        """Whether a batch may be taken. ``messages``, ``bytes``: the unfinished ones of all queues; ``unfinished``: in
         the batch's; ``after``: the offset behind the batch."""
         if not messages:
             return True

@@ -44,7 +44,7 @@ UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 PENDING_MAX: Final = 200_000
 READ_BYTES_MAX: Final = 256 * 1024
 DIRECT_MAX: Final = 16
-"""While more requests wait for their replies, what is handed over in one turn of the loop leaves together."""
+"""While more requests wait for their replies, those of one turn of the loop leave together."""
 
 _R = TypeVar("_R", bound=Reply)
 _Ts = TypeVarTuple("_Ts")

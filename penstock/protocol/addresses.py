@@ -42,7 +42,7 @@ def join_address(host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, and what is sent there cannot leave it. A name counts only if it is
+    """Whether a host is this machine, so that bytes for it cannot leave the machine. A name counts only if it is
     ``localhost``: what another means is decided elsewhere, and may change."""
     try:
         address = ipaddress.ip_address(host)

@@ -21,8 +21,8 @@ STRING_BYTES_MAX: Final = 65_535
 
 
 class Answer(NamedTuple):
-    """``to``: the MQTT name under which the answer is wanted, empty if none is. ``correlation``: what it has to carry
-    then; or, of an answer, what its request carried."""
+    """``to``: the MQTT name under which the answer is wanted, empty if none is. ``correlation``: the data that it then
+    has to carry; or, of an answer, what its request carried."""
 
     to: str
     correlation: bytes

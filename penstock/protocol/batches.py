@@ -104,7 +104,7 @@ def _cut(data: bytes, start: int, size: int, count: int, body_bytes: int, queue:
 
 
 def _one_by_one(data: bytes, start: int, queue: MessageQueue, checks: bool) -> list[ReceivedMessage]:
-    """The messages of any frames; ``checks``: that their bodies are what was sent."""
+    """The messages of any frames; ``checks``: that their bodies are the sent ones."""
     messages: list[ReceivedMessage] = []
     unpack, size_min, end = _CHECKED.unpack_from, FRAME_HEAD_BYTES + RECORD_BYTES_MIN, start
     for offset, _position, size, _tag in ENTRY.iter_unpack(data[:start]):

@@ -31,7 +31,7 @@ class Link(Protocol):
         ...
 
     def flush(self) -> None:
-        """Sends what was handed over since the last call, as one batch. To be called once per round."""
+        """Sends the requests since the last call as one batch. To be called once per round."""
         ...
 
 

@@ -114,12 +114,12 @@ _MQTT_TOPIC_PREFIX: Final = MQTT_TOPIC.encode() + b"\x01"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message to send. What is received is a ``ReceivedMessage``.
+    """A message to send. A received message is a ``ReceivedMessage``.
 
     Attributes:
         topic: any first level of MQTT names: no ``/ + #`` and no control characters. A name with other characters than
             ``A-Z a-z 0-9 % | - _`` or more than 255 of them is stored in the topic that MQTT names with this first
-            level have, and that is the ``topic`` of the message as it is received; its ``name`` is what was sent. May
+            level have, and that is the ``topic`` of the message as it is received; its ``name`` is the sent one. May
             be empty when ``mqtt_topic`` is given: the topic map then decides.
         body: payload, up to 4 MiB.
         key: messages of one key keep their order (same queue); also the key of the key index. Empty: any queue. A key

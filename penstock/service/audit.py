@@ -84,7 +84,7 @@ class Audit:
         clock: seconds that never go back.
 
     Attributes:
-        trail: what is to be stored.
+        trail: the entries to store.
         allowed, refused: how many acts of either kind there were.
     """
 

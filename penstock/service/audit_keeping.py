@@ -33,8 +33,8 @@ Live = Callable[[], Awaitable[Sequence[str]]]
 
 
 async def keep_audit(trail: Trail, server: str, store: Store, *, goodbye_s: float = GOODBYE_S) -> None:
-    """Stores until cancelled, and then what is left. ``server``: whose trail it is. ``goodbye_s``: how long it waits
-    for the last answer; 0 where the entries are handed over without waiting."""
+    """Stores entries until cancelled, and then the rest. ``server``: whose trail it is. ``goodbye_s``: how long it
+    waits for the last answer; 0 where the entries are handed over without waiting."""
     try:
         while True:
             await trio.sleep(EVERY_S)

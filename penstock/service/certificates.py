@@ -2,7 +2,7 @@
 
 The only module that reads them. A change is looked for by the files' times, so a renewed certificate serves the next
 handshake without a restart and without touching a connection. Files that cannot be read together (the key of another
-certificate, half a file) are an error at the start and a warning later: what was read before stays until they can.
+certificate, half a file) are an error at the start and a warning later: the earlier files stay in force until they can.
 A file that cannot be read at all (it is gone, or access is denied) is tried again at every look, changed or not, and
 logged once as long as the error is the same. Files that were read again are logged too. TLS 1.2 and later; a client
 cannot ask for another handshake on a connection that stands.

@@ -260,8 +260,8 @@ class FrameConnection:
     # -- taking requests
 
     def _take(self, is_turn: bool = False) -> None:
-        """Carries out what was read, as long as there is room for the replies; one request in any case if it is this
-        connection's turn."""
+        """Carries out received requests, as long as there is room for the replies; one request in any case if it is
+        this connection's turn."""
         self._is_taking = True
         try:
             while self._next is not None or self._find_next():

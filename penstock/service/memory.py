@@ -23,8 +23,8 @@ LOOK_AT_ALL_EVERY_S: Final = 600.0
 """How often a full collection looks at all objects, however old they are."""
 
 MAPPED_BYTES: Final = 2 << 20
-"""Blocks from this size on go back to the system when they are freed. Reads and batches are smaller, so that what is
-needed again at once stays."""
+"""Blocks from this size on go back to the system when they are freed. Reads and batches are smaller, so that blocks
+that are needed again at once stay."""
 SPARE_BYTES: Final = 4 << 20
 """Bytes of the heap's free end that stay."""
 
@@ -47,7 +47,7 @@ def bound_heap() -> None:
 
 
 async def give_back() -> None:
-    """Gives what is free in the heap back to the system, every other second and for ever. glibc does so by itself only
+    """Returns free memory of the heap to the system, every other second and for ever. glibc does so by itself only
     with the heap's free end. Where 10,000 queues have grown together and are then sealed, most of what they had lies
     between live objects: 20 MiB without use."""
     try:

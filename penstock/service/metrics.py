@@ -3,8 +3,8 @@
 Pure. A figure's name may carry labels, ``name{label="value"}``; a family is the part before the brace. A name that
 ends in ``_total`` is a counter, ``_bucket`` with ``_sum`` and ``_count`` a histogram, any other a gauge; other
 characters than ``A-Z a-z 0-9 _ :`` in a family become ``_``, so that one odd name never spoils the page. Families come
-sorted, each once, as both formats demand, and with what they mean where that is known
-(``penstock/service/meanings.py``). Why this is our own: decision 95.
+sorted, each once, as both formats demand, with their meanings if these are known (``penstock/service/meanings.py``).
+Why this is our own: decision 95.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Kind:
         self._log.log(self._level, "%s %s", self.name, text, extra={FIELDS: {"event": self.name, **fields}})
 
     def tick(self, now: float) -> None:
-        """Tells what was left out, when it is over."""
+        """Logs the number of lines that were left out, when the flood is over."""
         if self.untold and self._bucket is not None and self._bucket.is_full(now):
             self._bucket.take(now)
             untold, self.untold = self.untold, 0

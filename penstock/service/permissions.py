@@ -1,6 +1,6 @@
 """The permissions of one peer, once its identity is proven: asked of the policy in force, and remembered.
 
-What was allowed once stays so until the authority's version changes, so that a check costs a microsecond or two.
+A permission is remembered until the authority's version changes, so that a check costs a microsecond or two.
 Refusals and acts of administration are noted in the audit log. Pure.
 """
 
@@ -52,7 +52,7 @@ class Permissions:
             self.check(act, need)
 
     def check(self, act: str, need: Need) -> None:
-        """Raises ``NotAuthorized`` unless a need is met. ``act``: what is done, for the audit log."""
+        """Raises ``NotAuthorized`` unless a need is met. ``act``: the name of the act, for the audit log."""
         if self._version != self._authority.version:
             self._version = self._authority.version
             self._allowed.clear()

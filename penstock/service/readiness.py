@@ -1,7 +1,7 @@
 """How far a process has come, for its status pages: they open before anything else does.
 
-While it starts or stops it is not ready, and the reason says what it is doing. Its parts add what they know of
-themselves as soon as they run.
+While it starts or stops it is not ready, and the reason names the present step. Its parts add their own reasons as soon
+as they run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Readiness:
     """Readiness of a process, as it knows it itself.
 
     Attributes:
-        doing: what it does instead of serving, empty while it serves. Any thread may set it.
+        doing: the present step, empty while it serves. Any thread may set it.
     """
 
     def __init__(self) -> None:

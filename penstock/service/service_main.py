@@ -229,7 +229,7 @@ async def _set_when_orphaned(stop: trio.Event) -> None:
 
 
 def _stop_by_force(*_: object) -> None:
-    """The clean stop takes too long. What was acknowledged is on the disk, so nothing is lost by ending here."""
+    """The clean stop takes too long. Acknowledged messages are on the disk, so nothing is lost by ending here."""
     with contextlib.suppress(OSError):  # an orphan's output is closed
         print("stopped by force: the clean stop took too long", file=sys.stderr, flush=True)
     os._exit(0)

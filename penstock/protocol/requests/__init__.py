@@ -4,7 +4,7 @@ One module for each theme, and callers import from where a thing lives: ``server
 ``topics``, ``messages``, ``filters``, ``groups``, ``sessions`` and ``shares`` (brokers). They build on ``request``;
 ``table`` gathers them all for the wire.
 
-Names end with what they do, numbers with their unit. A request says which reply answers it. Fields only ever grow at
+Names end with their action, numbers with their unit. A request says which reply answers it. Fields only ever grow at
 the end, with a default: an older peer then still understands (docs/formats/wire.md).
 
 Queues are named by strings (``topicmap.queues``): ``telemetry:0`` is queue 0 of a topic, ``~filter:a/+`` the light

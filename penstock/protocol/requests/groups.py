@@ -76,7 +76,7 @@ class Assignment(Reply):
 
 @value
 class JoinGroup(Request):
-    """Enters a group, or changes what is subscribed. The member is dropped ``session_s`` seconds after its last
+    """Enters a group, or changes the subscription. The member is dropped ``session_s`` seconds after its last
     word.
 
     ``filter``, ``strategy``, ``ordered`` and ``attempts`` are the group's: a member with other values is

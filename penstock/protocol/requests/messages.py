@@ -80,9 +80,9 @@ class AppendRuns(Request):
     messages in all, ``checksum`` its CRC-32C. Each message is stored or refused on its own, as for ``Append``; which
     queue it goes to is decided by the broker.
     ``gateway_epoch``: the gateway's (``KeepSessions``); all is ``Fenced`` where that is over.
-    ``attempt``: the gateway's own number, which grows once it has heard of a ``StorageFull``. What is sent with the
-    number of one that was refused so, or a lower one, is refused too: it was under way, and what is before it comes
-    again first. Producers have neither, and ask with ``detail`` for ``runs``."""
+    ``attempt``: the gateway's own number, which grows once it has heard of a ``StorageFull``. A batch with the number
+    of one that was refused so, or a lower one, is refused too: it was under way, and earlier messages come again first.
+    Producers have neither, and ask with ``detail`` for ``runs``."""
 
     code: ClassVar[int] = 45
     reply: ClassVar[type[Reply]] = Appended
@@ -193,13 +193,13 @@ class TellAcknowledged(Request):
 
 
 class AuditEntry(NamedTuple):
-    """A login or request, and what was decided about it.
+    """A login or request, and the decision about it.
 
     Attributes:
         at_ms: wall-clock milliseconds since 1970.
         user: the name that was proved; of a refused login the one that was claimed, if there is such a user. Empty for
             none.
-        how: by what it was proved or claimed.
+        how: the kind of proof or claim.
         address: the peer's address.
         act: the request's name, or ``Login``.
         name: the topic, group, client id or login mechanism that it is about; empty for the cluster.

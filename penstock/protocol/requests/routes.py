@@ -50,7 +50,7 @@ class ConfigEntry(NamedTuple):
 
 @value
 class RegisterBroker(Request):
-    """A broker tells who it is and what it holds; it repeats this every 30 s. The lease ends ``lease_s`` seconds
+    """Registers a broker and its topics; it repeats this every 30 s. The lease ends ``lease_s`` seconds
     later. ``peers``: the other brokers of its cluster that it knows of, by name. ``more``: further topics follow in
     heartbeats; until then it may have topics that it has not named.
 

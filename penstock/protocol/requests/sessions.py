@@ -93,10 +93,10 @@ class OpenedSession(Reply):
     """A session has a new owner and a new epoch. Of an existing session: its saved state, and in ``state`` whether its
     client was still connected when its owner died. ``present``: the session continues; else it is new, ``generation``
     is its epoch, and the old one (``ended``: its generation) has ended. ``epoch`` 0: the owner was called upon, now ask
-    with ``force``. ``doubtful_ms``: what was stored until this wall-clock time may have been sent to the client by an
-    owner that could not say so any more; 0: by none. ``absence_s``: for how long the client of what was there had been
-    gone, 0 if it had not. ``over``: epochs of gateways that have ended since the one that the asker has heard of last.
-    No broker is to store anything of them behind what the session's new owner publishes (``EndGatewayEpochs``)."""
+    with ``force``. ``doubtful_ms``: messages stored until this wall-clock time may have been sent to the client by a
+    lost owner; 0: by none. ``absence_s``: for how long the client of the existing session had been gone, 0 if it had
+    not. ``over``: epochs of gateways that have ended since the one that the asker has heard of last. No broker is to
+    store anything of them behind what the session's new owner publishes (``EndGatewayEpochs``)."""
 
     epoch: int
     generation: int
@@ -394,7 +394,7 @@ class AskSubscriptions(Request):
 
 @value
 class TellSubscriptions(Request):
-    """A gateway's answers to what it was asked (``SessionCalls``)."""
+    """A gateway's answers to the questions of ``SessionCalls``."""
 
     code: ClassVar[int] = 119
     reply: ClassVar[type[Reply]] = Done

@@ -28,8 +28,8 @@ class ShareState(NamedTuple):
 class TakeShared(Request):
     """Leases messages of a shared subscription to a taker: those that were given back first. Where there is none it
     waits up to ``wait_s``. The tag of an entry is the hash of the message's key if the share is ordered, else 0.
-    ``resumes``: of what was leased to the taker, from offset ``since`` on and before ``before``, it still has ``held``,
-    nothing else; ``count_max`` may then be 0."""
+    ``resumes``: of the messages leased to the taker, from offset ``since`` on and before ``before``, it still has
+    ``held`` only; ``count_max`` may then be 0."""
 
     code: ClassVar[int] = 120
     reply: ClassVar[type[Reply]] = Pulled

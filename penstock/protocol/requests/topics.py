@@ -153,7 +153,7 @@ class DescribeTopic(Request):
 
 @value
 class DeleteTopic(Request):
-    """Deletes a topic with all its messages, retained values and committed offsets; answered with what it was.
+    """Deletes a topic with all its messages, retained values and committed offsets; answered with the former topic.
     ``TopicNotFound`` where there is none, ``InvalidTopic`` for one of the system's. One that is made again begins its
     offsets where this one ended."""
 
