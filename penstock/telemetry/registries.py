@@ -45,12 +45,13 @@ def registry(text: str, spark: SparkSession, servers: str) -> DataFrame:
 
 
 def retained(topic: str, spark: SparkSession, servers: str) -> DataFrame:
-    """The newest object under each MQTT topic name of a topic, one row each, with ``device`` and its other fields."""
+    """The newest object under each MQTT topic name of a topic, one row each, with ``device`` and its other fields.
+    Of two that were stored in one millisecond, in different queues, the position in the broker's log tells."""
     from pyspark.sql import functions as f
 
-    options = {"servers": servers, "subscribe": topic, "columns": "mqtt_topic,value,queue,offset,timestamp"}
+    options = {"servers": servers, "subscribe": topic, "columns": "mqtt_topic,value,timestamp,position"}
     rows = spark.read.format("penstock").options(**options).load().groupBy("mqtt_topic")
-    newest = rows.agg(f.max(f.struct("timestamp", "offset", "queue", "value")).alias("one"))
+    newest = rows.agg(f.max(f.struct("timestamp", "position", "value")).alias("one"))
     return table(newest.select("mqtt_topic", "one.value").toArrow().to_pylist(), spark)
 
 

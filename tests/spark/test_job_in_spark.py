@@ -85,11 +85,16 @@ def test_stream_and_batch_give_the_numbers_that_plain_python_gives(spark: Any, c
 def test_the_job_tells_its_batches_keeps_finished_windows_and_puts_bad_payloads_aside(
     spark: Any, cluster: Any, tmp_path: Path
 ) -> None:
+    """Each once: the same run once more, over the same checkpoint, adds nothing."""
     send_readings(cluster.servers, "aside")
     out = tmp_path / "out"
     options = JobOptions(servers=cluster.servers, topic="aside", once=True, out=out, window="10s", watermark="10s")
     told: list[Any] = []
     job.run(options, spark, told.append)
+    files = sorted(out.rglob("*.parquet"))
+    again: list[Any] = []
+    job.run(options, spark, again.append)
+    assert (again, sorted(out.rglob("*.parquet"))) == ([], files)
     assert sum(batch["refused"] for batch in told) == len(BAD)
     assert {row["device"] for batch in told for row in batch["rows"]} == {"d0", "d1", "d2"}
     assert json.loads(json.dumps(told)) == told

@@ -114,7 +114,7 @@ def test_windows_of_top_talkers_are_whole_in_a_stream_once_later_messages_have_c
     assert {row["rank"] for row in shown} == {1, 2, 3}
 
 
-def test_readings_are_joined_with_a_registry_of_each_kind(spark: Any, cluster: Any, tmp_path: Path) -> None:
+def test_a_stream_of_readings_is_joined_with_a_registry_of_each_kind(spark: Any, cluster: Any, tmp_path: Path) -> None:
     start = {"metric": "temp", "error": None, "value": 1.0, "event_time": FAR}
     send(cluster.servers, "joined", [start | {"device": name} for name in ("d1", "d2", "d3")])
     known = spark.createDataFrame([("d1", "Kiel"), ("d2", "Bonn")], "device STRING, site STRING")
@@ -129,11 +129,8 @@ def test_readings_are_joined_with_a_registry_of_each_kind(spark: Any, cluster: A
         for device, body in (("d1", b'{"site": "Kiel"}'), ("d2", b'{"site": "Bonn"}'), ("d3", b"{}"), ("d3", b"")):
             producer.send(Message("registry", body, mqtt_topic=f"registry/{device}", retain=True))
     for registry in (str(tmp_path / "devices.csv"), str(tmp_path / "devices"), f"{database}#devices", "topic:registry"):
-        own = {"registry": registry}
-        if registry.startswith("topic:"):
-            shown = as_stream(spark, RunOptions(cluster.servers, "joined", once=True, given=own), "devices")
-        else:
-            shown = as_batch(spark, cluster.servers, "joined", "devices", own)
+        options = RunOptions(cluster.servers, "joined", once=True, given={"registry": registry})
+        shown = as_stream(spark, options, "devices")
         found = {row["device"]: (row["known"], row.get("site", row.get("SITE"))) for row in shown}
         assert found == {"d1": (True, "Kiel"), "d2": (True, "Bonn"), "d3": (False, None)}, registry
 

@@ -18,6 +18,7 @@ from penstock.telemetry.jobs.alerts import rule_of
 from tests.penstock.telemetry.jobs.conftest import START, made_of
 from tests.spark.test_history_in_spark import Kept
 
+DAY_S = 86_400
 SCHEMA = (
     "device STRING, metric STRING, event_time TIMESTAMP, value DOUBLE, error STRING, topic STRING, queue INT,"
     " offset BIGINT"
@@ -51,16 +52,19 @@ def test_the_figures_of_a_day_are_those_of_its_readings(spark: Any) -> None:
     assert found.alerts_all >= len(found.alerts) > 0
 
 
-def test_the_command_writes_one_file(
+def test_the_command_writes_one_file_for_each_day(
     spark: Any, cluster: Any, send: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = START.timestamp()
-    bodies = [json.dumps({"value": value, "time": at + value}).encode() for value in range(30)]
+    times = [at + value for value in range(30)] + [at + DAY_S + value for value in range(20)]
+    bodies = [json.dumps({"value": value, "time": time}).encode() for value, time in enumerate(times)]
     send("reported", [*bodies, b"{"], mqtt_topic="reported/d1/temp", key="d1")
     monkeypatch.setattr(penstock.spark, "session", lambda **_: Kept(spark))
-    file = tmp_path / "day.html"
-    arguments = ["report", str(START.date()), "--topic", "reported", "--late", "9999d", "--out", str(file)]
-    result = CliRunner().invoke(root, ["--server", cluster.servers, *arguments])
-    assert result.exit_code == 0, result.output
-    assert result.stdout == f"{file}\n"
-    assert "<b>30</b>readings" in file.read_text()
+    for day, readings in enumerate((30, 20)):
+        file = tmp_path / f"{day}.html"
+        date = (START + timedelta(days=day)).date()
+        arguments = ["report", str(date), "--topic", "reported", "--late", "9999d", "--out", str(file)]
+        result = CliRunner().invoke(root, ["--server", cluster.servers, *arguments])
+        assert result.exit_code == 0, result.output
+        assert result.stdout == f"{file}\n"
+        assert f"<b>{readings}</b>readings" in file.read_text()
