@@ -53,7 +53,7 @@ def link(text: Cell, path: str, **query: object) -> Markup:
 
 
 def number(value: float | None) -> Markup:
-    """A number with separators; a dash for none or what is not known (less than 0)."""
+    """A number with separators; a dash for none or an unknown number (less than 0)."""
     if value is None or value < 0:
         return _DASH
     return Markup("{}").format(f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:,.1f}")
@@ -135,7 +135,7 @@ def _cell(cell: Cell) -> Markup:
 
 
 def facts(pairs: Iterable[tuple[str, Cell]]) -> Markup:
-    """Names and what they are."""
+    """Names and values."""
     rows = [Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(name, _cell(value)) for name, value in pairs]
     return Markup('<dl class="facts">{}</dl>').format(joined(rows))
 
@@ -150,7 +150,7 @@ def field(label: str, name: str, value: str = "", *, kind: str = "text", hint: s
 
 
 def choice(label: str, name: str, options: Iterable[tuple[str, str]], chosen: str) -> Markup:
-    """A list to choose from: values and what they say."""
+    """A list to choose from: values and their texts."""
     rows = [
         Markup('<option value="{}"{}>{}</option>').format(value, Markup(" selected" if value == chosen else ""), text)
         for value, text in options

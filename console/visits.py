@@ -63,7 +63,7 @@ _NOT_FOUND: Final = (
 )
 _TOO_LARGE: Final = "the form is too large"
 _ABOUT: Final = ("name", "group", "topic", "id", "timer", "half")
-"""The fields of forms that say what is changed."""
+"""The fields of forms that name the changed object."""
 _WRONG: Final = (InvalidRequest, InvalidTopic, InvalidMessage)
 
 

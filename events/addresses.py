@@ -22,7 +22,7 @@ class AllowedAddresses:
         self._private = [ipaddress.ip_network(one) for one in private]
 
     def allows(self, text: str) -> bool:
-        """Whether a target may be at this address; what is no address is not allowed."""
+        """Whether a target may be at this address; any other text is not allowed."""
         try:
             address = ipaddress.ip_address(text.partition("%")[0])
         except ValueError:

@@ -1,7 +1,7 @@
 """The catalogue of event types: producers, a sample, the schema, the rules that may want them.
 
 It has the types that came over HTTP, that a rule has read, and that have a schema. A new type is written into the
-configuration once, with its first event as the sample. Pure: what is to be written is handed out.
+configuration once, with its first event as the sample. Pure: it returns the values to write.
 """
 
 from __future__ import annotations

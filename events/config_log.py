@@ -1,7 +1,7 @@
 """The configuration, followed and written: retained messages of the topic ``%24events``, one queue at one broker.
 
 A writer sends a fact with the revision that it replaces; the broker takes it or refuses it. So any number of instances
-agree, without a lock or a database. What was written is known here before the writer is answered.
+agree, without a lock or a database. A written value is known here before the writer is answered.
 """
 
 from __future__ import annotations

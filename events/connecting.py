@@ -208,7 +208,7 @@ class TargetConnections:
         return _Connection(await self._connector.connect(place))
 
     async def close(self) -> None:
-        """Closes what is kept."""
+        """Closes kept connections."""
         for idle in self._idle.values():
             while idle:
                 await idle.pop().close()

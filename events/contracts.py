@@ -27,8 +27,8 @@ _JUDGED: Final = frozenset(
 
 
 class Contract:
-    """One version of a type's schema, compiled. Raises ``Problem`` for what is no JSON Schema of draft 2020-12, or
-    refers to something outside of itself."""
+    """One version of a type's schema, compiled. Raises ``Problem`` for a value that is no JSON Schema of draft 2020-12,
+    or that refers to others."""
 
     def __init__(self, schema: object) -> None:
         if not isinstance(schema, dict | bool):

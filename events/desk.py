@@ -1,7 +1,7 @@
 """What the HTTP face does with configuration: checks, reads and writes of buses, sources, rules, targets and schemas.
 
-A value is compiled before it is written, and what it needs must be there. A write says which revision it replaces, if
-the caller said so.
+A value is compiled before it is written, and the values that it names must exist. A write says which revision it
+replaces, if the caller said so.
 """
 
 from __future__ import annotations

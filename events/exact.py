@@ -140,7 +140,7 @@ def route_of(
 
 
 def producer_of(*told: str | int) -> str:
-    """The name of a producer: what is before the numbers of its messages."""
+    """The name of a producer: the text before the numbers of its messages."""
     return blake2b(repr(told).encode(), digest_size=(ID_BYTES - DIGITS - 1) // 2).hexdigest() + "-"
 
 

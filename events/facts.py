@@ -89,8 +89,8 @@ class Facts:
         self.changes += before != self._facts
 
     def fold(self, one: StoredFact) -> bool:
-        """Takes one message of the log in; returns whether it changed anything. What is no fact, or is older than what
-        stands, is passed over."""
+        """Takes one message of the log in; returns whether it changed anything. Other messages, and facts older than
+        the current one, are skipped."""
         self.position = max(self.position, one.position)
         changed = self._put(one)
         self.changes += changed

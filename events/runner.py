@@ -67,7 +67,7 @@ class Checks(NamedTuple):
 
 
 class Rest(Protocol):
-    """The rest of a rule: when it may rest, and what it may pass over when it continues."""
+    """The rest of a rule: when it may rest, and the offsets that it may skip when it continues."""
 
     def may_begin(self) -> bool:
         """Whether it may rest as soon as it has nothing to do."""
@@ -165,7 +165,7 @@ class Runner:
             before = now
 
     async def _pass_over(self, queues: Sequence[MessageQueue]) -> None:
-        """Goes on behind what is not for the rule, where its group stands there."""
+        """Skips events that are not for the rule, if its group stands there."""
         skips, positions = self._rest.skips(), self._consumer.positions
         places = {
             queue: skips[queue][1]
@@ -177,7 +177,7 @@ class Runner:
         if places:
             await self._consumer.commit(places)
 
-    # -- what is wanted
+    # -- selection
 
     def _wanted(self, messages: Sequence[ReceivedMessage]) -> list[tuple[ReceivedMessage, Event]]:
         found = []

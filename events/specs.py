@@ -43,7 +43,7 @@ def check_name(name: str, kind: str, form: re.Pattern[str] = NAME) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bus:
-    """``violations``: what is done with an event that breaks its contract."""
+    """``violations``: the action for an event that breaks its contract."""
 
     violations: str = "reject"
     description: str = ""

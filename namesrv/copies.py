@@ -1,7 +1,7 @@
 """Nodes that have a copy of a broker's log and can be read: leases by broker and address. Pure.
 
-They tell what they hold as a leader does. While a broker has a leader, routes name its readers beside it; without one,
-its readers answer for it, and nothing of it can be written.
+They register their topics as a leader does. While a broker has a leader, routes name its readers beside it; without
+one, its readers answer for it, and nothing of it can be written.
 
 Invariant: no broker has an empty entry.
 """
@@ -68,7 +68,7 @@ class Copies:
         return self._by_broker.get(broker, {}).get(address)
 
     def register(self, request: RegisterBroker, lease_ends: float) -> None:
-        """Puts in a reader and what it holds. Raises ``Busy``."""
+        """Puts in a reader and its topics. Raises ``Busy``."""
         of_broker = self._by_broker.get(request.broker, {})
         if request.address not in of_broker and len(of_broker) >= READERS_MAX:
             raise Busy(f"broker {request.broker} has its {READERS_MAX} readers")

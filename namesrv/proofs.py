@@ -38,7 +38,7 @@ class Proofs:
         return Challenge(self._nonce)
 
     def prove(self, request: ProveBroker) -> None:
-        """Takes a proof. Raises ``NotAuthorized`` for a wrong one, and what was proved before counts no more."""
+        """Takes a proof. Raises ``NotAuthorized`` for a wrong one, after which earlier proofs are void."""
         if self._secret is None:
             return
         nonce, self._nonce, self._proved = self._nonce, b"", None

@@ -99,7 +99,7 @@ class DemoDevice:
 
 
 async def watch(address: str, name_filter: str, delivered: Stage) -> None:
-    """A device that subscribes and counts what it receives; ends when the connection does."""
+    """A device that subscribes and counts received messages; ends when the connection does."""
     host, port = split_address(address)
     async with await trio.open_tcp_stream(host, port) as stream, trio.open_nursery() as nursery:
         await stream.send_all(codec.encode(Connect(client_id="demo-watcher", keep_alive_s=KEEP_ALIVE_S), LEVEL))

@@ -1,6 +1,6 @@
 """What `penstock doctor` looks at: this machine and a configuration, before a broker starts or when one is ill.
 
-Each check takes what it looks at and returns findings. Nothing is changed: the one file that is written, to measure a
+Each check takes its object and returns findings. Nothing is changed: the one file that is written, to measure a
 sync, has no name by the time it is written to.
 """
 
@@ -50,7 +50,7 @@ class Finding(NamedTuple):
     Attributes:
         check: the thing that the line is about.
         verdict: ``GOOD``, ``NOTE`` or ``BAD``.
-        found: what it is.
+        found: the finding.
         remedy: what to do, empty if nothing.
     """
 

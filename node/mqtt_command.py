@@ -95,7 +95,7 @@ def pub(
 ) -> None:
     """Publish to the MQTT topic NAME.
 
-    Without a BODY all of standard input is one message. mosquitto_pub's letters mean what they mean there.
+    Without a BODY all of standard input is one message. Short options are those of mosquitto_pub.
 
     \b
     Examples:
@@ -144,7 +144,7 @@ def _lines(client: MqttClient) -> Iterator[bytes]:
 
 
 def _refuse(text: str, check: Callable[[str], object]) -> None:
-    """Raises ``InvalidTopic`` for what is no name, or no filter: before a gateway is asked, which says less."""
+    """Raises ``InvalidTopic`` for an illegal name or filter, before a gateway refuses it with fewer words."""
     try:
         check(text)
     except InvalidName as error:
@@ -169,10 +169,10 @@ def sub(
     as_json: bool,
     **who: Any,
 ) -> None:
-    """Print what is published to topics that match FILTER, until Ctrl-C.
+    """Print messages of topics that match FILTER, until Ctrl-C.
 
-    Where the gateway goes away it connects again; what is published meanwhile does not come. mosquitto_sub's letters
-    mean what they mean there.
+    Where the gateway goes away it connects again; messages published meanwhile are missing. Short
+    options are those of mosquitto_sub.
 
     \b
     Examples:

@@ -129,7 +129,8 @@ class Child:
         return {prefix + name.upper(): _as_text(value) for name, value in self._settings.items()}
 
     def _take_ready_line(self, said: str) -> None:
-        """Where the process listens: what was any free port is this one from now on."""
+        """Takes the process's addresses from its ready line: a port that was any free one stays this one from now
+        on."""
         address, *also = said.split()
         told = dict(one.split("=", 1) for one in also)
         told.pop("status", "")
@@ -256,7 +257,8 @@ async def _start_gateways(
     parts: Parts,
     nursery: trio.Nursery,
 ) -> list[Child]:
-    """The gateways, one after the other: what was any free port for the first is that port for the others."""
+    """Starts the gateways one after the other: a port that was any free one for the first is that port for the
+    others."""
     node, environ = configuration.node, os.environ
     told = place(configuration, "gateway", environ) | listeners(configuration, environ)
     told |= {"namesrv": (names,), **secret}

@@ -22,8 +22,8 @@ def service_settings(configuration: Configuration, service: str, **given: object
 
 
 def events_server() -> Any:
-    """The event bridge's ``run``; its code loads only where it is wanted. Raises ``InvalidConfig`` where what it needs
-    is not installed."""
+    """The event bridge's ``run``; its code loads only where it is wanted. Raises ``InvalidConfig`` if its packages are
+    not installed."""
     with needed_extra("the event bridge", "events"):
         from events.server import run
 

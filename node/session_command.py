@@ -56,7 +56,7 @@ def list_sessions(server: str, allow_incomplete: bool, as_json: bool) -> None:
     """List the sessions of connected and absent clients, and their waiting messages.
 
     Waiting counts messages of its QoS 1 and 2 subscriptions that it has not been sent; on the way are those that it
-    has not acknowledged. A dash stands for what is not known. `penstock share list` shows the waiting messages of
+    has not acknowledged. A dash stands for an unknown value. `penstock share list` shows the waiting messages of
     shared subscriptions.
 
     \b

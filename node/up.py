@@ -156,6 +156,6 @@ def last_json(stored: RunTotals, data: Path) -> str:
 
 
 async def _break_off(stop: trio.Event, start: trio.CancelScope) -> None:
-    """Started parts are stopped in order; what is still starting, with all that it has begun, ends at once."""
+    """Started parts are stopped in order; parts that are still starting end at once, with all that they have begun."""
     await stop.wait()
     start.cancel()

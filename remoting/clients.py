@@ -157,7 +157,7 @@ def _lock_request(row: Any) -> tuple[str, str, dict[str, Any]]:
 
 
 def check_config(call: Call) -> Command:
-    """Whether a subscription can be understood: its first pull says so, as it says what is wrong with it."""
+    """Whether a subscription can be understood; its first pull reports the error."""
     return call.command.answer(codes.SUCCESS)
 
 

@@ -78,13 +78,13 @@ class Flows:
         self._bytes = 0
 
     def flush(self) -> None:
-        """Sends what was submitted."""
+        """Sends submitted requests."""
         self._hand_over()
         self._broker.flush()
         self._names.flush()
 
     def run(self, flow: Flow, on_end: Callable[[Any], None], check: Check | None = None) -> None:
-        """Runs a flow; ``on_end`` gets what it returns, or the ``PenstockError`` that ended it. ``check`` judges its
+        """Runs a flow; ``on_end`` gets its result, or the ``PenstockError`` that ended it. ``check`` judges its
         requests by the rights of the command's user; None where everything is allowed."""
         _Run(self, flow, on_end, check).go(None)
 

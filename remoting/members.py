@@ -169,7 +169,7 @@ class Members:
         return Changed((consumer_group,) if was_there else ())
 
     def disconnect(self, connection: int) -> Changed:
-        """A connection has ended: its clients are gone at once, and what they held is free."""
+        """A connection has ended: its clients are gone at once, and their queues are free."""
         if not self._count_of.pop(connection, 0):
             return Changed(())
         gone = [client.id for client in self._clients.values() if client.connection == connection]

@@ -183,8 +183,8 @@ def _answer(call: Call, sent: list[Sent], placed: Sequence[Placed]) -> Command:
 
 
 def _unsure(call: Call, sent: list[Sent], queue: int, error: PenstockError) -> Command:
-    """The answer for what is in the log, and may not stay there: the disk, or the copies, have not answered in time.
-    Clients take it as a status of what is sent, with the fields of a place, which is not known."""
+    """The answer for messages that are in the log and may not stay there: the disk, or the copies, have not answered in
+    time. Clients take it as a status of the sent messages, with the fields of a place, which is unknown."""
     code = codes.FLUSH_COPIES_TIMEOUT if isinstance(error, NotLeader) else codes.FLUSH_DISK_TIMEOUT
     fields = {"msgId": "", "queueId": str(max(queue, 0)), "queueOffset": "-1"}
     fields["transactionId"] = ",".join([one.unique_id for one in sent])

@@ -16,7 +16,7 @@ _GENERATIONS_FROM: Final = 1 << 61
 
 
 class Epoch:
-    """One epoch of a log. What is written before its record is of the epoch before.
+    """One epoch of a log. Frames before its record belong to the epoch before.
 
     Attributes:
         number: one more than that of the epoch before.

@@ -31,7 +31,7 @@ from penstock.protocol.requests.request import Request, Result
 
 NOT_HERE: Final = "this broker does not lead its log now"
 _Answer = tuple[int, int, Result, OnResult, float]
-"""Log position that it waits for, number among all answers, what it says, to whom, and when it was asked."""
+"""The awaited log position, the number among all answers, the answer, its receiver, and the time of the request."""
 Confirm = Callable[[Callable[[], None]], None]
 """Calls back when a majority has said, since this call, that this node leads; never where it does not lead any more."""
 
@@ -53,8 +53,7 @@ class Dispatch:
     ) -> None:
         """``service``: None where another node leads. ``parked``: where requests are parked; the service looks at it.
         ``confirm``: None where no other node can lead.
-        ``figures``: those of the process. ``asides``, and ``reads`` of this copy: what is answered without a
-        service."""
+        ``figures``: those of the process. ``asides``, and ``reads`` of this copy: handlers that need no service."""
         self._reads = reads
         self._asides = asides or {}
         self._figures = Figures() if figures is None else figures
@@ -226,12 +225,12 @@ class Dispatch:
         self._wake()
 
     def drop(self, session: int) -> None:
-        """A session is gone; what it parked is forgotten."""
+        """A session is gone; its parked requests are forgotten."""
         self._parked.drop_session(session)
 
     def close(self, error: PenstockError) -> None:
         """Carries out nothing any more, and answers every request with this error; one that waits for a disk with an
-        error that says that its outcome is unknown. For a process that ends: what is parked ends with it."""
+        error that says that its outcome is unknown. Ends with the process, and so do parked requests."""
         self._closed, self._reads = error, None
         unknown = type(error)(error.message, hint=error.hint).with_fate(True)
         for waiting in (self._after_sync, self._after_quorum):
@@ -242,8 +241,8 @@ class Dispatch:
             self._after_round.popleft()[1](error)
 
     def step_down(self, error: PenstockError) -> None:
-        """The same for a process that lives on without leading this log: what is parked is answered too, and the
-        service let go."""
+        """The same for a process that lives on without leading this log: parked requests are answered too, and the
+        service is dropped."""
         self._service = None
         self.close(error)
         self._parked.fail_all(error)

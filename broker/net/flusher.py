@@ -70,7 +70,7 @@ class Flusher:
     ) -> None:
         """``later_s``, ``later_bytes``: how long, and how many bytes of, appends without a waiting request may stay
         unsynced. ``quick_s``: a disk whose syncs take less on average is synced in the loop; 0: none is.
-        ``rule``: what is committed with it."""
+        ``rule``: the commit rule."""
         self._rule = rule
         self._store = store
         self._clock = clock
@@ -130,8 +130,8 @@ class Flusher:
         self._store.tidy()
 
     def commit(self, lead: Lead) -> None:
-        """Makes readable what is committed by now, to which another copy may have added, and answers all that has what
-        it waited for."""
+        """Makes committed messages readable, which another copy may have completed, and answers requests that waited
+        for them."""
         store = self._store
         store.mark_committed(max(store.committed, self._rule.committed(store.durable)))
         lead.dispatch.reached(store.durable, store.committed)

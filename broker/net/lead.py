@@ -214,7 +214,7 @@ class Lead:
         self.dispatch.release(session)
 
     def drop(self, session: int) -> None:
-        """A session is gone; what it parked is forgotten."""
+        """A session is gone; its parked requests are forgotten."""
         self._held.discard(session)
         self.dispatch.drop(session)
 

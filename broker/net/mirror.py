@@ -95,7 +95,7 @@ class SessionMirror:
         return self._knows_route and all([home.is_mirrored for home in self._homes.values()])
 
     def tick(self, now: float) -> None:
-        """Does what is due."""
+        """Does due work."""
         self._now = now
         if now >= self._route_due:
             self._ask_routes(now)
@@ -133,7 +133,7 @@ class SessionMirror:
                 home = self._homes[route.broker] = _Home(route.broker, route.address, self._links.link(route.address))
                 self._list(home)
 
-    # ------------------------------------------------------------ opening what is missing
+    # ------------------------------------------------------------ opening missing filters
 
     def _list(self, home: _Home) -> None:
         home.is_listing = True
@@ -157,7 +157,7 @@ class SessionMirror:
         if not home.is_mirrored:
             self._list(home)
 
-    # ------------------------------------------------------------ closing what is left over
+    # ------------------------------------------------------------ closing left-over filters
 
     def _look_for_what_is_over(self) -> None:
         if not self._owners:

@@ -213,7 +213,7 @@ class Node:
 
     def _end_for(self, error: Exception) -> None:
         """The core counts on what the disk has not, or a defect has stopped it half way: nothing more is sent or
-        answered, and the next tick ends this node. Its next start finds what is durable."""
+        answered, and the next tick ends this node. Its next start finds the durable log."""
         if not isinstance(error, StorageFailed):
             _log.critical("a defect ends this node; please report it", exc_info=error)
         self._failed = error
@@ -317,7 +317,7 @@ class Node:
     # ------------------------------------------------------------ other nodes
 
     def met(self, link: PeerLink) -> None:
-        """A connection to another node stands: what was sent before it is lost."""
+        """A connection to another node stands: messages sent before it are lost."""
         if link.welcome is not None:
             self._namesrv.update(dict.fromkeys(link.welcome.namesrv))
             self._step(Lost(link.welcome.node))

@@ -22,7 +22,7 @@ from penstock.protocol.requests.request import Result
 @mypyc_attr(acyclic=True)
 class Waiting(Deadline):
     """One parked request; ``answered`` ones are skipped wherever they still stand. An idle device has one of these for
-    as long as it is connected, so it holds what it needs and no more, and the garbage collector does not look at it
+    as long as it is connected, so it holds no more than it needs, and the garbage collector does not look at it
     (compiled): its holder drops the reference itself."""
 
     __slots__ = ("_wakers", "answered", "on_result", "retry", "session")

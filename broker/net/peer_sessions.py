@@ -40,7 +40,7 @@ class Host(Protocol):
         ...
 
     def asked(self, session: PeerSession, request: Request, on_result: OnResult) -> None:
-        """A request of that node, and what is to be called with the answer to it; not with ``Vote`` and ``Taken``,
+        """A request of that node, and the callback for the answer; not with ``Vote`` and ``Taken``,
         which go to ``PeerSession.answer``."""
         ...
 
@@ -57,7 +57,7 @@ class PeerSession:
     """One connection from another node.
 
     Attributes:
-        hello: what it says of itself; None until it has proved that it has the key.
+        hello: its introduction; None until it has proved that it has the key.
     """
 
     def __init__(self, host: Host, secret: bytes) -> None:

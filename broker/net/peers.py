@@ -68,7 +68,7 @@ class PeerLink:
 
     Args:
         introduce: what this node says of itself.
-        on_met: called when the other side is known, with what it says of itself.
+        on_met: called when the other side is known, with its introduction.
         on_lost: called with the other node's name when the connection has ended.
 
     Attributes:
@@ -125,7 +125,7 @@ class PeerLink:
         return True
 
     def _send_now(self, data: Bytes) -> list[Bytes]:
-        """Hands the socket what it takes, before this node syncs what it sends; returns the rest."""
+        """Gives the socket as much as it takes, before this node syncs the sent entries; returns the rest."""
         assert self._direct is not None
         sent = self._direct.send(data)
         return [memoryview(data)[sent:]] if sent < len(data) else []

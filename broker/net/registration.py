@@ -189,7 +189,7 @@ class Registration:
     async def _beat(
         self, link: Link, parts: Sequence[tuple[TopicRoute, ...]], before: int, version: int, rank: Rank
     ) -> bool:
-        """Tells what is new since the version ``before``, in parts. False if it is not the one on file."""
+        """Sends the changes since the version ``before``, in parts. False if it is not the one on file."""
         for left, part in zip(range(len(parts) - 1, -1, -1), parts, strict=True):
             name, lease_s = self._settings.name, self._settings.lease_s
             request = BrokerHeartbeat(name, self._address, version, lease_s, part, before, left > 0, *rank[:3])

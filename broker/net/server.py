@@ -1,7 +1,7 @@
 """Runs a broker: opens its store, listens, flushes, ticks, registers, and closes all of it in order.
 
 ``service`` and ``dispatch`` decide; this module has the tasks. A failed sync ends the broker at once, without a clean
-stop: the next start decides by what is on the disk.
+stop: the next start decides by the disk.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ class StoreSpans(Protocol):
     """A recorder of traces (``penstock/service/otel_spans.py``)."""
 
     def begin(self, topic: str, stored: TraceContext) -> Callable[[str], None]:
-        """Begins the span of a message that is stored with this context. What it returns ends it; it takes why the
-        message was refused, empty for one that is stored."""
+        """Begins the span of a message that is stored with this context. The returned function ends it; it takes why
+        the message was refused, empty for one that is stored."""
         ...
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Raft for one node of a group, whose log is the broker's: events and ``now`` in, ``Ready`` out.
 
 It knows of the log how far it goes and which epochs are in it, never a byte. It opens no file, reads no clock, waits
-for nothing. What must not leave before something is on the disk is not in what it returns until then.
+for nothing. A message that must wait for the disk is not among the effects until then.
 
 | danger | prevented by |
 |---|---|
@@ -133,7 +133,7 @@ class Core:
         return self._awake.at(now) - self._heard if self._heard > -math.inf else -1.0
 
     def joined(self, cluster: str) -> None:
-        """The id of this node's group has become known: it is kept with what is saved next."""
+        """The id of this node's group has become known: it is saved with the next save."""
         self.state = self.state._replace(cluster=cluster)
         self._must_save = True
 
@@ -289,7 +289,7 @@ class Core:
         self._say(sender, Taken(self.state.epoch, self._promised, entries.round, conflict))
 
     def _write(self, entries: TakeEntries) -> None:
-        """Cuts what the leader has not, and takes in what is new."""
+        """Cuts entries that the leader does not have, and takes in new ones."""
         log = self.log
         both = min(log.end, entries.end)
         place = parting(log.epochs, entries.epochs, entries.position, both)
@@ -326,7 +326,7 @@ class Core:
         return min(self.log.durable, self._matched)
 
     def _answer(self, sender: str, number: int) -> None:
-        """Tells a leader what is durable; from then on this node is bound by it."""
+        """Tells a leader the durable position; from then on this node is bound by it."""
         promised = self._promised
         self._say(sender, Taken(self.state.epoch, promised, number))
         if promised > self.state.mark and not self._is_behind_mark:

@@ -57,7 +57,8 @@ class FollowerLog:
         self._find_tail()
 
     def _find_tail(self) -> None:
-        """Finds what begins behind what is applied. Within damage nothing is seen, until it is repaired."""
+        """Finds the epochs and changes of members that begin behind the applied position. Within damage nothing is
+        seen, until it is repaired."""
         self._tail, self._changes = [], []
         position = self.applied
         while position < self.end:
@@ -115,7 +116,7 @@ class FollowerLog:
 
     @property
     def changes(self) -> list[MembersAt]:
-        """The latest change of members in what is applied, where there is one, and all behind it."""
+        """The latest applied change of members, if there is one, and all behind it."""
         known = self._members()
         return [known, *self._changes] if known.position >= 0 else [*self._changes]
 
@@ -147,11 +148,11 @@ class FollowerLog:
 
     def receive(self, stretch: Stretch, epoch: int) -> int:
         """Takes in a stretch that the leader of ``epoch`` has sent. Nothing of it counts as durable before the next
-        sync. Known frames are skipped; what is not committed and differs is cut. Returns the position
+        sync. Known frames are skipped; uncommitted frames that differ are cut. Returns the position
         behind it: up to there the log is the leader's.
 
-        Raises ``Mismatch``, ``ProtocolError`` for bytes that are no such stretch, ``BadPlace`` where this copy differs
-        in what is committed, ``StorageFull`` or ``StorageFailed``.
+        Raises ``Mismatch``, ``ProtocolError`` for bytes that are no such stretch, ``BadPlace`` if this copy differs in
+        committed frames, ``StorageFull`` or ``StorageFailed``.
         """
         position, data = stretch.position, stretch.data
         parts = checked_parts(data, position, stretch.before, epoch)

@@ -1,4 +1,4 @@
-"""One leadership: what its peers have, what is committed by that, and whether a majority still answers.
+"""One leadership: the progress of its peers, the committed position by that, and whether a majority still answers.
 
 Only frames of the leader's own epoch are committed by counting; earlier ones are committed with them (Figure 8 of
 Raft's paper). So the leader begins with a frame of its own. There is no lease: to prove that this node leads *now*, a
@@ -46,7 +46,7 @@ class Leading:
         self._ticked = now
         self.look(now)
 
-    # ------------------------------------------------------------ what is committed
+    # ------------------------------------------------------------ committing
 
     @property
     def committed(self) -> int:
@@ -152,7 +152,7 @@ class Leading:
         peer = self._peers.get(self._moves_to)
         return ToPeer(self._moves_to, TakeLead(self.epoch)) if peer and peer.durable == self._log.end else None
 
-    # ------------------------------------------------------------ what is sent
+    # ------------------------------------------------------------ sending
 
     def tick(self, now: float) -> list[ToPeer]:
         """The messages that are due."""

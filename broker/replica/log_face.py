@@ -58,7 +58,7 @@ class ReplicaLog(Protocol):
         durable: position up to which this disk has everything.
         committed: position up to which the group has everything, as far as this node knows.
         applied: position up to which queues and folds know the log.
-        epochs: all epochs of the log, what is not applied included.
+        epochs: all epochs of the log, unapplied frames included.
         changes: of the members: the latest that is applied, and all that are not.
     """
 

@@ -1,8 +1,8 @@
 """Requests of operators to change a group's members: the members that follow, or the reason for a refusal.
 
-The leader decides whether the group can carry a change out now (``Core.change_refusal``). This module refuses what is
-wrong at any time: a group of two voters, where either one's death ends all writing; a leader that removes itself; a
-data folder that has lost its promises under a name that still counts on them.
+The leader decides whether the group can carry a change out now (``Core.change_refusal``). This module refuses changes
+that are wrong at any time: a group of two voters, where either one's death ends all writing; a leader that removes
+itself; a data folder that has lost its promises under a name that still counts on them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def without_node(members: Members, node: str, leader: str, *, allows_two: bool =
 
 
 def with_copies(members: Members, copies: int) -> Members:
-    """Another minimum number of disks for what is committed. Raises ``InvalidRequest``."""
+    """Another minimum number of disks for committed messages. Raises ``InvalidRequest``."""
     if not 1 <= copies <= len(members.nodes):
         raise InvalidRequest(
             f"a group of {len(members.nodes)} nodes keeps 1 to {len(members.nodes)} copies, not {copies}"

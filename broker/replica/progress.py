@@ -1,4 +1,4 @@
-"""A leader's view of one peer: what the peer has, what is on its way to it, and when it was last heard.
+"""A leader's view of one peer: its log, the entries on their way to it, and the time of its last message.
 
 *Probing*: the leader looks for the position where the logs part, with one empty message at a time. *Streaming*: it
 sends new entries at once, as far as the window has room, without waiting for earlier answers.
@@ -14,7 +14,7 @@ class Progress:
 
     Attributes:
         durable: its disk has the leader's log up to there.
-        next: what it is sent next begins there.
+        next: the position at which its next entries begin.
         heard: when it answered last.
         round: the latest round of signs of life that it has answered.
         is_probing: whether the leader does not know yet up to where the logs are equal.
@@ -67,7 +67,7 @@ class Progress:
             self._moved = now
 
     def look_after(self, now: float, patience_s: float) -> None:
-        """Time has passed: what was sent and is not answered within ``patience_s`` counts as lost."""
+        """Handles the passing of time: entries without an answer within ``patience_s`` count as lost."""
         if self.next == self.durable and not self.is_probing:
             self._moved = now
         elif now - self._moved > patience_s:

@@ -1,8 +1,8 @@
-"""One node of a group: carries out on its log and disk what its core decides, and returns what is to be sent.
+"""One node of a group: carries out its core's decisions on log and disk, and returns the messages to send.
 
 It blocks on the disk when it saves a promise or cuts the log, never for the log's own sync, which ``synced`` reports.
-When its leadership ends it opens the store again, because the broker's state may know what is cut. A copy that meets
-damage continues behind what it can take in, and does not lead before it is ``repaired``.
+When its leadership ends it opens the store again, because the broker's state may know frames that are cut. A copy that
+meets damage still receives entries, and does not lead before it is ``repaired``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Office(Protocol):
         ...
 
     def step_down(self) -> ReplicaLog:
-        """It does not lead any more. Returns the log, opened again: what is not committed is in no state."""
+        """It does not lead any more. Returns the log, opened again, without uncommitted frames in its state."""
         ...
 
 
@@ -101,7 +101,7 @@ class Replica:
         return self.step(Force(members), now)
 
     def step(self, event: Event, now: float) -> list[ToPeer]:
-        """Takes in an event, or the passing of time; returns what is to be sent. Raises ``StorageFailed``."""
+        """Takes in an event, or the passing of time; returns the messages to send. Raises ``StorageFailed``."""
         sent: list[ToPeer] = []
         events = [event]
         while events:
@@ -119,8 +119,8 @@ class Replica:
         return self.step(self._grown(), now)
 
     def begin_round(self, now: float) -> tuple[int, list[ToPeer]]:
-        """A round of signs of life, where this node leads: its number, and what is to be sent. When it is ``confirmed``
-        this node has led after it began."""
+        """A round of signs of life, where this node leads: its number, and the messages to send. When it is
+        ``confirmed`` this node has led after it began."""
         number = self._core.begin_round(now)
         return number, self.appended(now)
 

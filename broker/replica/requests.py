@@ -127,7 +127,7 @@ class ReplicaRequests:
 
     @handles(SetCopies)
     def set_copies(self, request: SetCopies, now: float, now_ms: int) -> Outcome:
-        """Changes the minimum number of disks for what is committed."""
+        """Changes the minimum number of disks for committed messages."""
         point = self._group.change(lambda members: with_copies(members, request.copies), now, now_ms)
         return AfterQuorum(Done(), point)
 

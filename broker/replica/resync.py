@@ -31,7 +31,7 @@ from penstock.world import Offload
 FOLDER: Final = "replica/incoming"
 MANIFEST: Final = "replica/manifest"
 CLOSE_BYTES: Final = 64 << 20
-"""A copy that is at most this far behind what is committed becomes the log, and the follower's way brings the rest."""
+"""A copy that is at most this far behind the committed position becomes the log, and following brings the rest."""
 SYNC_BYTES: Final = 64 << 20
 """About how many bytes are written before each sync."""
 _CRC_BYTES: Final = 4

@@ -1,7 +1,7 @@
 """The event bridge: buses with their rules, targets, sources, contracts and types, as the log keeps them.
 
 The console asks brokers and no bridge: position, lag and dead letters of a rule are those of its group. The bridge's
-HTTP face and ``penstock event`` change what is shown here.
+HTTP face and ``penstock event`` change the configuration.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ RIDDLES = {
     r"\bwhat (?:was|is) (?:owed|stored|said|asked)\b": 20,
     r"\bwhat (?:becomes|became|comes|came|follows|waits|stands|remains|stays)\b": 70,
     r"\bwhat (?:\w+ )?(?:has|have|had)\b": 50,
-    r"\bwhat (?:it|they|is|was|are|were)\b": 680,
+    r"\bwhat (?:it|they|is|was|are|were)\b": 590,
     r"\blets? go of\b": 10,
 }
 """Idioms that hide who does what, and how often they still stand in sources and pages, rounded up
