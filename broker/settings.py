@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import ClassVar, Final
 
 from broker.store.settings import StoreSettings
 from penstock.errors import InvalidConfig
@@ -32,6 +34,8 @@ class BrokerSettings(AccessSettings):
     The others are the store's (``broker/store/settings.py``) and those of access. Raises ``ValueError`` for a value
     outside its limits.
     """
+
+    FORMER: ClassVar[Mapping[str, str]] = MappingProxyType({"register_every_s": "it is a quarter of lease_s now"})
 
     name: str = setting("broker-a", "unique among the brokers of a cluster")
     room: str = setting(
@@ -163,8 +167,7 @@ class BrokerSettings(AccessSettings):
         " sender decides",
     )
     held_bytes_max: int = common.held_bytes_max()
-    lease_s: float = setting(120.0, "lease with the name servers")
-    register_every_s: float = setting(30.0, "how often the lease with the name servers is renewed", above=0)
+    lease_s: float = setting(120.0, "lease with the name servers, which is renewed four times in it", above=0)
     owner_lease_s: float = setting(
         120.0, "after this long without a word from a gateway, the filters that only it holds are closed", above=0
     )
@@ -221,8 +224,6 @@ class BrokerSettings(AccessSettings):
         self._check_copies()
         if self.default_queues > self.queues_max:
             raise InvalidConfig(f"default_queues is {self.default_queues}", hint=f"queues_max is {self.queues_max}")
-        if self.register_every_s >= self.lease_s:
-            raise InvalidConfig(f"register_every_s is {self.register_every_s}", hint="it is less than lease_s")
         if not self.retry_delays_s or min(self.retry_delays_s) < 0:
             raise InvalidConfig(
                 f"retry_delays_s is {list(self.retry_delays_s)}", hint="it has at least one delay, and none below 0"

@@ -20,14 +20,8 @@ CONSOLE: Final = "reads messages and ends sessions"
 class ConsoleSettings(AccessSettings):
     """The settings of a console. Users, rules, tokens and TLS are those of the broker's ports, for browsers."""
 
-    RENAMED: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {
-            "certificate": "tls_certificate",
-            "key": "tls_key",
-            "client_ca": "tls_client_ca",
-            "client_crl": "tls_client_crl",
-            "clients": "tls_clients",
-        }
+    FORMER: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {name: f"it is called tls_{name} now" for name in ("certificate", "key", "client_ca", "client_crl", "clients")}
     )
 
     host: str = common.host()

@@ -366,7 +366,7 @@ def service_settings(configuration: Configuration, service: str, environ: Mappin
 
 
 def _names_of(kind: type[Any]) -> set[str]:
-    return {*settable(kind), *getattr(kind, "RENAMED", ())}
+    return {*settable(kind), *getattr(kind, "FORMER", ())}
 
 
 def _variable(service: str, setting: str) -> str:

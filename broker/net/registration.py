@@ -37,6 +37,8 @@ CALL_S: Final = 5.0
 PART: Final = 10_000
 """Number of topics with the longest names that fit into a request."""
 RETRY_S: Final = 1.0
+RENEWALS: Final = 4
+"""A lease is renewed this often while it lasts."""
 START_S: Final = 1.0
 LEAVE_S: Final = 1.0
 
@@ -140,7 +142,7 @@ class Registration:
                     registered = -1
                 registered, stood = await self._renew(link, registered, rank), rank
                 await self._meet(link)
-                wait_s = self._settings.register_every_s
+                wait_s = self._settings.lease_s / RENEWALS
                 if namesrv in self.away:
                     _log.warning("name server %s answers again", namesrv)
                 self.away.discard(namesrv)

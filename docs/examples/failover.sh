@@ -41,7 +41,6 @@ host = "${HOST[$1]}"
 [broker]
 segment_bytes = 65536
 lease_s = 12                 # a name server forgets so late who has died without a successor
-register_every_s = 3
 ${EXTRA[$1]:-}
 END
     : > "$1.out"

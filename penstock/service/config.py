@@ -193,12 +193,9 @@ def load_table(
 
 
 def _former(cls: type[Any]) -> Mapping[str, str]:
-    """Names that were settings once, and what to do instead."""
-    renamed: Mapping[str, str] = getattr(cls, "RENAMED", {})
+    """Names that were settings once, each with what to do instead."""
     constants = {name for name, one in declared(cls).items() if one.is_constant}
-    return dict.fromkeys(constants, "leave it out: Penstock chooses it now") | {
-        name: f"it is called {now} now" for name, now in renamed.items()
-    }
+    return dict.fromkeys(constants, "leave it out: Penstock chooses it now") | dict(getattr(cls, "FORMER", {}))
 
 
 def _find_beyond_limits(cls: type[T], values: Mapping[str, Any], places: Mapping[str, str], faults: Faults) -> None:

@@ -135,7 +135,6 @@ class Cluster:
             reserve_step_bytes=1 << 12,
             ahead_bytes=1 << 13,
             emergency_bytes=0,
-            register_every_s=3.0,
             lease_s=10.0,
         )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 
@@ -13,6 +15,8 @@ from penstock.service.setting import check_bounds, constant, declared, port_sett
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    FORMER: ClassVar[Mapping[str, str]] = {"queues_max": "it is called topics_max now"}
+
     port: int = port_setting(-1, "where it listens", least=-1)
     topics_max: int = setting(10, "topics", above=0)
     wait_s: float = setting(1.0, "how long", least=0)
@@ -60,3 +64,12 @@ def test_what_penstock_chooses_itself_no_file_and_no_variable_sets(where: str) -
     with pytest.raises(InvalidConfig, match="leave it out: Penstock chooses it now"):
         load_table(Settings, table, environ, "P")
     assert load_table(Settings, {}, {}, "P", {"chunk_bytes": 5}).chunk_bytes == 5
+
+
+@pytest.mark.parametrize("where", ["file", "environment"])
+def test_a_setting_of_an_earlier_version_is_refused_with_what_there_is_in_its_place(where: str) -> None:
+    table = {"queues_max": 5} if where == "file" else {}
+    environ = {"P_QUEUES_MAX": "5"} if where == "environment" else {}
+    with pytest.raises(InvalidConfig, match=r"no setting") as refused:
+        load_table(Settings, table, environ, "P")
+    assert refused.value.hint == "it is called topics_max now"
