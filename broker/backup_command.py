@@ -30,10 +30,9 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @json_option
 @click.pass_context
 def backup_command(context: click.Context, data: Path, folder: Path, as_json: bool) -> None:
-    """Copy a broker's log into FOLDER, or bring the backup that is there up to date. The broker may run.
-
-    Only what is new is copied. Each copied segment is read once more and checked. The exit status is 1 if the log
-    itself is damaged; the damage is reported and copied as it is.
+    """Copy a broker's log into FOLDER, or update the backup there. The broker may run. Only new bytes are copied. Each
+    copied segment is read again and checked. The exit status is 1 if the log itself is damaged; the damage is reported
+    and copied as it is.
 
     \b
     Examples:
@@ -73,9 +72,9 @@ def backup_command(context: click.Context, data: Path, folder: Path, as_json: bo
 def restore_command(folder: Path, data: Path, same_log: bool, as_json: bool) -> None:
     """Make a broker's data folder from the backup in FOLDER.
 
-    The restored log gets an identity of its own, because it may lack what came after the backup: Spark checkpoints and
+    The restored log gets an identity of its own, because messages after the backup are missing: Spark checkpoints and
     readers that kept offsets of the old log are refused (`LogReplaced`) in place of reading other messages. Offsets
-    that the broker keeps, those of groups and devices, are in the backup and go on.
+    that the broker keeps, those of groups and devices, are in the backup and continue.
 
     \b
     Example:

@@ -32,7 +32,7 @@ file_option = click.option("--config", "file", type=_FILE, help="Settings as TOM
 def doctor(context: click.Context, file: Path | None, data: Path | None, as_json: bool) -> None:
     """Look at this machine as a node: versions, limits, disk, clock, ports, Java. Changes nothing.
 
-    Where the broker's log has copies: also the key, the ways to other nodes, their states and clocks.
+    Where the broker's log has copies: also the key, the connections to other nodes, their states and clocks.
 
     The exit status is 1 if something is bad. A running node is left alone: its own ports and folder are good.
 

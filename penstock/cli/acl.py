@@ -29,7 +29,7 @@ file_option = click.option(
 
 @click.group()
 def acl() -> None:
-    """Check access rules and ask what they say."""
+    """Check access rules and test them."""
 
 
 @acl.command()

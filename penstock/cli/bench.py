@@ -25,7 +25,7 @@ _PARTS: Final = 3
 @json_option
 @click.pass_obj
 def bench(server: str, seconds: float, size: int, as_json: bool) -> None:
-    """Store and read messages of a topic of its own for some seconds, and say how fast that went.
+    """Measure how fast one client stores and reads messages, in a topic of its own, for some seconds.
 
     One client in one Python process measures, with one request at a time, so the figures are a lower bound of what the
     servers can do and an upper bound of what a single send takes. The topic is deleted at the end.

@@ -37,7 +37,7 @@ def list_brokers(server: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def show(server: str, name: str, as_json: bool) -> None:
-    """Show what reads a broker: groups with messages to read or members, and topics that are read without a group.
+    """Show the readers of a broker: groups with members or unread messages, and topics that are read without a group.
 
     A broker does not know how far Spark jobs and readers have read, because they have no group. It lists the topics
     that they read in the last ten minutes, and not those of jobs that are stopped.
@@ -73,7 +73,7 @@ def allow(server: str, name: str, read: bool | None, write: bool | None, yes: bo
 
     With --no-write producers use the other brokers at once, and the broker refuses messages that are on their way. It
     still processes delayed messages, retries, transactions that have begun, and messages that wait for MQTT sessions.
-    The command says what still reads the broker; `penstock broker show` says it again later.
+    The command lists the broker's readers, as `penstock broker show` does later.
 
     \b
     Examples:

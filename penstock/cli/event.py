@@ -206,7 +206,7 @@ for _one in _GROUPS.values():
 @click.argument("given", metavar="EVENT")
 @_pass_face
 def test_rule(face: Face, bus: str, name: str, given: str) -> None:
-    """Show what a rule would do with EVENT (JSON, @FILE or -); nothing is sent."""
+    """Test a rule with EVENT (JSON, @FILE or -); nothing is sent."""
     print_json(face.ask("POST", _place(bus, "rule", name) + "/test", _given(given), STRUCTURED))
 
 
@@ -215,7 +215,7 @@ def test_rule(face: Face, bus: str, name: str, given: str) -> None:
 @click.argument("data")
 @click.option("--type", "of_type", required=True, help="The event's type.")
 @click.option("--source", default="/penstock/cli", help="Where it comes from.")
-@click.option("--subject", default="", help="What it is about.")
+@click.option("--subject", default="", help="The event's subject.")
 @_pass_face
 def send(face: Face, bus: str, data: str, of_type: str, source: str, subject: str) -> None:
     """Send one event to BUS; DATA is JSON, @FILE or -."""

@@ -49,7 +49,7 @@ def list_groups(server: str, allow_incomplete: bool, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def show(server: str, name: str, allow_incomplete: bool, as_json: bool) -> None:
-    """Show who reads which queue in a group, and how far; of a named position, which gateways hold it.
+    """Show the reader of each queue of a group and its lag; for a named position, the gateways that hold it.
 
     \b
     Examples:

@@ -59,7 +59,7 @@ def key() -> None:
 @json_option
 @click.pass_obj
 def list_replicas(server: str, broker: str, address: str, as_json: bool) -> None:
-    """List the nodes of each broker, how far each is behind, and what the group bears as it is.
+    """List the nodes of each broker, their lag, and the failures that the group survives.
 
     \b
     Examples:
@@ -78,9 +78,8 @@ def list_replicas(server: str, broker: str, address: str, as_json: bool) -> None
 @json_option
 @click.pass_obj
 def promote(server: str, nodes: Sequence[str], yes_no_failover: bool, broker: str, as_json: bool) -> None:
-    """Make observers voters, one after the other. Each must have all that is committed.
-
-    From one voter go to three at once: with two, nothing is stored while either is away.
+    """Make observers voters, one after the other. Each must have the whole committed log. Go from one voter to three at
+    once: with two, nothing is stored while either is away.
 
     \b
     Examples:
@@ -142,10 +141,10 @@ def remove(server: str, node: str, yes_no_failover: bool, broker: str, yes: bool
 @json_option
 @click.pass_obj
 def replace(server: str, node: str, by: str, broker: str, as_json: bool) -> None:
-    """Put a new node in the place of one whose disk is lost.
+    """Replace a node whose disk is lost by a new one.
 
-    A folder that was made anew has forgotten what it promised, so a node with one is refused under the old name. Start
-    it under another name, wait until `penstock replica list` shows it level, and replace the old one by it.
+    A new folder lacks the node's promises, so a node with one is refused under the old name. Start it under another
+    name, wait until `penstock replica list` shows that it has caught up, and replace the old one.
 
     \b
     Examples:
@@ -163,9 +162,8 @@ def replace(server: str, node: str, by: str, broker: str, as_json: bool) -> None
 @json_option
 @click.pass_obj
 def copies(server: str, count: int, broker: str, as_json: bool) -> None:
-    """Set on how many disks a message is before it is acknowledged, whatever a majority of the voters is.
-
-    While fewer nodes are there nothing is stored: messages are refused, and never acknowledged with fewer copies.
+    """Set the minimum number of disks that have a message before it is acknowledged, in addition to a majority of the
+    voters. With fewer nodes messages are refused, never acknowledged with fewer copies.
 
     \b
     Examples:
@@ -182,7 +180,7 @@ def copies(server: str, count: int, broker: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def move(server: str, node: str, broker: str, as_json: bool) -> None:
-    """Have another voter lead, for maintenance of the one that does. Nothing is lost; storing waits for the moment.
+    """Move the lead to another voter, for maintenance of the leader. Nothing is lost; messages wait for a moment.
 
     \b
     Examples:

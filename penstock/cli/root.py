@@ -160,7 +160,7 @@ class ReportingGroup(click.Group):
 @click.option(
     "--context", "name", default="", envvar=CONTEXT_VARIABLE, show_envvar=True, help="See `penstock context`."
 )
-@click.option("--user", default="", help="Who logs in, with:")
+@click.option("--user", default="", help="The user to log in, with:")
 @click.option("--password-file", default="", help="File whose first line is the password.")
 @click.option("--token-file", default="", help="File whose first line is a token.")
 @click.option("--tls", default="", help="1, or the path of the authority's certificate.")

@@ -68,7 +68,7 @@ def _frozen(one: FrozenClock) -> str:
 @yes_option
 @click.pass_obj
 def cancel(server: str, timer: str, broker: str, yes: bool) -> None:
-    """Take a delayed message back: it is never delivered. TIMER is what `penstock timer list` shows.
+    """Cancel a delayed message: it is never delivered. TIMER is its id in `penstock timer list`.
 
     \b
     Examples:

@@ -26,10 +26,10 @@ SILENT_S = 15.0
 @json_option
 @click.pass_context
 def status(context: click.Context, as_json: bool) -> None:
-    """Ask every name server, and every broker that they know, how it is.
+    """Show the state of every name server and every broker.
 
-    The exit status is 1 if one does not answer or has troubles. Gateways are not asked: the broker where sessions are
-    at home says when it heard them last. They have status pages (/readyz), and tell there which brokers they miss.
+    The exit status is 1 if one does not answer or has troubles. Gateways are listed with the time of their last request
+    to the broker that is the home of sessions; their status pages (/readyz) name brokers that they miss.
 
     \b
     Examples:

@@ -142,7 +142,7 @@ def key(name: str, file: Path, own: bool, revoke: bool) -> None:
 @click.argument("name")
 @file_option
 def remove(name: str, file: Path) -> None:
-    """Remove a user: within seconds its connections end, and none is let in.
+    """Remove a user: within seconds its connections end, and new ones are refused.
 
     \b
     Examples:

@@ -155,7 +155,7 @@ JOBS: Final = (
         ("window_start", "device", "metric"),
         make=lambda rows, given: downsampling.downsampled(rows, given["length"], given["watermark"]),
         partition="day",
-        options=(Option("length", downsampling.EVERY, "What becomes one row."), WATERMARK),
+        options=(Option("length", downsampling.EVERY, "The time that one row covers."), WATERMARK),
     ),
     Job(
         "sessions",
