@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,7 +105,7 @@ def _open_files(rows: list[dict[str, Any]]) -> None:
 
 
 def _values(made: Any) -> list[tuple[str, Any]]:
-    return [(name, _plain(getattr(made, name))) for name in type(made).__dataclass_fields__]
+    return [(field.name, _plain(getattr(made, field.name))) for field in fields(made)]
 
 
 def _plain(value: Any) -> Any:
