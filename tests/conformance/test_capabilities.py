@@ -41,10 +41,10 @@ def flags(gateway: Gateway) -> list[tuple[int, bool]]:
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_version_that_is_not_accepted_is_refused_with_its_code(level: int) -> None:
     versions = {3: "3.1", 4: "3.1.1", 5: "5"}
-    refused, connack = asked(Gateway(protocol_versions=[v for k, v in versions.items() if k != level]), level)
+    refused, connack = asked(Gateway(protocol_versions=tuple(v for k, v in versions.items() if k != level)), level)
     assert (code(connack), refused.is_closed) == (0x84 if level == 5 else 0x01, True)
     for other in LEVELS:
-        assert code(asked(Gateway(protocol_versions=[versions[other]]), other)[1]) == 0
+        assert code(asked(Gateway(protocol_versions=(versions[other],)), other)[1]) == 0
 
 
 @pytest.mark.parametrize("level", [4, 5])
