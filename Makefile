@@ -155,6 +155,7 @@ wheels:  ## build the plain and the compiled wheel, and run each in a fresh envi
 
 soak: install-test test-long  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets and remoting frames, 5 minutes of chaos, 100,000 sends through 30 kill -9, pages of 100,000 topics and sessions, two simulated hours, 100 seeds of each simulation, 100,000 groups of copies, 100 nodes of a group killed or stopped and 40 without power, under load, a million delayed messages, 2,000 batches of Spark (about an hour)
 	for run in $$(seq 20); do PENSTOCK_SEARCH=1 $(BIN)/pytest -q $(MODELS) || exit 1; done
+	for run in $$(seq 10); do PENSTOCK_SEARCH=1 $(BIN)/pytest -q -m '$(UNITS) and not interpreted' tests/gateway tests/broker tests/penstock tests/events || exit 1; done
 	PENSTOCK_FUZZ_PACKETS=1000000 PENSTOCK_FUZZ_SEQUENCES=2000 $(BIN)/pytest -q --timeout=0 tests/conformance/test_flood.py \
 	  tests/conformance/test_any_sequence.py tests/gateway/mqtt
 	PENSTOCK_FUZZ_FRAMES=1000000 $(BIN)/pytest -q --timeout=0 tests/remoting/test_server.py -k mutated

@@ -20,7 +20,7 @@ from trio.testing import MockClock
 if os.environ.get("PENSTOCK_SEARCH"):
     settings.register_profile("penstock", deadline=None)
 else:
-    settings.register_profile("penstock", deadline=None, derandomize=True, database=None, max_examples=40)
+    settings.register_profile("penstock", deadline=None, derandomize=True, database=None, max_examples=20)
 settings.load_profile("penstock")
 
 

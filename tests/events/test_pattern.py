@@ -152,7 +152,7 @@ patterns = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=100)
 @given(patterns, values)
 def test_compiled_patterns_say_what_the_plain_evaluator_says(pattern: Any, value: Any) -> None:
     assert Pattern({"data": pattern}).matches(event({"data": value})) == naive({"data": pattern}, {"data": value})
@@ -169,7 +169,7 @@ def is_pattern(spec: object) -> bool:
 json_values = st.recursive(scalars, lambda one: st.lists(one) | st.dictionaries(st.text(max_size=9), one), max_leaves=9)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=50)
 @given(json_values)
 def test_anything_is_a_pattern_or_a_problem(given: Any) -> None:
     assert is_pattern(given) in (True, False)

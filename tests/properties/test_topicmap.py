@@ -50,7 +50,7 @@ def naive_match(filter: str, name: str) -> bool:
 
 
 @given(filters, names)
-@settings(max_examples=200)
+@settings(max_examples=50)
 def test_the_plain_matcher_agrees_with_a_naive_one(filter: str, name: str) -> None:
     check_filter(filter)
     check_name(name)
@@ -68,7 +68,7 @@ ordered_filters = (
 
 
 @given(ordered_filters, st.sets(ordered_names, min_size=1, max_size=40))
-@settings(max_examples=300)
+@settings(max_examples=75)
 def test_no_match_is_left_out_where_names_are_passed_over(filter: str, some: set[str]) -> None:
     for name in some:
         first = first_match(filter, name)
@@ -79,7 +79,7 @@ def test_no_match_is_left_out_where_names_are_passed_over(filter: str, some: set
 
 
 @given(st.sets(filters, max_size=60), st.lists(names, max_size=10))
-@settings(max_examples=200)
+@settings(max_examples=50)
 def test_the_index_finds_exactly_the_filters_that_match(wanted: set[str], asked: list[str]) -> None:
     index = FilterIndex()
     for filter in wanted:
@@ -129,7 +129,7 @@ TestIndexAgainstNaiveMatcher = IndexAgainstNaiveMatcher.TestCase
 
 
 @given(any_text)
-@settings(max_examples=100)
+@settings(max_examples=30)
 def test_any_string_is_a_legal_name_or_invalid_and_nothing_else(text: str) -> None:
     for check in (check_name, check_filter, parse_share, check_topic, parse_topic_queue, decode_level, encode_level):
         try:
@@ -160,7 +160,7 @@ first_levels = short_levels | long_levels
 
 
 @given(first_levels, first_levels)
-@settings(max_examples=200)
+@settings(max_examples=50)
 def test_distinct_first_levels_give_distinct_topics_and_every_topic_gives_its_level_back(one: str, other: str) -> None:
     first, second = encode_level(one), encode_level(other)
     assert (first == second) == (one == other)

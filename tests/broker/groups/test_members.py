@@ -366,7 +366,7 @@ class Model:
         assert not any(one.pending or one.leaving for one in self.group.members.values())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32))
 def test_whatever_members_do_none_works_where_another_does_and_all_is_dealt_in_the_end(seed: int) -> None:
     model = Model(seed)

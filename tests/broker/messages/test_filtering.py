@@ -121,7 +121,7 @@ def test_a_field_of_a_body_chooses_messages() -> None:
     bytes_max=st.integers(1, 1000),
     chunk=st.integers(1, 20),
 )
-@settings(max_examples=100)
+@settings(max_examples=30)
 @pytest.mark.interpreted
 def test_pulls_one_behind_the_other_bring_each_message_that_matches_once(
     levels: list[int], count_max: int, bytes_max: int, chunk: int

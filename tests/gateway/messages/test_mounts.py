@@ -337,7 +337,7 @@ class Tenants:
         self.gateway.round()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(STEP, max_size=25))
 def test_whatever_clients_of_several_mounts_do_each_gets_its_own_messages_under_its_own_names(
     steps: list[tuple[str, str, str, int]],

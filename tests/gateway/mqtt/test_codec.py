@@ -68,7 +68,7 @@ def test_of_too_many_filters_one_more_than_are_taken_is_looked_at(level: int) ->
             codec.decode(first, body + damage, level, 9)
 
 
-@settings(max_examples=500)
+@settings(max_examples=125)
 @given(st.integers(0, 255), st.binary(max_size=40), st.sampled_from([3, 4, 5]))
 def test_any_bytes_give_a_packet_or_a_packet_error(first: int, body: bytes, level: int) -> None:
     try:
@@ -153,7 +153,7 @@ def from_amqtt(theirs: Any) -> Packet:
     return (answers | {"UnsubackPacket": Unsuback})[kind](head.packet_id)
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(after_connect(4))
 def test_amqtt_reads_what_we_write_and_writes_what_we_read(value: Packet) -> None:
     encoded = codec.encode(value, 4)
@@ -162,7 +162,7 @@ def test_amqtt_reads_what_we_write_and_writes_what_we_read(value: Packet) -> Non
     assert decoded(bytes(theirs.to_bytes()), 4) == value
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(connects(4))
 def test_amqtt_and_we_agree_on_every_connect_with_a_client_id_and_text_passwords(value: Connect) -> None:
     if not value.client_id:

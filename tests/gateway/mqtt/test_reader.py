@@ -17,7 +17,7 @@ from gateway.mqtt.reason_codes import PacketError
 from tests.gateway.mqtt.mutation import corpus, mutated
 from tests.gateway.mqtt.packet_strategies import streams
 
-MUTATED_PACKETS = int(os.environ.get("PENSTOCK_FUZZ_PACKETS", "100000"))
+MUTATED_PACKETS = int(os.environ.get("PENSTOCK_FUZZ_PACKETS", "40000"))
 LIMIT = 1 << 20
 WAITED_FOR = (Connect, Subscribe, Unsubscribe, Auth)
 
@@ -105,7 +105,7 @@ def test_what_a_step_leaves_is_held_as_bytes_and_only_that() -> None:
     assert (reader.has_more, reader.pending) == (False, 1)
 
 
-@settings(max_examples=300)
+@settings(max_examples=75)
 @given(
     st.sampled_from([0, 3, 4, 5]),
     st.lists(

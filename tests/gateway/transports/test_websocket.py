@@ -189,7 +189,7 @@ def test_a_packet_may_be_in_several_frames_and_a_frame_hold_several_packets() ->
     assert said.endswith(b"\x8a\x01?")
 
 
-@settings(max_examples=300)
+@settings(max_examples=75)
 @given(REQUESTS, st.lists(FRAMES, max_size=4), st.binary(max_size=12), PLACES)
 def test_any_cutting_of_any_stream_gives_the_same_bytes_answers_and_end(
     asked: bytes, frames: list[bytes], more: bytes, places: list[int]

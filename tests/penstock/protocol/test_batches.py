@@ -41,7 +41,7 @@ def test_a_queues_batch_gives_the_messages_with_the_offsets_of_the_queue() -> No
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255))
-@settings(max_examples=500)
+@settings(max_examples=125)
 def test_a_changed_byte_of_a_queues_batch_is_refused_as_it_is_one_by_one(place: int, byte: int) -> None:
     batch = bytearray(batch_of(*[encode_message(Message("t", b"body", key=f"k{at}")) for at in range(3)]))
     batch[place % len(batch)] = byte
@@ -55,7 +55,7 @@ def test_a_changed_byte_of_a_queues_batch_is_refused_as_it_is_one_by_one(place: 
 
 
 @given(st.integers(0, 1 << 40), st.binary(max_size=600))
-@settings(max_examples=200)
+@settings(max_examples=50)
 def test_any_bytes_are_a_queues_batch_or_invalid_and_nothing_else(count: int, data: bytes) -> None:
     with suppress(InvalidMessage):
         decode_queue(count, data, IN_QUEUE)
@@ -66,7 +66,7 @@ def test_any_bytes_are_a_queues_batch_or_invalid_and_nothing_else(count: int, da
     st.booleans(),
     st.booleans(),
 )
-@settings(max_examples=300)
+@settings(max_examples=75)
 def test_a_batch_is_the_same_with_and_without_a_checksum(
     made: list[tuple[bytes, str]], alike: bool, with_gap: bool
 ) -> None:
@@ -91,7 +91,7 @@ def test_a_changed_bit_does_not_match_the_checksum(place: int) -> None:
 
 
 @given(st.integers(0, 40), st.binary(max_size=900), st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255))))
-@settings(max_examples=500)
+@settings(max_examples=125)
 def test_a_sound_checksum_over_anything_gives_messages_or_invalid_and_nothing_else(
     count: int, data: bytes, changes: list[tuple[int, int]]
 ) -> None:

@@ -107,7 +107,7 @@ def test_the_smallest_record_has_the_smallest_size() -> None:
 
 
 @given(messages)
-@settings(max_examples=300)
+@settings(max_examples=75)
 def test_a_message_comes_back_from_its_record(message: Message) -> None:
     back = decode_message(encode_message(message))
     for name in ("topic", "body", "key", "tag", "id", "mqtt_topic", "properties", "qos", "retain", "name"):
@@ -231,7 +231,7 @@ def test_a_property_string_of_any_size_comes_back(size: int) -> None:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=75)
 def test_a_record_with_any_changed_byte_is_refused_or_still_whole(data: st.DataObject) -> None:
     """The lengths and the body are guarded here; the log's frame guards every byte."""
     record = bytearray(encode_message(SAMPLE))
@@ -254,14 +254,14 @@ def test_a_record_cut_or_continued_is_refused(size: int) -> None:
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=300)
+@settings(max_examples=75)
 def test_any_bytes_are_a_message_or_invalid_and_nothing_else(data: bytes) -> None:
     with suppress(InvalidMessage):
         decode_message(data)
 
 
 @given(st.binary(max_size=120), st.binary(min_size=1, max_size=20), st.binary(max_size=60))
-@settings(max_examples=300)
+@settings(max_examples=75)
 def test_a_whole_record_of_any_content_is_a_message_or_invalid(body: bytes, topic: bytes, properties: bytes) -> None:
     record = encode_record(topic, body, properties, flag=0xFFFFFFFF)
     check_record(record)
@@ -283,7 +283,7 @@ def test_a_pulled_batch_gives_the_offsets_of_the_pulled_queue() -> None:
 
 
 @given(st.integers(0, 1 << 40), st.binary(max_size=200))
-@settings(max_examples=200)
+@settings(max_examples=50)
 def test_any_bytes_are_a_batch_or_invalid_and_nothing_else(count: int, data: bytes) -> None:
     with suppress(InvalidMessage):
         list(decode_batch(count, data))

@@ -100,7 +100,7 @@ def same(one: Any, other: Any) -> bool:
 @pytest.mark.parametrize("cls", REQUESTS.values(), ids=lambda cls: cls.__name__)
 def test_a_request_comes_back_as_it_was_sent(cls: type[Request]) -> None:
     @given(instances(cls), ids)
-    @settings(max_examples=25)
+    @settings(max_examples=8)
     def comes_back(request: Request, request_id: int) -> None:
         [frame] = frames_of(join(encode_request(request_id, request)))
         assert (frame.kind, frame.request_id) == (cls.code, request_id)
@@ -112,7 +112,7 @@ def test_a_request_comes_back_as_it_was_sent(cls: type[Request]) -> None:
 @pytest.mark.parametrize("cls", REQUESTS.values(), ids=lambda cls: cls.__name__)
 def test_a_reply_comes_back_as_it_was_sent(cls: type[Request]) -> None:
     @given(instances(cls.reply), ids)
-    @settings(max_examples=25)
+    @settings(max_examples=8)
     def comes_back(reply: Reply, request_id: int) -> None:
         [frame] = frames_of(join(encode_reply(request_id, reply)))
         assert frame.request_id == request_id
@@ -144,7 +144,7 @@ def test_a_long_error_is_cut() -> None:
 
 
 @given(st.lists(st.tuples(ids, requests), max_size=6), st.data())
-@settings(max_examples=150)
+@settings(max_examples=37)
 def test_any_cutting_of_a_stream_gives_the_same_requests(sent: list[tuple[int, Request]], data: st.DataObject) -> None:
     stream = b"".join(join(encode_request(*one)) for one in sent)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=10)))
@@ -176,7 +176,7 @@ DAMAGE = st.one_of(
 
 
 @given(st.lists(st.tuples(ids, requests), max_size=4), DAMAGE, st.data())
-@settings(max_examples=200)
+@settings(max_examples=50)
 def test_any_cutting_of_any_bytes_gives_the_same_frames_and_the_same_end(
     sent: list[tuple[int, Request]], damage: bytes, data: st.DataObject
 ) -> None:
@@ -339,13 +339,13 @@ def swallow(data: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300)
+@settings(max_examples=75)
 def test_any_bytes_give_frames_or_a_protocol_error_and_nothing_else(data: bytes) -> None:
     swallow(data)
 
 
 @given(requests, st.data())
-@settings(max_examples=300)
+@settings(max_examples=75)
 def test_a_frame_with_changed_bytes_gives_a_request_or_an_error_and_nothing_else(
     request: Request, data: st.DataObject
 ) -> None:
@@ -368,7 +368,7 @@ msgpack_values = st.recursive(
 
 
 @given(st.lists(msgpack_values, max_size=8), st.sampled_from([*REQUESTS, 0, -1, 999]))
-@settings(max_examples=300)
+@settings(max_examples=75)
 def test_any_header_gives_a_request_or_an_error_and_nothing_else(items: list[Any], code: int) -> None:
     swallow(framed([code, 1, *items]))
 

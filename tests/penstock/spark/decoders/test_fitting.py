@@ -92,7 +92,7 @@ MIXED = (
 OBJECTS = st.dictionaries(st.sampled_from("abco"), MIXED | st.dictionaries(st.just("d"), MIXED), max_size=5)
 
 
-@settings(max_examples=150)
+@settings(max_examples=37)
 @given(
     st.lists(st.none() | OBJECTS, max_size=4),
     st.sampled_from(["DOUBLE", "BIGINT", "STRING", "BOOLEAN", "BINARY", "INT"]),

@@ -49,7 +49,7 @@ def test_what_an_encoder_wrote_is_read(rows: list[dict[str, Any]]) -> None:
         assert found.error.to_pylist() == found.payload.to_pylist() == [None] * len(rows)
 
 
-@settings(max_examples=100)
+@settings(max_examples=30)
 @given(ROWS, st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), min_size=1, max_size=4), st.integers(0, 50))
 def test_bytes_that_were_changed_give_one_row_each_and_no_error_leaves(
     row: dict[str, Any], changes: list[tuple[int, int]], cut: int

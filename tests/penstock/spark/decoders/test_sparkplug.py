@@ -87,7 +87,7 @@ def test_other_names_are_refused(name: str) -> None:
         name_of(name)
 
 
-@settings(max_examples=100)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 255)), min_size=1, max_size=4), st.binary(max_size=20))
 def test_bytes_that_were_changed_give_one_row_each(changes: list[tuple[int, int]], noise: bytes) -> None:
     whole = payload(metric("temp", 7, 10, 1, double=2.5), metric(alias=8, int=3), seq=1)
