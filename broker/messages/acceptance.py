@@ -1,10 +1,8 @@
-"""Which messages of an append are taken in, and where each goes: the broker's hottest code.
+"""Accepts or refuses the messages of an append and finds their places: the broker's hottest code.
 
-The tail of a run (topic and properties, as they stand behind each body) repeats from run to run of a sender. What it
-means (topic, queue, level, name) is worked out and checked once, and remembered under the tail's bytes, those of an id
-that counts left out; what is left per run is its size and where it goes.
-
-It stores nothing. Pure but for ``for_append``, which may create a topic.
+The tail of a run (topic and properties) repeats from run to run of a sender. Its meaning (topic, queue, level, name) is
+worked out and checked once, and remembered under the tail's bytes, without an id that counts. The rest per run is its
+size and its place. It stores nothing. Pure but for ``for_append``, which may create a topic.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Producers whose messages are stored once, however often they are sent: which of their numbers the log has."""
+"""Idempotent producers: the numbers of their messages that the log has, so that each is stored once."""

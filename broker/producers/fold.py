@@ -1,12 +1,9 @@
-"""Fold of producers: which numbers of each producer's messages are in the log, so that a message is stored once however
-often it is sent.
+"""Fold of producers: the numbers of each producer's messages in the log, so that a repeated message is stored once.
 
-Messages with ``FLAG_SEQUENCED`` say it themselves: their unique id is the producer's name and a number that counts. So
-does the record in which a delayed message sleeps; facts of halves list the numbers of their messages. A window is a
+Messages with ``FLAG_SEQUENCED`` carry their number: their unique id is the producer's name and a number that counts. So
+does the record of a sleeping delayed message; facts of halves list the numbers of their messages. A window is a
 function of the numbers in the order of the log. Bounded: only the latest producers are known, each for ``KNOWN_MS`` of
-the log's time.
-
-Beside the fold, in memory alone: the places of the latest runs, for answers to retries.
+the log's time. In memory alone: the places of the latest runs, for answers to retries.
 """
 
 from __future__ import annotations

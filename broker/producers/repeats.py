@@ -1,9 +1,8 @@
-"""What of an append is stored already: runs of producers, cut where what they are sent for changes.
+"""Finds messages of an append that are stored already: runs of producers, cut where stored and new messages meet.
 
-Each piece of a run is new, or all of it is stored, and then it says where: as it was told the first time. Runs that are
-ahead of all that their producer has stored cost a look; only where one is not are all of its append sifted. Where
-stored messages are found, they are compared with those that were sent: a producer that gives a number to another
-message is refused, for its message would be lost.
+Each piece of a run is new or wholly stored; a stored one gets its first answer. Runs ahead of all numbers of their
+producer cost a look; otherwise all runs of the append are sifted. Stored messages are compared with the sent ones: a
+producer that reuses a number for another message is refused, because its message would be lost.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Which numbers of one producer are in the log: exactly, for the last ``WINDOW`` of them, and for all before these that
-follow each other without a gap. It is a function of the numbers in the order of the log, whether they are noted one by
-one or as runs. Pure.
+"""The window of one producer: the numbers in the log, exactly for the last ``WINDOW`` of them, and for all earlier ones
+without a gap.
+
+It is a function of the numbers in the order of the log, noted one by one or as runs. Pure.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""How long the gateway waits for what a connection must do: say who it is, be heard within its keep alive, authenticate
-again once it has begun to; and until when what it has shown at its login counts.
+"""Timeouts of a connection: until its CONNECT, its keep alive, its authentication again, and the end of its login.
 
-Everything is looked at when it is due (``gateway/net/deadlines.py``); a connection that has gone by then is passed
-over. Until then only its empty ``Stay`` waits there. Its parts of packets and messages on their way (megabytes, which
-no limit counts any more) end with it. A client that is not read just now is alive as long as something of it waits to
-be read. Nothing here waits.
+Everything is checked when it is due (``gateway/net/deadlines.py``); a connection that has gone by then is skipped.
+Until then only its empty ``Stay`` waits there, and its parts of packets and messages are freed with it. A client that
+is not read just now counts as alive as long as unread bytes of it wait. Nothing here waits.
 """
 
 from __future__ import annotations

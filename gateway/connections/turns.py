@@ -1,9 +1,9 @@
-"""Turns of connections that subscribe or unsubscribe: a number of filters in a round, the others wait for the next.
+"""Limits filter changes to a number per round, shared fairly by all connections that subscribe or unsubscribe.
 
 A filter costs as much as many messages. Without turns one client with a thousand filters in each of many packets, or
-thousands of clients with one each after a fault of the network, kept all others waiting until all of them were done.
-A waiting connection is not read, its received packets stay bytes (``gateway/mqtt/reader.py``), and continue in their
-order. A packet with more filters than a round has room for goes on behind the others that wait.
+thousands of clients after a network fault, would delay all others. A waiting connection is not read, its received
+packets stay bytes (``gateway/mqtt/reader.py``), and continue in their order. A packet with more filters than a round
+has room for continues behind the others that wait.
 """
 
 from __future__ import annotations

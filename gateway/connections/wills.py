@@ -1,16 +1,14 @@
-"""Wills that wait: of sessions whose connection ended without a word, here or at a gateway that died.
+"""Waiting wills: of sessions whose connection ended without a DISCONNECT, here or at a gateway that died.
 
 A will is published when its delay has passed or its session ends, whichever is first (MQTT-3.1.2-8), unless its client
-is back by then (MQTT-3.1.3-9). The delay counts from when the client went, whichever gateway has the will by then: the
-home of sessions tells for how long a client has been gone. The session stays this gateway's until then. Before the will
-is published the home confirms that the session is still ours, so that two gateways never publish one; afterwards the
-session is released, or ended where its time is over. A gateway that dies in between leaves the will to the next: it
+is back by then (MQTT-3.1.3-9). The delay counts from when the client went, whichever gateway has the will. Before a
+publication the home confirms that the session is still ours, so that two gateways never publish one will; then the
+session is released, or ended if its time is over. A gateway that dies in between leaves the will to the next one, so it
 comes at least once. Its publisher must still be allowed to publish it when it is due.
 
-A published will has an *executor* until it is stored: while its broker is away it is published again, also if it is
-unknown whether it was stored. The home has the will for that long too, so that another gateway can see to it if this
-one dies, unless the client wants its session back meanwhile. Executors have ``KEPT_BYTES_MAX`` together; what is beyond
-is published once.
+A published will has an *executor* until it is stored: while its broker is away, or if it is unknown whether it was
+stored, it is published again. Until then the home has the will too, for another gateway if this one dies, unless the
+client wants its session back. Executors have ``KEPT_BYTES_MAX`` together; wills beyond that are published once.
 """
 
 from __future__ import annotations

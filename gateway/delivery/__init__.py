@@ -1,1 +1,1 @@
-"""From the queue of a filter to the sessions that want it: leases, live messages, history, retained messages."""
+"""Delivery: from a filter's queue to its subscribers: leases, live messages, history, retained messages."""

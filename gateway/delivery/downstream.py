@@ -1,16 +1,15 @@
-"""Broker -> device: one feed per light queue in use, and for every session a cursor that never runs ahead of the
+"""Broker to device: one feed per light queue in use, and a cursor for every session, which never runs ahead of the
 client.
 
-A feed's one pull brings a batch, from a broker in this process as the runs that were stored; it is decoded once and,
-for the sessions at the head, encoded once per kind of subscriber (``Run``). A session whose window or output is full is
-left where it is: it becomes *lagging*, reads on from the feed's window or by a pull of its own when there is room
-again, and takes no memory. A session without a connection is only its cursors. A QoS 0 message for a connection
-whose output is full is dropped and counted.
+A feed's pull brings a batch, from a broker in this process as the stored runs. It is decoded once, and encoded once per
+kind of subscriber at the head (``Run``). A session whose window or output is full becomes *lagging*: it takes no
+memory, and reads on from the feed's window or by its own pull when there is room. A session without a connection is
+only its cursors. A QoS 0 message for a full output is dropped and counted.
 
-What a feed's pull brings is handed out in its completion, to those with room. All else that a completion means is
-noted and done at the round's end in ``flush``, so that one round makes one OpenFilters and one CloseFilters per broker.
-A broker in this process may answer what a completion asks before that has ended: the answer to a pull for one session
-sends nothing, but it may find the filter closed, and then no cursor reads along any more (``_reopen``, ``_try``).
+A pull is handed out in its completion. Other work is noted and done at the round's end in ``flush``, so that one round
+makes one OpenFilters and one CloseFilters per broker. A broker in this process may answer before a completion has
+ended: the answer to a session's pull sends nothing, but it may find the filter closed, and then no cursor reads along
+any more (``_reopen``, ``_try``).
 """
 
 from __future__ import annotations

@@ -1,21 +1,18 @@
-"""Which light queues this gateway holds open at which broker: opened with the first subscription to a filter, kept
-by a heartbeat, closed when the last one is gone.
+"""The light queues that this gateway holds open at the brokers: opened with the first subscription to a filter, kept by
+a heartbeat, closed with the last.
 
-Every known broker holds a queue for every filter, because a message may be stored at any of them; a broker that
-appears later gets all filters then. A subscription stands when all brokers have opened its filter; each says from
-which offset and log position it counts. Opens and closes of a round leave as one request each per broker, closes
-first, so that a filter which is closed and opened again within a round ends up open.
+Every known broker holds a queue for every filter, because any of them may store a matching message; a broker that
+appears later gets all filters then. A subscription stands when all brokers have opened its filter; each answers with
+the offset and log position from which it counts. The opens and closes of a round leave as one request each per broker,
+closes first, so that a filter that is closed and opened again ends up open.
 
-A filter of a session that outlives this gateway is open in the session's own name too, at a broker that joined later
-because that broker has seen to it (``broker/net/mirror.py``). A session without a place in such a queue begins where it
-was opened in its name, not where its gateway came to know of the broker.
+A filter of a session that outlives this gateway is open in the session's own name too, also at a broker that joined
+later (``broker/net/mirror.py``). A session without a place in such a queue begins where it was opened in its name.
 
-A broker that does not answer costs little, for however long. What failed there is kept, and at each tick one piece of
-it is asked for again; when that is answered, so is the rest. It keeps requests that a client here waits for, and
-filters that continuing sessions have released, because no lease ends those and no other gateway knows of them
-(``UNHEARD_MAX`` of these; beyond that the oldest stay open until their sessions end). Filters of ended sessions are
-closed by one request, which is not repeated: their home closes them with the record of the end, and every other broker
-asks the home again and again which of its filters' sessions have ended (``broker/net/mirror.py``).
+Failed requests at a broker are kept. Each tick repeats one; when that is answered, the rest follows. Kept are opens
+that a client waits for, and closes of continuing sessions, because no lease ends their filters (at most
+``UNHEARD_MAX``). Filters of ended sessions are closed by one request without repetition: their home closes them with
+the record of the end, and the other brokers ask the home for ended sessions again and again.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Messages of a topic that a subscription's filter passes over: nothing of them comes to it, so no acknowledgement
-tells that its position may go past them.
+"""The progress of subscriptions past messages that their filters do not match, which no acknowledgement reports.
 
-Now and then the ends of the topic's queues are looked up and, after that, the end of the filter's light queue. Whatever
-was stored before the first ends and matches the filter is in the light queue before the second. So when the
-subscription has come there it has come past the first ones, however much has been stored since. That is asked a few
-times per lease and costs nothing per message. Its position still stays before messages that were sent and not
-acknowledged, and before those that another subscription of its session has yet to deliver
-(``gateway/delivery/named_positions.py``).
+The ends of the topic's queues are looked up and, after that, the end of the filter's light queue. A matching message
+before the first ends is in the light queue before the second. So a subscription that has reached the second has passed
+the first ones, however much was stored since. This takes a few requests per lease and nothing per message. The position
+still stays before messages that were sent and not acknowledged, and before those that another subscription of the
+session has yet to deliver (``gateway/delivery/named_positions.py``).
 """
 
 from __future__ import annotations

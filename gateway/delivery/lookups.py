@@ -1,10 +1,10 @@
-"""Whose turn it is: what subscriptions are owed of the past is looked for little by little, each session in its turn.
+"""Schedules history and retained lookups fairly across sessions, bounded per broker.
 
-History and retained messages are looked for among very many, of which few may match. So the work under way at one
-broker is bounded, measured by messages to look at and not by requests: a client that subscribes to a thousand filters
-over a million messages does not delay others. A broker in this process answers at once; of it no more than that is
-asked within one round either, however often the round's end comes here. Sessions come in turn, and of each its requests
-in their order. Answers are noted; ``take`` continues the sessions that got one.
+Lookups search among very many messages, of which few may match. So the work under way at one broker is bounded,
+measured by messages to look at and not by requests: a client that subscribes to a thousand filters over a million
+messages does not delay others. A broker in this process answers at once; it too gets no more than that within one
+round. Sessions have turns, and each one's requests keep their order. Answers are noted; ``take`` continues the sessions
+that got one.
 """
 
 from __future__ import annotations

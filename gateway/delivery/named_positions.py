@@ -1,20 +1,16 @@
-"""Named positions: how far subscriptions have come in the queues of their topic, kept as offsets of a consumer group.
+"""Named positions: the progress of subscriptions in the queues of their topic, kept as offsets of a consumer group.
 
-A subscription with a name tells the broker, for the group of that name, the offset after which nothing of it is
-unacknowledged: first where it begins, in every queue of the topic, then as its client acknowledges, and as its filter
-passes messages over (``gateway/delivery/filter_progress.py``). A message counts with its PUBACK or PUBREC, also after
-UNSUBSCRIBE, one of QoS 0 when it is sent, and only for the subscription that it was sent for. Of all subscriptions with
-a name, at this gateway (here) and at all (``broker/groups/holders.py``), the one that has come least far decides;
-nothing moves a position back by itself. Native consumers of the group begin there, and a later subscription with the
-name begins where they ended. While a native consumer is a member of the group its queues are its own. A position that
-is set back, as such a consumer may do, is lost to the subscriptions that stand: they move it no more in that queue,
-until they are made again.
+docs/protocols/named-positions.md has the rules. A subscription with a name reports the offset after which nothing of it
+is unacknowledged: first its beginning in every queue, then as its client acknowledges and as its filter passes messages
+(``gateway/delivery/filter_progress.py``). Of all subscriptions with a name the slowest decides, at this gateway here
+and over all gateways at the broker (``broker/groups/holders.py``). A position that is set back, as by a native
+consumer, is lost to the present subscriptions: they move it no more in that queue, until they are made again.
 
-A message that comes to a client through an older subscription of its session counts for one with a name, too. That one
-has come past it when it meets it in its own queue; if the older one is not there yet (``Left``), the position waits.
+A message that a client gets through an older subscription of its session counts for one with a name too, when the
+latter meets it in its own queue; if the older one is not there yet (``Left``), the position waits.
 
-Invariants: a position is never after a message that was sent for one of its subscriptions and is not acknowledged, nor
-after one that is still to be sent for it.
+Invariants: a position never passes a message that was sent for one of its subscriptions and is not acknowledged, nor
+one that is still to be sent for it.
 """
 
 from __future__ import annotations

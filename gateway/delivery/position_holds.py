@@ -1,10 +1,9 @@
-"""What this gateway tells brokers of the names that its subscriptions have: how far they have come, in all queues, when
-that has changed and else a few times per lease (``HoldOffsets``). The broker moves the position, to where the gateway
-is that has come least far, and answers where it is.
+"""Reports of this gateway to the brokers about its named positions (``HoldOffsets``).
 
-A subscription that is about to begin asks where that is. From then until it has begun the position is held in the
-queues of its topic: what the others of this gateway acknowledge there meanwhile counts when the new one can hold it
-back. One report of a name is under way at a time. What is lost with a gateway is delivered again.
+A report has the progress of each name in all queues. It leaves when that has changed, and a few times per lease. The
+broker moves the position to the progress of the slowest gateway and answers with it. A subscription that is about to
+begin asks for the position; from then until it has begun the position is held in the queues of its topic. One report of
+a name is under way at a time. After the loss of a gateway messages are delivered again.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""History for a new subscription: what its topic's queues hold from some place on, sent before the first live message.
+"""History for a new subscription: messages of its topic's queues from some place on, sent before the first live
+message.
 
-A light queue begins when its filter is opened, so history comes from the queues of the topic that the filter's names
-are stored in (``topicmap.queues.TopicMap.topic_of``), each message judged by its name. The filter is opened first, at
-some position of the log; messages before that position are replayed, those from it on come live, and the cursor is
-*held* until the replay is over. So there is neither gap nor duplicate where they meet.
+A light queue begins when its filter is opened, so history comes from the queues of the topic of the filter's names
+(``topicmap.queues.TopicMap.topic_of``), each message matched by its name. The filter is opened first, at a log
+position: messages before it are replayed, those after it come live, and the cursor is *held* until the replay is over.
+So there is neither gap nor duplicate.
 
-The queues are merged by log position: messages come in the order in which they were stored, as they do live. In memory
-are at most ``BYTES`` of them per replay, and nothing is pulled while some of that is not sent; each request waits for
-its turn (``gateway/delivery/lookups.py``), which bounds how much is read and judged in one round. ``last=N`` looks for
-the place to begin from the end backwards, at no more than ``LOOKED_AT_MAX`` entries of each queue, and keeps two
-numbers of each that it may need: of a queue the last N and those of one step, 128 KiB
-(``gateway/sessions/options.py``). A session that outlives its connection is owed the rest of it: with it is saved from
-which offsets to go on. What was sent and not acknowledged by then is part of the session, like any other message."""
+The queues are merged by log position, the order of live messages. A replay has at most ``BYTES`` in memory and pulls
+nothing while some of them are not sent; each request waits for its turn (``gateway/delivery/lookups.py``). ``last=N``
+searches backwards from the end, over at most ``LOOKED_AT_MAX`` entries of each queue, and keeps two numbers for each
+that it may need, 128 KiB for a queue (``gateway/sessions/options.py``). For a session that outlives its connection the
+offsets to continue at are saved with it.
+"""
 
 from __future__ import annotations
 
