@@ -101,8 +101,8 @@ class BrokerSettings(AccessSettings):
         " 0: never. Topics made by hand stay",
         least=0,
     )
-    retained_max: int = setting(1_000_000, "retained messages")
-    retained_bytes_max: int = setting(256 << 20, "bytes of all retained messages")
+    retained_max: int = setting(1_000_000, "retained messages", least=0)
+    retained_bytes_max: int = setting(256 << 20, "bytes of all retained messages", least=0)
     filters_max: int = setting(1_000_000, "open MQTT filters", above=0)
     shares_max: int = setting(100_000, "shared subscriptions", above=0)
     share_unsettled_max: int = constant(65_536, above=0)

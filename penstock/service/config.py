@@ -192,7 +192,7 @@ def load_table(
     return _made(cls, values, source.at(), places)
 
 
-def _former(cls: type[Any]) -> Mapping[str, str]:
+def _former(cls: Any) -> Mapping[str, str]:
     """Names that were settings once, each with what to do instead."""
     constants = {name for name, one in declared(cls).items() if one.is_constant}
     return dict.fromkeys(constants, "leave it out: Penstock chooses it now") | dict(getattr(cls, "FORMER", {}))

@@ -66,20 +66,6 @@ def test_a_table_of_the_file_is_kept_for_its_service(tmp_path: Path) -> None:
     assert services == {"broker": {"default_queues": 8}, "console": {}, "events": {}, "gateway": {}, "namesrv": {}}
 
 
-@pytest.mark.parametrize("name", ["mqtt_port", "broker_port", "namesrv_port", "http_port"])
-def test_a_port_that_is_none_is_refused(name: str) -> None:
-    for port in (-1, 65_536):
-        with pytest.raises(InvalidConfig, match=f"{name} is {port}"):
-            load(None, {}, {name: port})
-
-
-def test_the_console_has_a_port_or_none() -> None:
-    assert load(None, {}, {"console_port": -1}).node.console_port == -1
-    for port in (-2, 65_536):
-        with pytest.raises(InvalidConfig, match=f"console_port is {port}"):
-            load(None, {}, {"console_port": port})
-
-
 def test_an_unknown_setting_is_refused_and_the_nearest_one_named(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text("mqtt_prot = 1\n")

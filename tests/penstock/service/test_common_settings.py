@@ -11,8 +11,9 @@ from console.settings import ConsoleSettings
 from events.settings import EventsSettings
 from gateway.settings import GatewaySettings
 from namesrv.settings import NamesrvSettings
+from node.settings import NodeSettings
 from penstock.errors import InvalidConfig
-from penstock.service.setting import declared
+from penstock.service.setting import Setting, declared
 from remoting.settings import RemotingSettings
 
 SERVICES = (BrokerSettings, ConsoleSettings, EventsSettings, GatewaySettings, NamesrvSettings, RemotingSettings)
@@ -24,9 +25,27 @@ def test_each_service_declares_it_alike(name: str) -> None:
     assert all(one == first for one in others)
 
 
-@pytest.mark.parametrize("kind", SERVICES)
-@pytest.mark.parametrize("wrong", [{"status_port": -2}, {"port": -1}, {"connection_log": "all"}])
-def test_each_service_refuses_what_is_out_of_bounds(kind: type[Any], wrong: dict[str, object]) -> None:
-    if wrong.keys() <= declared(kind).keys():
-        with pytest.raises(InvalidConfig, match=f"^{next(iter(wrong))} is "):
-            kind(**wrong)
+def wrong(one: Setting) -> list[Any]:
+    """Values that a declaration does not allow."""
+    beyond = {one.least and one.least - 1, one.above, one.most and one.most + 1} - {None, 0}
+    return [
+        *beyond,
+        *([-1] if one.least == 0 else []),
+        *([0] if one.above == 0 else []),
+        *(["?"] if one.choices else []),
+    ]
+
+
+@pytest.mark.parametrize("kind", [*SERVICES, NodeSettings])
+def test_each_service_refuses_what_is_out_of_bounds(kind: type[Any]) -> None:
+    for name, one in declared(kind).items():
+        for value in wrong(one):
+            given = (value,) if isinstance(getattr(kind(), name), tuple) else value
+            with pytest.raises(InvalidConfig, match=f"^{name} is "):
+                kind(**{name: given})
+
+
+@pytest.mark.parametrize("kind", [*SERVICES, NodeSettings])
+def test_every_number_has_its_bounds(kind: type[Any]) -> None:
+    numbers = [name for name in declared(kind) if type(getattr(kind(), name)) in (int, float)]
+    assert [name for name in numbers if declared(kind)[name].least is declared(kind)[name].above] == []
