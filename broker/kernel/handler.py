@@ -36,11 +36,10 @@ def handlers_of(themes: Iterable[object]) -> dict[type[Request], Handler]:
     """The table of all handlers of these objects. Raises ``ValueError`` where two handle one kind of request."""
     table: dict[type[Request], Handler] = {}
     for theme in themes:
-        for kind, name in _marked(type(theme)):
+        cls: Any = type(theme)
+        for kind, name in _marked(cls):
             if kind in table:
-                raise ValueError(
-                    f"two handlers of {kind.__name__}: {table[kind]} and {type(theme).__qualname__}.{name}"
-                )
+                raise ValueError(f"two handlers of {kind.__name__}: {table[kind]} and {cls.__qualname__}.{name}")
             table[kind] = getattr(theme, name)
     return table
 
