@@ -177,7 +177,7 @@ def first_match(filter: str, name: str) -> str | None:
 
 
 def _ahead(above: str, wanted: list[str], name: str) -> str | None:
-    """Where what matches below ``above`` begins, if that is behind ``name``."""
+    """The beginning of the names that match below ``above``, if it is behind ``name``."""
     stem = above + wanted[0]
     if len(wanted) == 1 or (wanted[1] == "#" and name < stem):
         return stem if name < stem else None
@@ -225,7 +225,7 @@ def _differ_in_guard(first: str, second: str) -> bool:
 
 
 def weight(filter: str) -> int:
-    """As how many filters this one counts: one for each 1,024 bytes that it has begun."""
+    """The number of filters that this one counts as: one for each 1,024 bytes that it has begun."""
     return 1 if len(filter) <= SHORT_BYTES_MAX // 4 else -(-len(filter.encode()) // SHORT_BYTES_MAX)
 
 

@@ -208,7 +208,7 @@ def readable(topic: str) -> str:
 
 
 def _unescaped(topic: str) -> str:
-    """What an escaped text stands for; empty where that is not UTF-8."""
+    """The text that an escaped one stands for; empty if that is not UTF-8."""
     try:
         return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), topic).encode("latin-1").decode()
     except UnicodeError:
@@ -272,7 +272,7 @@ def share_queue(share: str) -> str:
 
 
 def parse_topic_queue(key: str) -> TopicQueue:
-    """What the name of a topic's queue stands for. Raises ``InvalidName``, also for a light queue."""
+    """The topic and number in the name of a topic's queue. Raises ``InvalidName``, also for a light queue."""
     topic, colon, number = key.rpartition(":")
     if not colon or not number.isascii() or not number.isdigit() or len(number) > 10 or str(int(number)) != number:
         raise InvalidName(f"{key!r} is not TOPIC:NUMBER")

@@ -72,7 +72,7 @@ class Offsets:
         return known.holders if known else ()
 
     def set_backs(self, group: str) -> Mapping[str, int]:
-        """How often a group's position was set back, by queue; those where it never was are left out."""
+        """The number of set-backs of a group's position, by queue, without queues that have none."""
         known = self._groups.get(group)
         return known.set_backs if known else _NONE
 

@@ -76,7 +76,7 @@ class Settled:
         return floor
 
     def count_open(self, first: int, end: int) -> int:
-        """How many offsets from ``first`` on and before ``end`` are not settled."""
+        """The number of offsets from ``first`` on and before ``end`` that are not settled."""
         first = max(first, self.floor)
         settled = [min(last, end) - max(begin, first) for begin, last in zip(self.starts, self.ends, strict=True)]
         return max(0, end - first - sum([count for count in settled if count > 0]))

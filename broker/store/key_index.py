@@ -78,8 +78,7 @@ class KeyIndex:
         return KeyRuns(len(mine), lambda begin, end: mine[begin:end].tobytes())
 
     def _divided(self, position: int) -> int:
-        """How many bytes the rows of the records before a position have; a run that lies on both sides of it becomes
-        two."""
+        """The number of bytes of the rows of records before a position; a run on both sides of it becomes two."""
         rows, size = self._rows, KEY.size
         end = size * bisect_left(range(len(rows) // size), position, key=self._first_of)
         begin = end

@@ -150,7 +150,7 @@ class MessageStore:
 
     @property
     def batch_bytes_max(self) -> int:
-        """How many bytes the frames of one append may have: a segment's room."""
+        """The largest number of bytes of one append's frames: a segment's room."""
         return self._log.fresh_room
 
     def append(self, batch: Sequence[Incoming], now_ms: int) -> list[Placed]:
@@ -175,7 +175,7 @@ class MessageStore:
 
     @property
     def fact_bytes_max(self) -> int:
-        """How many bytes the body of a fact may have: a record of its own, in a segment."""
+        """The largest number of bytes of a fact's body: a record of its own, in a segment."""
         return min(BODY_BYTES_MAX, self.batch_bytes_max - _FACT_BYTES)
 
     def append_facts(self, facts: Sequence[Incoming], now_ms: int) -> None:
@@ -525,8 +525,8 @@ class MessageStore:
         self._disk.give_back()
 
     def _note_beginning(self, position: int) -> None:
-        """What retention removes is not missed, for the log's label says where the log begins. On a full disk it says
-        so when there is room, for that is what retention makes."""
+        """Writes the log's beginning into its label, so that removed segments are not missing. On a full disk it does
+        so when there is room, because retention makes it."""
         if self._noted < position:
             with contextlib.suppress(OSError):
                 label.write(self._disk, position)

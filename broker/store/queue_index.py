@@ -185,7 +185,7 @@ class Queue:
             self.pieces = self.pieces[gone * _PIECE.size :]
 
     def entries_before(self, position: int, low: int = 0) -> int:
-        """How many entries of the tail are for frames before a log position; the first ``low`` are not looked at."""
+        """The number of tail entries for frames before a log position; the first ``low`` are not looked at."""
         tail = self.tail
         high = len(tail) // ENTRY_BYTES
         if not high or ENTRY20.unpack_from(tail, (high - 1) * ENTRY_BYTES)[0] < position:

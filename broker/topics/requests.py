@@ -208,7 +208,7 @@ class TopicRequests:
 
     @handles(CountTopics)
     def count(self, request: CountTopics, now: float, now_ms: int) -> Outcome:
-        """How much is in a page of topics."""
+        """The contents of a page of topics in numbers."""
         part = request.contains
         later = [one.topic for one in self._topics if one.topic > request.after and part in one.topic]
         names = heapq.nsmallest(max(1, min(request.count_max, COUNTED_MAX)), later)
@@ -216,7 +216,7 @@ class TopicRequests:
         return Now(TopicCounts(tuple([self._count_of(self.get(name), request.sizes) for name in names]), after))
 
     def figures(self) -> dict[str, float]:
-        """How many topics there are, how many messages were stored in each of the first by name, and how many have no
+        """The number of topics, the messages ever stored in each of the first by name, and the number without a
         figure."""
         names = [one.topic for one in self._topics if one.topic not in GATEWAYS_TOPICS]
         shown = heapq.nsmallest(LABELLED_MAX, names)

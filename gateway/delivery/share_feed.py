@@ -128,7 +128,7 @@ class ShareFeed:
     # ------------------------------------------------------------ messages
 
     def wanted(self, count_max: int) -> int:
-        """How many messages to ask for now."""
+        """The number of messages to ask for now."""
         if not self.is_open or self.is_taking or len(self.waiting) > (WAITING_MAX if self.is_ordered else 0):
             return 0
         count = 0

@@ -141,7 +141,8 @@ class Placing:
     # ------------------------------------------------------------ what no broker takes
 
     def _not_found(self, topic: TopicLanes, error: PenstockError) -> None:
-        """What may pass is waited for: what is to be acknowledged stays, the rest is given up."""
+        """Handles a failed lookup: after one that may pass, messages that need an acknowledgement stay, the others are
+        given up."""
         waiting = topic.take_waiting()
         refused: list[Unplaced] = []
         for queue in waiting:

@@ -316,8 +316,8 @@ class Upstream(Stage):
     # ------------------------------------------------------------ epochs
 
     def note_over(self, epochs: Sequence[str]) -> None:
-        """These epochs of gateways are over: each broker hears of it before it gets anything more from here, so that
-        what their clients had sent there before is never stored behind it."""
+        """Notes ended epochs of gateways: each broker gets them before anything else from here, so that earlier
+        messages of their clients are never stored behind later ones."""
         known = frozenset(self._over)
         added = [epoch for epoch in epochs if epoch not in known]
         if added:
@@ -424,8 +424,8 @@ def _may_pass(code: int, device: Publisher) -> bool:
 
 
 def _full_from(batch: Batch, result: Result) -> int | None:
-    """Where the messages of a batch begin that the disk had no room for, up to its end; ``None`` if there are none. The
-    broker stores a batch in parts where its segments are small."""
+    """The beginning of the messages of a batch that the disk had no room for, up to its end; ``None`` if there are
+    none. The broker stores a batch in parts where its segments are small."""
     if not isinstance(result, Appended) or not result.refused:
         return None
     full = {one.at for one in result.refused if one.code == StorageFull.code}

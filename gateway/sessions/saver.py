@@ -201,7 +201,7 @@ def flow_of(session: Session) -> Flow:
 
 
 def sent_as(packet_id: int, arrival: Arrival, form: Variant) -> Sent:
-    """How a message on its way is named, by where it is found."""
+    """The name of a message on its way, by its place."""
     origin = arrival.origin
     assert origin is not None
     queue, topic = ("", "") if origin.is_light else (origin.queue, arrival.name)
@@ -210,8 +210,8 @@ def sent_as(packet_id: int, arrival: Arrival, form: Variant) -> Sent:
 
 
 def _ended_of(session: Session, places: Mapping[tuple[str, str], Place]) -> tuple[Ended, ...]:
-    """What those have delivered that the session will not have when it is back, if another one is to come to some of
-    it from its place: the ones that have ended, and those of QoS 0, which begin anew."""
+    """The deliveries of subscriptions that the session will not have when it is back, if another one reaches some of
+    them from its place: ended ones, and those of QoS 0, which begin again."""
     overlap = session.overlap
     if not overlap.ended and all([cursor.subscription.qos for cursor in overlap.cursors]):
         return ()

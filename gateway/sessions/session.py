@@ -149,7 +149,7 @@ class Cursor(Attachable):
         return True
 
     def _left_to(self, primary: Cursor) -> list[Redo]:
-        """What is to be gone over again if a primary does not come to what was left to it."""
+        """The stretches to repeat if a primary does not reach messages that were left to it."""
         last = self.skipped.get(primary, (0, 0, -1))[2] if self.skipped else -1
         if last <= primary.reached:
             return []
@@ -167,8 +167,8 @@ class Cursor(Attachable):
         return [redo._replace(after=max(redo.after, self.back)) for redo in self.redos or ()]
 
     def place(self) -> Place:
-        """Where a later connection of the session goes on. What was left to others that have not come to it yet is gone
-        over again there, unnoticed."""
+        """The place at which a later connection of the session continues. Messages that were left to others, which have
+        not reached them yet, are repeated there, unnoticed."""
         at, redos = self.next, self.left()
         for primary, (first, _, _) in (self.skipped or {}).items():
             more = self._left_to(primary)
@@ -430,7 +430,7 @@ class Session(InboundExchanges):
         return True
 
     def room(self) -> int:
-        """How many more QoS 1 and 2 messages may be sent now: none before all has gone again that is to."""
+        """The number of further QoS 1 and 2 messages that may be sent now: none before all resends have gone."""
         return 0 if self.to_resend else self.window - len(self.in_flight) - len(self.releasing)
 
     @property

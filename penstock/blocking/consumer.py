@@ -337,7 +337,7 @@ class Consumer(OnlyBlocking):
                 held.begin(offset_since(member.link, held.queue.name, stored_ms))
 
     def lag(self) -> dict[MessageQueue, int]:
-        """How many messages each held queue has that were not handed out yet."""
+        """The number of messages of each held queue that were not handed out yet."""
         self._check_open()
         lags: dict[MessageQueue, int] = {}
         for member in self._members.values():
