@@ -31,7 +31,7 @@ RETRY_DELAYS_S: Final = (10.0, 30.0, *[60.0 * minutes for minutes in (1, 2, 3, 4
 class BrokerSettings(AccessSettings):
     """How one broker runs.
 
-    The others are the store's (``broker/store/settings.py``) and those of access. Raises ``ValueError`` for a value
+    The others are the store's (``broker/store/settings.py``) and those of access. Raises ``InvalidConfig`` for a value
     outside its limits.
     """
 
@@ -169,7 +169,10 @@ class BrokerSettings(AccessSettings):
     held_bytes_max: int = common.held_bytes_max()
     lease_s: float = setting(120.0, "lease with the name servers, which is renewed four times in it", above=0)
     owner_lease_s: float = setting(
-        120.0, "after this long without a word from a gateway, the filters that only it holds are closed", above=0
+        120.0,
+        "after this long since the start or an opening without a renewal by a gateway, the filters that only it holds"
+        " are closed; a renewal sets the gateway's own `filter_lease_s`",
+        above=0,
     )
     handover_wait_s: float = constant(10.0, above=0)
     flush_after_s: float = setting(

@@ -63,7 +63,7 @@ class Pusher:
         origins: Sequence[Origin],
         made: Sequence[tuple[Event, Payload]],
     ) -> None:
-        """Delivers events, several only where the target takes batches. ``origins``: of each. Raises ``Failed``."""
+        """Delivers a batch of events. ``origins``: of each. Raises ``Failed``."""
         to = target.to
         if isinstance(to, Http):
             await self._post(to, rule, made)

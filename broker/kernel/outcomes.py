@@ -58,7 +58,7 @@ class Parked:
     """A request without an answer yet: ask ``retry`` again when one of ``wakers`` stirs; at ``deadline`` answer with
     what it then gives.
 
-    ``wakers`` are queue names, or ``group:NAME`` for a change of a group. ``retry(last)`` returns None while there
+    ``wakers`` are queue names, or names that a theme makes for its changes. ``retry(last)`` returns None while there
     is still nothing; with ``last`` true it must return a result.
     """
 

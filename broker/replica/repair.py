@@ -64,7 +64,7 @@ class Repair:
         self._ranges = [one for one in self._ranges if one[1] > self._log.start]  # what is removed needs no repair
 
     def scrub(self, bytes_max: int = SCRUB_BYTES) -> None:
-        """Scans some more of the committed log, from its beginning on and then again."""
+        """Checks the next piece of the committed log; at its end it begins again."""
         log = self._log
         until = log.settled
         at = max(self._scrubbed, log.start)

@@ -173,8 +173,8 @@ class Writing:
             self.ends_with_seal = True
 
     def topic_queue(self, topic: str, queue_id: int, first_max: int = _ANY) -> Queue:
-        """The queue of a topic, made if it is new: then it begins behind the offsets that may have been lost of one of
-        its name, but not behind ``first_max``."""
+        """The queue of a topic, created if missing. A new one begins behind the offsets that an earlier queue of its
+        name may have lost, but at ``first_max`` at most."""
         queue = self._topic_queues.get((topic, queue_id))
         if queue is None:
             queue = self._topic_queues[topic, queue_id] = self._index.ensure(

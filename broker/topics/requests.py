@@ -1,5 +1,5 @@
-"""Requests about topics: create, describe, list, delete. One function per request; policy for topics that do not exist
-yet."""
+"""Requests about topics: create, describe, list, count, delete. One function per request; policy for topics that do not
+exist yet."""
 
 from __future__ import annotations
 

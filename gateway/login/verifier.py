@@ -47,7 +47,7 @@ class Bell:
         self._rung = trio.Event()
 
     def ring(self) -> None:
-        """Calls for work."""
+        """Wakes the task that waits."""
         self._rung.set()
 
     async def wait(self) -> None:

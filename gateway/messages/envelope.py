@@ -130,7 +130,7 @@ class Heading:
         hidden: int = 0,
         trace: TraceContext = NO_TRACE,
     ) -> None:
-        """``hidden``: how many characters of the name subscribers are not sent."""
+        """``hidden``: number of leading characters of the name that subscribers do not get (the mount point)."""
         self.name = name
         self.name_bytes = (name[hidden:] if hidden else name).encode("utf-8", "replace")
         self.sender = sender

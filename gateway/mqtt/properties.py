@@ -261,7 +261,7 @@ class Application(NamedTuple):
 
     Attributes:
         expiry_s: the message expiry interval, ``None`` where there is none.
-        encoded: the other properties as they came, without length, topic alias and subscription identifiers.
+        encoded: the other properties that the server forwards, as they came, without their length.
     """
 
     expiry_s: int | None

@@ -44,7 +44,8 @@ class PacketReader:
         packet_bytes_max: the largest packet taken after the CONNECT, fixed header included.
         connect_bytes_max: the largest CONNECT, and the largest packet of a client that has still to prove who it is.
         filters_max: how many filters of a packet are taken; of more the packet has one more, and the rest is not read.
-        is_proving: whether it has: its CONNECT named an authentication method, and the server has not accepted it.
+        is_proving: whether the client has still to prove who it is: its CONNECT named an authentication method, and the
+            server has not accepted it.
         before_damage: after an error, the good packets of the same piece or step.
         has_more: whether the last step has left something for the next.
         wants_turn: whether that begins with a SUBSCRIBE or UNSUBSCRIBE.

@@ -1,8 +1,8 @@
 """Administration of lists that may be long, a page at a time: topics, groups, MQTT sessions and filters, delayed
 messages; and the figures of brokers. Pure; tasks as in ``administration.py``.
 
-A page of several brokers is made of the first rows of each, up to the first place at which a broker's rows end with
-more to follow. Its ``after`` continues it; it is empty at the end.
+A page of several brokers has the first rows of each. It ends at the last row of the broker whose answer was cut first.
+``after`` is where the next page begins; on the last page it is empty.
 """
 
 from __future__ import annotations

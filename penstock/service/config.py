@@ -2,9 +2,9 @@
 
 A setting is a field (``setting.py``); its type says what it takes: ``str``, ``int``, ``float``, ``bool``, ``Path``,
 ``tuple[str, ...]`` or ``tuple[float, ...]``. A field with ``bytes`` in its name also takes sizes such as ``"512MiB"``,
-one with ``s`` durations such as ``"30s"``. All that is wrong is told at once, in one ``InvalidConfig``: an unknown
-name, a wrong type or a value out of its limits, each with file and line, what was expected and, for a name, which known
-one is nearest.
+one whose name ends in ``_s`` durations such as ``"30s"``. All errors are told at once, in one ``InvalidConfig``: an
+unknown name, a wrong type or a value out of its limits, each with file and line, what was expected and, for a name,
+which known one is nearest.
 """
 
 from __future__ import annotations

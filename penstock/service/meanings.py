@@ -1,6 +1,6 @@
 """The one table of figures: the meaning of each in one line, as ``/metrics`` has it (``# HELP``).
 
-Sorted by the service that counts it: name server, broker, gateway or process. docs/guide/metrics.md says more of each.
+Sorted by the service that counts it, as the headings below say. docs/guide/metrics.md says more of each.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Every request and reply of Penstock, as data. ``wire.py`` gives them bytes; ``link.py`` carries them.
 
 One module for each theme, and callers import from where a thing lives: ``servers``, ``routes`` (name servers),
-``topics``, ``messages``, ``filters``, ``groups``, ``sessions`` and ``shares`` (brokers). They build on ``request``;
-``table`` gathers them all for the wire.
+``topics``, ``messages``, ``filters``, ``groups``, ``sessions``, ``shares``, ``pops``, ``retries``, ``timers``,
+``transactions`` and ``replicas`` (brokers). They build on ``request``; ``table`` gathers them all for the wire.
 
 Names end with their action, numbers with their unit. A request says which reply answers it. Fields only ever grow at
 the end, with a default: an older peer then still understands (docs/formats/wire.md).

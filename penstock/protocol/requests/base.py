@@ -1,5 +1,5 @@
-"""What all requests and replies are. A module of its own because it is compiled, so that the values that stay in a
-process (``given.py``) can be, while those that travel are dataclasses."""
+"""The base classes of requests and replies. This module is compiled, so the classes of ``given.py``, which derive from
+them and stay in a process, can be compiled too. Requests that travel are dataclasses."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class TopicInfo(NamedTuple):
 
     Attributes:
         queues: how many it has, those that are on their way out included.
-        level: ``cache`` or ``disk``.
+        level: ``cache``, ``disk`` or ``quorum``.
         retention_s: seconds after which messages are removed; 0: the broker's retention applies.
         access: one of ``ACCESSES``.
         draining: number of queues, the last ones, that take no more messages and go when all groups have read them.

@@ -1,7 +1,8 @@
 """Numbers of written rows, by which a broker stores each once (docs/decisions/0066). Pure.
 
 A row is known by its write, epoch and partition, and by its place among the rows of that partition that go to the same
-topic and broker. To the broker this is a producer whose numbers count without a gap within an epoch.
+topic and broker. To the broker, the rows of one write, partition, topic and broker are a
+producer whose numbers count without a gap within an epoch.
 """
 
 from __future__ import annotations
