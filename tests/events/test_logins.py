@@ -12,8 +12,9 @@ import jwt
 import pytest
 from click.testing import CliRunner
 
-from penstock.access.passwords import Hashed, Users, format_passwords, hash_password
+from penstock.access.passwords import Hashed, Users, format_passwords
 from penstock.cli.root import root
+from tests.cheap_passwords import cheap_hash
 from tests.events.bridge import BATCH, Answer, Bridge
 from tests.patience import PATIENCE_S
 
@@ -29,7 +30,7 @@ allow user boss    produce *
 
 
 def cheap(password: str) -> Hashed:
-    return hash_password(password.encode(), b"s" * 16)
+    return cheap_hash(password.encode(), b"s" * 16)
 
 
 @pytest.fixture(scope="module")

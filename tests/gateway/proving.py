@@ -10,17 +10,18 @@ from scram_client import METHOD, ScramClient
 from gateway.login.access import Access
 from gateway.mqtt.packets import Auth, Connack, Connect
 from gateway.mqtt.properties import Properties
-from penstock.access.passwords import Users, hash_password
+from penstock.access.passwords import Users
 from penstock.access.scram import derive_keys
+from tests.cheap_passwords import cheap_hash
 
 ITERATIONS = 4096
 PASSWORDS = {"alice": b"pencil", "mallory": b"trudy"}
 USERS = Users(
     {
-        name: hash_password(password, bytes(16))._replace(scram=derive_keys(password, bytes(16), ITERATIONS))
+        name: cheap_hash(password)._replace(scram=derive_keys(password, bytes(16), ITERATIONS))
         for name, password in PASSWORDS.items()
     }
-    | {"old": hash_password(b"pencil", bytes(16))},
+    | {"old": cheap_hash(b"pencil")},
     bytes(32),
 )
 CONTINUE, AGAIN = 0x18, 0x19

@@ -15,11 +15,12 @@ import broker.net.server
 import namesrv.server
 from broker.settings import BrokerSettings
 from namesrv.settings import NamesrvSettings
-from penstock.access.passwords import Users, format_passwords, hash_password
+from penstock.access.passwords import Users, format_passwords
 from penstock.access.scram import derive_keys
 from penstock.protocol.addresses import join_address
 from penstock.service.access_files import LOOK_EVERY_S as LOOK_EVERY_S
 from penstock.world import guarded, real_world
+from tests.cheap_passwords import cheap_hash
 
 KEY = bytes(range(32))
 RULES = """
@@ -46,7 +47,7 @@ def write_users(path: Path, passwords: dict[str, str]) -> None:
     """A password file, as cheap to check as may be."""
     users = Users({}, bytes(32))
     for name, password in passwords.items():
-        hashed = hash_password(password.encode(), bytes(16))
+        hashed = cheap_hash(password.encode())
         users.by_name[name] = hashed._replace(scram=derive_keys(password.encode(), bytes(16), 4096))
     path.write_text(format_passwords(users))
 

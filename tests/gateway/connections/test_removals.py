@@ -9,7 +9,8 @@ from gateway.connections.removals import SETTLED_S
 from gateway.login.access import Access
 from gateway.mqtt.packets import Connack, Connect, Disconnect
 from gateway.mqtt.properties import Properties
-from penstock.access.passwords import Users, hash_password
+from penstock.access.passwords import Users
+from tests.cheap_passwords import cheap_hash
 
 REMOVED = Disconnect(0x87, Properties(reason_string="the user was removed"))
 WITHOUT_ALICE = Users({name: one for name, one in USERS.by_name.items() if name != "alice"}, USERS.secret)
@@ -59,7 +60,7 @@ def test_a_file_that_is_half_written_ends_nothing() -> None:
 def test_a_user_whose_password_has_changed_stays_connected() -> None:
     gateway, access = house()
     client = with_password(gateway, access, "alice")
-    access.set_users(Users({**USERS.by_name, "alice": hash_password(b"another", bytes(16))}, USERS.secret))
+    access.set_users(Users({**USERS.by_name, "alice": cheap_hash(b"another")}, USERS.secret))
     gateway.users_changed()
     gateway.pass_time(2 * SETTLED_S)
     assert not client.is_closed

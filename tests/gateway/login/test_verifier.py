@@ -15,10 +15,11 @@ import trio
 from gateway.login.access import Access
 from gateway.login.auth import Credentials, Identity, Peer
 from gateway.login.verifier import CHECKERS, LOOK_EVERY_S, Bell, Verifier
-from penstock.access.passwords import Hashed, Users, format_passwords, hash_password
+from penstock.access.passwords import Hashed, Users, format_passwords
 from penstock.access.tokens import TokenRules
 from penstock.errors import InvalidConfig
 from penstock.world import real_world
+from tests.cheap_passwords import cheap_hash
 from tests.patience import PATIENCE_S
 
 
@@ -41,7 +42,7 @@ def make(
 
 @pytest.mark.endtoend
 async def test_passwords_are_checked_and_a_changed_file_counts(tmp_path: Path) -> None:
-    access, verifier = make(tmp_path, format_passwords(Users({"alice": hash_password(b"right", bytes(16))})), None)
+    access, verifier = make(tmp_path, format_passwords(Users({"alice": cheap_hash(b"right")})), None)
 
     async def ask(password: bytes) -> Identity | int:
         told, answers = trio.open_memory_channel[Identity | int](1)
@@ -53,7 +54,7 @@ async def test_passwords_are_checked_and_a_changed_file_counts(tmp_path: Path) -
         nursery.start_soon(verifier.run)
         assert await ask(b"right") == Identity("c", "alice", is_listed=True)
         assert await ask(b"wrong") == 0x86
-        (tmp_path / "passwords").write_text(format_passwords(Users({"alice": hash_password(b"new one", bytes(16))})))
+        (tmp_path / "passwords").write_text(format_passwords(Users({"alice": cheap_hash(b"new one")})))
         with trio.fail_after(PATIENCE_S):
             while True:
                 if await ask(b"new one") == Identity("c", "alice", is_listed=True):
@@ -69,7 +70,7 @@ async def test_a_check_that_ends_in_an_error_refuses_its_client_and_the_next_one
 ) -> None:
     access, verifier = make(tmp_path, "", None)
     nothing_computes_it = Hashed(17, 1, 1, bytes(16), bytes(32))
-    access.set_users(Users({"alice": hash_password(b"right", bytes(16)), "mallory": nothing_computes_it}))
+    access.set_users(Users({"alice": cheap_hash(b"right"), "mallory": nothing_computes_it}))
     told, answers = trio.open_memory_channel[Identity | int](1)
     heard: list[Identity | int] = []
     async with trio.open_nursery() as nursery:

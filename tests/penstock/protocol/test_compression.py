@@ -59,7 +59,7 @@ def test_a_body_of_the_limit_passes_and_one_that_grows_beyond_it_does_not(name: 
 
 
 def test_a_bomb_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    bomb = zlib.compress(zlib.compress(bytes(1 << 29)))
+    bomb = zlib.compress(zlib.compress(bytes(1 << 27), 1))
     assert len(decompress(bomb, COMPRESSED | ZLIB)) < 1 << 20
     with pytest.raises(InvalidMessage, match="more than"):
         decompress(zlib.decompress(bomb), COMPRESSED | ZLIB)
