@@ -7,7 +7,6 @@ Each task is a generator. It yields an ``Ask`` (a request for one server) or ``A
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from penstock.client.arguments import check_integer
@@ -38,6 +37,7 @@ from penstock.protocol.requests.transactions import (
     HalvesPage,
     ListHalves,
 )
+from penstock.values import value
 from topicmap.queues import DEAD_LETTER_PREFIX, REDRIVE_PREFIX, dead_letter_topic, readable, retry_topic
 
 PAGE: Final = 500
@@ -113,7 +113,7 @@ class Steps(Generic[R]):
         return cast(R, self._result)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DelayedMessage:
     """A message that is delivered later.
 
@@ -134,7 +134,7 @@ class DelayedMessage:
     damaged: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FrozenClock:
     """A broker whose clock has jumped forward, so that no delayed message fires.
 
@@ -149,7 +149,7 @@ class FrozenClock:
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Transaction:
     """A half that waits for its outcome.
 
@@ -174,7 +174,7 @@ class Transaction:
     messages: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeadLetter:
     """A message that nothing could be done with.
 
@@ -191,7 +191,7 @@ class DeadLetter:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeadLetters:
     """The dead letters of a group at one broker. ``waiting``: those of them that were not sent again."""
 
@@ -201,7 +201,7 @@ class DeadLetters:
     waiting: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Redriven:
     """A dead letter that was to be sent again, and the error where it could not be."""
 

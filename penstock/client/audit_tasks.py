@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from penstock.errors import QueueNotFound
 from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
 from penstock.protocol.requests.routes import BrokerRoute
+from penstock.values import value
 from topicmap.queues import AUDIT_TOPIC, topic_queue
 
 PAGE: Final = 500
@@ -21,7 +21,7 @@ _QUEUE: Final = topic_queue(AUDIT_TOPIC, 0)
 _BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Audited:
     """A login or request, and the decision about it.
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.client.administration import ALL_BROKERS, Ask, Task, broker_named
@@ -37,9 +36,10 @@ from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.routes import BrokerRoute
 from penstock.protocol.requests.topics import Bounds, DescribeTopic, TopicDetail
 from penstock.protocol.topic_names import topic_of
+from penstock.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupState:
     """A group at all brokers: its number of members and of queues, its lag in messages, and the sum of its offsets,
     ``passed``, which grows with each message that it commits."""
@@ -51,7 +51,7 @@ class GroupState:
     passed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupAt:
     """A group at one broker, as the broker describes it."""
 
@@ -59,7 +59,7 @@ class GroupAt:
     detail: GroupDetail
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Moved:
     """A group's offset in a queue, ``before`` (-1: it never committed) and ``after``, and the queue's ``end``."""
 
@@ -69,7 +69,7 @@ class Moved:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BrokerReader:
     """A reader of a broker: a group, or all readers of one topic without a group.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -24,13 +24,14 @@ from penstock.protocol.requests.messages import (
     SeekTime,
 )
 from penstock.protocol.requests.topics import Bounds
+from penstock.values import value
 from topicmap.queues import TRACE_TOPIC
 
 BROWSED_BYTES: Final = 1 << 20
 """About how many bytes of messages one answer has."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TraceRow:
     """An event of a traced message.
 

@@ -8,7 +8,6 @@ A page of several brokers has the first rows of each. It ends at the last row of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import msgpack
@@ -37,6 +36,7 @@ from penstock.protocol.requests.sessions import (
 )
 from penstock.protocol.requests.timers import ListTimers, TimersPage
 from penstock.protocol.requests.topics import CountTopics, DescribeTopic, TopicCount, TopicCounts, TopicDetail
+from penstock.values import value
 from topicmap.names import is_share
 from topicmap.queues import filter_queue, readable
 
@@ -45,7 +45,7 @@ LOOKS_MAX: Final = 10
 K = TypeVar("K", str, tuple[int, int])
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicRow:
     """A topic of all brokers.
 
@@ -65,7 +65,7 @@ class TopicRow:
     size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicsPage:
     """A page of topics. ``after``: the last name where more follow, else empty."""
 
@@ -73,7 +73,7 @@ class TopicsPage:
     after: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupsOnPage:
     """A page of groups. ``after``: the last name where more follow, else empty."""
 
@@ -81,7 +81,7 @@ class GroupsOnPage:
     after: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionState:
     """An MQTT session.
 
@@ -114,7 +114,7 @@ class SessionState:
         return self.expiry_s == NEVER_ENDS
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionsOnPage:
     """A page of sessions. ``after`` continues; 0 at the end."""
 
@@ -122,7 +122,7 @@ class SessionsOnPage:
     after: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SubscriptionState:
     """A subscription of an MQTT session: its filter, QoS, and the messages that wait for it (-1: unknown)."""
 
@@ -131,7 +131,7 @@ class SubscriptionState:
     waiting: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DelayedPage:
     """A page of delayed messages. ``after``: due time and id that continue; ``(0, 0)`` at the end. ``count``: of all
     delayed messages."""

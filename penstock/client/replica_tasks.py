@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from penstock.client.administration import ALL_BROKERS, Ask, Task
@@ -27,6 +26,7 @@ from penstock.protocol.requests.replicas import (
 )
 from penstock.protocol.requests.request import Done, Request
 from penstock.protocol.requests.routes import BrokerRoute
+from penstock.values import value
 
 SILENT_S: Final = 3.0
 """Seconds without a word to the leader after which a node counts as away."""
@@ -35,7 +35,7 @@ VOTER: Final = "voter"
 OBSERVER: Final = "observer"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReplicaNode:
     """A node with a copy of a broker's log. What is not known is ``None``.
 
@@ -81,7 +81,7 @@ class ReplicaNode:
         return self.behind == 0 and not self.is_away
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReplicaGroup:
     """The copies of one broker's log.
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from penstock.client.administration import ALL_BROKERS, Ask, Task
@@ -13,11 +12,12 @@ from penstock.errors import InvalidRequest
 from penstock.protocol.message import decode_batch
 from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.filters import FetchRetained, RetainedPage
+from penstock.values import value
 
 COUNT_MAX: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RetainedOnPage:
     """Retained messages, in the order of their names, and the name that continues them; empty at the end. Their offsets
     say nothing; ``name`` and ``position`` do."""

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from penstock.client.administration import ALL_BROKERS, Ask, Task
@@ -25,12 +24,13 @@ from penstock.protocol.requests.sessions import (
     Subscriptions,
 )
 from penstock.protocol.requests.topics import DescribeTopic, TopicDetail
+from penstock.values import value
 
 ANSWER_S: Final = 2.0
 """How long gateways have to say how their clients are connected."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConnectedClient:
     """An MQTT client that is connected.
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from penstock.client.administration import ALL_BROKERS, Ask, Task, broker_named
 from penstock.client.arguments import check_flag, check_integer, check_text
@@ -32,10 +31,11 @@ from penstock.protocol.requests.topics import (
     TopicList,
 )
 from penstock.protocol.topic_names import topic_of
+from penstock.values import value
 from topicmap.queues import readable
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicAt:
     """A topic at one broker.
 
@@ -70,7 +70,7 @@ class TopicAt:
         return sum([bound.end - bound.min for bound in self.bounds])
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BrokerState:
     """A live broker: its address and version, and whether clients may read and write its topics."""
 

@@ -6,70 +6,71 @@ are not deep.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from penstock.values import value
 
 Order = Literal["=", "<>", "<", "<=", ">", ">="]
 Search = Literal["CONTAINS", "STARTSWITH", "ENDSWITH"]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Property:
     """A property of the message, by name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Field:
     """A field of a JSON body, by the names that lead to it."""
 
     path: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Constant:
     """A string, number, truth value or NULL (``None``)."""
 
     value: str | int | float | bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Negated:
     """A number with its sign turned."""
 
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Truth:
     """A property or field in the place of a condition: true only if it is the truth value, which no property is."""
 
     value: Property | Field
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Not:
     """Negation."""
 
     term: Condition
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class And:
     """Conjunction."""
 
     terms: tuple[Condition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Or:
     """Disjunction."""
 
     terms: tuple[Condition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Comparison:
     """Two values and the order to test."""
 
@@ -78,7 +79,7 @@ class Comparison:
     right: Value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class IsNull:
     """``IS NULL`` or ``IS NOT NULL``."""
 
@@ -86,7 +87,7 @@ class IsNull:
     negated: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OneOf:
     """IN."""
 
@@ -95,7 +96,7 @@ class OneOf:
     negated: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TextSearch:
     """``CONTAINS``, ``STARTSWITH`` or ``ENDSWITH``."""
 
@@ -105,7 +106,7 @@ class TextSearch:
     negated: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Like:
     """``escape``: empty for none."""
 
