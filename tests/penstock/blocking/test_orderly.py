@@ -12,7 +12,7 @@ import pytest
 from penstock.blocking import Consumer
 from penstock.client.attempts import Retry
 from penstock.client.handover import Queues
-from penstock.errors import Fenced, InvalidRequest
+from penstock.errors import Fenced, InvalidRequest, Unavailable
 from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.groups import JoinGroup, WatchGroup
 from tests.patience import PATIENCE_S
@@ -107,12 +107,13 @@ def test_nothing_is_begun_while_the_session_may_be_over(cluster: LinkedCluster) 
     with member(cluster, ordered=True, clock=clock) as a:
         stream = a.messages()
         first = next(stream)
-        broker.server.do(lambda: setattr(broker, "silent", lambda request: isinstance(request, JoinGroup | WatchGroup)))
+        cut_off = Unavailable("cut off")
+        broker.refuse = lambda request: cut_off if isinstance(request, JoinGroup | WatchGroup) else None
         clock.ahead_s = 29.0
         assert next(stream).offset == first.offset + 1
         clock.ahead_s = 31.0
         assert a.poll(0.1) == []
-        broker.server.do(lambda: setattr(broker, "silent", lambda request: False))
+        broker.refuse = lambda request: None
         clock.ahead_s = 60.0
         assert len(a.poll(PATIENCE_S)) > 0
 
