@@ -92,8 +92,8 @@ class Ports:
         file.write_text(
             "".join([f'{name} = "{path}"\n' for name, path in files.items()])
             + 'tls_clients = "optional"\n[gateway]\nanonymous = "nobody"\naddress_failed_logins_per_min_max = 0\n'
-            + f'listeners = ["tls 127.0.0.1:0 name=tls {tls}"]\n[console]\nclients = "optional"\n'
-            + f'certificate = "{files["tls_certificate"]}"\nclient_ca = "{files["tls_client_ca"]}"\n'
+            + f'listeners = ["tls 127.0.0.1:0 name=tls {tls}"]\n[console]\ntls_clients = "optional"\n'
+            + f'tls_certificate = "{files["tls_certificate"]}"\ntls_client_ca = "{files["tls_client_ca"]}"\n'
         )
         more = {"console_port": 0, "events_port": 0, "rocketmq_port": 0, "rocketmq_namesrv_port": 0}
         self.system = RunningSystem(folder / "data", file, **more)  # type: ignore[arg-type]
