@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,17 @@ ROOT = Path(broker.__file__).parent
 
 def calls(name: str) -> set[str]:
     """Modules of the broker that call a method of this name."""
-    return {
-        path.relative_to(ROOT).as_posix()
+    return {module for module, called in all_calls() if called == name}
+
+
+@functools.cache
+def all_calls() -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (path.relative_to(ROOT).as_posix(), node.func.attr)
         for path in ROOT.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name
-    }
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    )
 
 
 @pytest.mark.parametrize("mark", ["mark_durable", "mark_committed"])

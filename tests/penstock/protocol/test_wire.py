@@ -97,30 +97,24 @@ def same(one: Any, other: Any) -> bool:
 # ---------------------------------------------------------------- round trips
 
 
-@pytest.mark.parametrize("cls", REQUESTS.values(), ids=lambda cls: cls.__name__)
-def test_a_request_comes_back_as_it_was_sent(cls: type[Request]) -> None:
-    @given(instances(cls), ids)
-    @settings(max_examples=8)
-    def comes_back(request: Request, request_id: int) -> None:
-        [frame] = frames_of(join(encode_request(request_id, request)))
-        assert (frame.kind, frame.request_id) == (cls.code, request_id)
-        assert same(decode_request(frame), request)
+@pytest.mark.parametrize("theme", sorted({cls.__module__ for cls in REQUESTS.values()}))
+def test_a_request_and_its_reply_come_back_as_they_were_sent(theme: str) -> None:
+    kinds = [cls for cls in REQUESTS.values() if cls.__module__ == theme]
 
-    comes_back()
+    @given(st.tuples(*[st.tuples(instances(cls), instances(cls.reply), ids) for cls in kinds]))
+    @settings(max_examples=10)
+    def come_back(sent: tuple[tuple[Request, Reply, int], ...]) -> None:
+        for request, reply, request_id in sent:
+            [frame] = frames_of(join(encode_request(request_id, request)))
+            assert (frame.kind, frame.request_id) == (request.code, request_id)
+            assert same(decode_request(frame), request)
+            [frame] = frames_of(join(encode_reply(request_id, reply)))
+            assert frame.request_id == request_id
+            result = decode_result(frame, type(request))
+            assert not isinstance(result, PenstockError)
+            assert same(result, reply)
 
-
-@pytest.mark.parametrize("cls", REQUESTS.values(), ids=lambda cls: cls.__name__)
-def test_a_reply_comes_back_as_it_was_sent(cls: type[Request]) -> None:
-    @given(instances(cls.reply), ids)
-    @settings(max_examples=8)
-    def comes_back(reply: Reply, request_id: int) -> None:
-        [frame] = frames_of(join(encode_reply(request_id, reply)))
-        assert frame.request_id == request_id
-        result = decode_result(frame, cls)
-        assert not isinstance(result, PenstockError)
-        assert same(result, reply)
-
-    comes_back()
+    come_back()
 
 
 @pytest.mark.parametrize("cls", BY_CODE.values(), ids=lambda cls: cls.__name__)
