@@ -167,7 +167,9 @@ class BrokerSettings(AccessSettings):
         " sender decides",
     )
     held_bytes_max: int = common.held_bytes_max()
-    lease_s: float = setting(120.0, "lease with the name servers, which is renewed four times in it", above=0)
+    lease_s: float = setting(
+        120.0, "lease with the name servers, which is renewed four times in it", above=0, most=common.LEASE_S_MAX
+    )
     owner_lease_s: float = setting(
         120.0,
         "after this long since the start or an opening without a renewal by a gateway, the filters that only it holds"

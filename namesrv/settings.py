@@ -16,7 +16,7 @@ class NamesrvSettings(AccessSettings):
 
     host: str = common.host()
     port: int = port_setting(9876, "port on which it listens; 0 takes any free one")
-    lease_s_max: float = constant(600.0, above=0)
+    lease_s_max: float = constant(common.LEASE_S_MAX, above=0)
     brokers_max: int = setting(1_000, "how many brokers may be registered", above=0)
     topics_max: int = setting(100_000, "how many topics one broker may register", above=0)
     connection_log: str = common.connection_log()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from penstock.cli.display import json_option, print_json, print_rows
 from penstock.clock import RealClock
 from penstock.errors import InvalidConfig
 from penstock.service.config import Faults
+from penstock.service.setting import settable
 
 _FILES: Final = ("password_file", "acl_file", "key_file", "secret_file", "certificate", "tls_key", "_ca", "_crl")
 """How settings end that name a file which is read. The name server writes its ``config_file``."""
@@ -105,7 +105,7 @@ def _open_files(rows: list[dict[str, Any]]) -> None:
 
 
 def _values(made: Any) -> list[tuple[str, Any]]:
-    return [(field.name, _plain(getattr(made, field.name))) for field in fields(made)]
+    return [(name, _plain(getattr(made, name))) for name in settable(type(made))]
 
 
 def _plain(value: Any) -> Any:

@@ -284,7 +284,7 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
         log = take_settings(table, environ, source)
     for name in SERVICES:
         services[name] = _section(name, table.pop(name, {}), source, environ, faults)
-    for name in [one for one in table if one not in _names_of(NodeSettings)]:
+    for name in [one for one in table if one not in settable(NodeSettings)]:
         misplaced = _misplaced(name, table[name], source)
         if misplaced is not None:
             faults.add(misplaced)
@@ -347,10 +347,14 @@ def _misplaced(name: str, value: object, source: config.Source) -> InvalidConfig
         near = config.nearest(name, tables)
         hint = f"did you mean [{near}]?" if near else f"the tables are {', '.join(f'[{one}]' for one in tables)}"
         return InvalidConfig(f"{source.at(name)} [{name}] is no table of settings", hint=hint)
-    homes = [f"[{service}]" for service, kind in SETTINGS.items() if name in _names_of(kind)]
+    homes = [f"[{service}]" for service, kind in SETTINGS.items() if name in settable(kind)]
     if homes:
         hint = f"it is a setting of {' and of '.join(homes)}"
         return InvalidConfig(f"{source.at(name)} {name} stands in no table", hint=hint)
+    for service, kind in SETTINGS.items():
+        former = config.former_names(kind).get(name)
+        if former:
+            return InvalidConfig(f"{source.at(name)} {name} is no setting", hint=f"of [{service}]: {former}")
     return None
 
 
@@ -363,10 +367,6 @@ def service_settings(configuration: Configuration, service: str, environ: Mappin
         decided |= listeners(configuration, environ)
     source = configuration.source.table(service)
     return config.load_table(SETTINGS[service], table, environ, prefix, decided, source=source)
-
-
-def _names_of(kind: type[Any]) -> set[str]:
-    return {*settable(kind), *getattr(kind, "FORMER", ())}
 
 
 def _variable(service: str, setting: str) -> str:
@@ -388,7 +388,7 @@ def place(configuration: Configuration, service: str, environ: Mapping[str, str]
         given["port"] = max(0, getattr(node, port))
     if node.insecure and service != "gateway" and not _says(configuration, service, "insecure", environ):
         given["insecure"] = True
-    known = _names_of(SETTINGS[service])
+    known = settable(SETTINGS[service])
     for name in SHARED:
         if service == "console" and name.startswith("tls_"):  # what browsers are shown is said for the console alone
             continue

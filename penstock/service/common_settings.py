@@ -8,6 +8,8 @@ from penstock.service.native_room import HELD_BYTES_MAX
 from penstock.service.paced_lines import LOG_RATES
 from penstock.service.setting import port_setting, setting
 
+LEASE_S_MAX: Final = 600.0
+"""The longest lease that a name server gives a broker."""
 _HOSTS: Final = (
     "names that a Host header{of} may have beside `localhost`, loopback addresses and the address that the connection"
     " came to; `*` for any"

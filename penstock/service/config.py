@@ -170,7 +170,7 @@ def load_table(
     kinds = typing.get_type_hints(cls)
     all_fields = {one.name: kinds[one.name] for one in dataclasses.fields(cast(Any, cls)) if one.init}
     fields = {name: all_fields[name] for name in settable(cls)}
-    former = _former(cls)
+    former = former_names(cls)
     values: dict[str, Any] = {}
     places: dict[str, str] = {}
     faults = Faults()
@@ -192,7 +192,7 @@ def load_table(
     return _made(cls, values, source.at(), places)
 
 
-def _former(cls: Any) -> Mapping[str, str]:
+def former_names(cls: Any) -> Mapping[str, str]:
     """Names that were settings once, each with what to do instead."""
     constants = {name for name, one in declared(cls).items() if one.is_constant}
     return dict.fromkeys(constants, "leave it out: Penstock chooses it now") | dict(getattr(cls, "FORMER", {}))

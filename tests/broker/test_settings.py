@@ -7,6 +7,7 @@ import pytest
 
 from broker.settings import BrokerSettings
 from broker.store.settings import StoreSettings
+from namesrv.settings import NamesrvSettings
 from penstock.errors import InvalidConfig
 
 
@@ -22,6 +23,13 @@ from penstock.errors import InvalidConfig
 def test_a_value_outside_its_limits_is_refused_by_its_name(wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidConfig, match=next(iter(wrong))):
         BrokerSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_broker_asks_for_no_longer_lease_than_name_servers_give() -> None:
+    """It would renew too late, and be away until then."""
+    assert BrokerSettings(lease_s=NamesrvSettings().lease_s_max).lease_s == NamesrvSettings().lease_s_max
+    with pytest.raises(InvalidConfig, match="lease_s is 601"):
+        BrokerSettings(lease_s=601.0)
 
 
 def test_every_setting_of_the_store_can_be_set_on_the_broker() -> None:

@@ -40,6 +40,8 @@ def test_a_sound_file_is_said_to_be_and_its_settings_are_shown(tmp_path: Path) -
     rows = [json.loads(line) for line in shown.stdout.splitlines()]
     assert {"service": "broker", "setting": "default_queues", "value": 8} in rows
     assert {"service": "gateway", "setting": "port", "value": 1884} in rows
+    constants = {"lease_s_max", "flush_bytes", "pull_wait_s"}
+    assert not constants & {row["setting"] for row in rows}, "a file that had them would be refused"
 
 
 def test_all_that_is_wrong_is_named_with_its_line(tmp_path: Path) -> None:

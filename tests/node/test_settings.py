@@ -83,6 +83,20 @@ def test_a_setting_that_stands_in_no_table_is_told_where_it_belongs(tmp_path: Pa
         load(file, {}, {})
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("client_crl = 'x'", r"client_crl is no setting .of \[console\]: it is called tls_client_crl now"),
+        ("flush_bytes = 5", r"flush_bytes is no setting .of \[broker\]: leave it out"),
+    ],
+)
+def test_a_former_setting_that_stands_in_no_table_is_told_its_fate(tmp_path: Path, line: str, told: str) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(line + "\n")
+    with pytest.raises(InvalidConfig, match=told):
+        load(file, {}, {})
+
+
 def test_an_empty_host_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="host is empty"):
         load(None, {}, {"host": ""})
