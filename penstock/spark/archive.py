@@ -17,6 +17,8 @@ from typing import Final
 
 from penstock.world import Clock, RealClock
 
+MAKES: Final = "-XX:ArchiveClassesAtExit="
+"""Java's option to write the archive when it ends."""
 _QUIET: Final = "-Xlog:disable"  # Java would tell on the standard output why it passes over an archive
 _MAKING_MS: Final = 600_000
 """Time after which a session that began to make an archive and has left none counts as failed."""
@@ -45,7 +47,7 @@ def archive_options(
     if file.exists():
         return [_QUIET, f"-XX:SharedArchiveFile={base}{file}"]
     given = [f"-XX:SharedArchiveFile={base.rstrip(':')}"] if base else []
-    return [_QUIET, *given, f"-XX:ArchiveClassesAtExit={file}"]
+    return [_QUIET, *given, f"{MAKES}{file}"]
 
 
 def _key(java: Path, spark_home: Path) -> str:

@@ -8,6 +8,8 @@ acts.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import hashlib
 import logging
 import os
@@ -15,10 +17,10 @@ import sys
 import tempfile
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import InvalidConfig
-from penstock.spark.archive import archive_options
+from penstock.spark.archive import MAKES, archive_options
 from penstock.spark.connect import is_remote, open_session, remote_of
 from penstock.spark.java import Java, find_java
 from penstock.spark.launchers import write_python
@@ -138,6 +140,7 @@ def session(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app)
+    makes_archive = False
     wanted = dict(COMMON) | {"spark.ui.enabled": str(ui).lower()}
     wanted["spark.sql.shuffle.partitions"] = str(min(os.cpu_count() or 1, SHUFFLE_PARTITIONS_MAX))
     if submitted(os.environ):
@@ -150,10 +153,13 @@ def session(
         wanted |= dict(LOCAL) | ({} if ui else dict(NO_PAGE)) | {"spark.driver.extraJavaOptions": " ".join(options)}
         wanted["spark.sql.warehouse.dir"] = str(cache / "warehouse")  # else Spark makes a folder where the program is
         builder = builder.master(master or "local[*]")
+        makes_archive = any(one.startswith(MAKES) for one in options)
     wanted |= (dict(LIGHT) if light else {}) | dict(conf or {})
     for name, value in wanted.items():
         builder = builder.config(name, value)
     spark = _started(builder)
+    if makes_archive:
+        atexit.register(_let_go_of_outputs, spark._jvm)
     _tell_errors_once()
     register(spark)
     return spark
@@ -204,6 +210,14 @@ def _is_here(spark: SparkSession) -> bool:
         return False
     master = spark.conf.get("spark.master", "local") or "local"
     return master.startswith("local") and not master.startswith("local-cluster")
+
+
+def _let_go_of_outputs(jvm: Any) -> None:
+    """Has Java close the program's outputs at its end: Java goes on to write its archive, and a pipe behind the program
+    would wait for that."""
+    with contextlib.suppress(Exception):  # Java may be gone
+        jvm.java.lang.System.out.close()
+        jvm.java.lang.System.err.close()
 
 
 def _tell_errors_once() -> None:
