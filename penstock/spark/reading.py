@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 from penstock.blocking.routes import Routes
 from penstock.errors import InvalidConfig
 from penstock.protocol.addresses import SERVERS, parse_servers
+from penstock.protocol.requests.sessions import HOME_TOPIC
 from penstock.spark.decoders.ddl import quoted
 from penstock.spark.option_names import FurtherOptions
 from penstock.spark.options import SourceOptions, parse
 from penstock.spark.where import END
-from topicmap.queues import is_own_topic, is_system, readable
+from topicmap.queues import is_own_topic, readable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,14 +71,15 @@ def views(
     """Makes a temporary view of each topic whose name the pattern matches, for SQL; returns their names.
 
     A view has the topic's readable name, and is made anew where there is one. Topics that come later are in the
-    answer of the next call. Tables that stay are made with ``CREATE TABLE ... USING penstock OPTIONS (...)``.
+    answer of the next call; those in which only brokers and gateways store are left out. Tables that stay are made
+    with ``CREATE TABLE ... USING penstock OPTIONS (...)``.
     """
     with Routes(parse_servers(servers)) as routes:
         topics = routes.topic_names().topics
     chosen = re.compile(pattern)
     made = []
     for topic in topics:
-        if chosen.fullmatch(topic) and not is_system(topic) and not is_own_topic(topic):
+        if chosen.fullmatch(topic) and topic != HOME_TOPIC and not is_own_topic(topic):
             name = readable(topic)
             read(spark, [topic], servers=servers, **options).createOrReplaceTempView(quoted(name))
             made.append(name)

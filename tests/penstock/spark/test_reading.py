@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
+from penstock.protocol.requests.sessions import HOME_TOPIC
 from penstock.spark.option_names import FurtherOptions
 from penstock.spark.options import NAMES, parse
-from penstock.spark.reading import describe
+from penstock.spark.reading import describe, views
 
 ARGUMENTS = {"subscribe", "servers", "columns", "mqttFilter", "where"}
 RARE = {"nameServer"}  # another name of an argument
@@ -34,3 +37,17 @@ def test_what_a_query_reads_is_told_in_lines() -> None:
         "  columns: value",
     ]
     assert describe(parse({"subscribePattern": "a.*"}, stream=True))[0].startswith("penstock stream of pattern a.* at ")
+
+
+class Views:
+    """Takes a reader's options and a view's name as Spark would."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self if name == "read" else lambda *_, **__: self
+
+
+def test_views_are_of_topics_in_which_devices_and_programs_store(queues: Any) -> None:
+    for topic in ("telemetry", "spBv1%2E0", HOME_TOPIC, "%sys%sessions", "%RETRY%billing"):
+        queues.create(topic)
+    spark: Any = Views()
+    assert views(spark, servers=queues.address) == ["spBv1.0", "telemetry"]
