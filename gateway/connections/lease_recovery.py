@@ -85,7 +85,7 @@ class LeaseRecovery(Stage):
         self._lease.begin_epoch(self._begun)
 
     def _begun(self) -> None:
-        """The home has begun the new epoch: asks for sessions that were lost before it."""
+        """The home has begun the new epoch: asks about all sessions, of which some may be lost."""
         self._is_beginning = False
         self._pending_connects.doubt()
         self._open.clear()

@@ -121,7 +121,7 @@ class Counters:
         return tally
 
     def entered(self, tally: ListenerCounters, connected: int) -> None:
-        """Counts a connection and returns the number at all listeners."""
+        """Counts a connection. ``connected``: the number at all listeners now."""
         tally.entered()
         self.most_connected = max(self.most_connected, connected)
 
