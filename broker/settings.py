@@ -205,6 +205,7 @@ class BrokerSettings(AccessSettings):
         _STORE.emergency_bytes,
         "kept aside so that offset commits and deletes still work on a full disk; 0 for none",
         least=0,
+        most=1 << 40,
     )
     chunk_bytes: int = constant(_STORE.chunk_bytes, above=0)
     retention_bytes: int = setting(_STORE.retention_bytes, "keep at most this much log; 0 for no limit", least=0)
