@@ -18,6 +18,8 @@ from penstock.service.setting import constant, port_setting, setting
 
 LEVELS: Final = ("cache", "disk", "quorum")
 QUEUES_MAX: Final = 1 << 16
+RETENTION_S_MAX: Final = 10 * 366 * 86_400
+"""The longest retention of a topic of its own."""
 SEGMENT_BYTES_MIN: Final = 1 << 14
 """A message that does not fit a segment is refused as too large; below this nothing much would fit."""
 _STORE: Final = StoreSettings()
@@ -149,12 +151,14 @@ class BrokerSettings(AccessSettings):
         "seconds for which rows of message traces are kept, where the topic `%TRACE%` is not there yet; `penstock"
         " topic change %TRACE% --retention` changes it. 0: as long as the log",
         least=0,
+        most=RETENTION_S_MAX,
     )
     audit_kept_s: int = setting(
         7_776_000,
         "seconds for which entries of the audit log are kept, where the topic `%AUDIT%` is not there yet; `penstock"
         " topic change %AUDIT% --retention` changes it. 0: as long as the log",
         least=0,
+        most=RETENTION_S_MAX,
     )
     filter_bodies: tuple[str, ...] = setting(
         (), "topics whose JSON bodies filters may look into (`$.a.b`); `*` for all"

@@ -44,9 +44,10 @@ class PenstockError(Exception):
 
     @property
     def told(self) -> str:
-        """The error and its advice in one line; several choices have a line each."""
+        """The error and its advice in one line; several choices, and the advice on several errors, have lines of their
+        own."""
         choices = self.advice.splitlines()
-        if len(choices) > 1:
+        if len(choices) > 1 or (choices and "\n" in self.message):
             return "\n       ".join([self.message, *choices])
         return f"{self.message} ({self.advice})" if choices else self.message
 

@@ -13,7 +13,7 @@ from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.kernel.outcomes import AfterQuorum, AfterRound, Now, Outcome
 from broker.sessions.fold import homes_of
-from broker.settings import LEVELS, BrokerSettings
+from broker.settings import LEVELS, RETENTION_S_MAX, BrokerSettings
 from broker.state import BrokerState
 from broker.store.level import Level
 from broker.store.message_store import MessageStore
@@ -45,7 +45,6 @@ LABELLED_MAX: Final = 200
 """Maximum number of topics that have a figure of their own."""
 COUNTED_MAX: Final = 500
 """Maximum number of topics that one request counts."""
-RETENTION_S_MAX: Final = 10 * 366 * 86_400
 TRACE_MAX: Final = 1_000_000_000
 _MAINTENANCE: Final = (
     "an operator has taken the permission away for a while: `penstock topic list`, `penstock broker list`"

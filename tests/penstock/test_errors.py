@@ -74,6 +74,12 @@ def test_the_hint_stands_in_brackets() -> None:
     assert str(NoRoute("nobody has it", hint="create it")) == "nobody has it (create it)"
 
 
+def test_the_advice_on_several_errors_has_a_line_of_its_own() -> None:
+    assert NoRoute("one", hint="create it").told == "one (create it)"
+    assert NoRoute("two:\n  a\n  b", hint="create it").told == "two:\n  a\n  b\n       create it"
+    assert NoRoute("one", hint="create it\nor wait").told == "one\n       create it\n       or wait"
+
+
 def test_the_hint_of_not_leader_is_the_leaders_address() -> None:
     error = from_wire(11, "node b leads", "host-b:10911")
     assert isinstance(error, NotLeader)
