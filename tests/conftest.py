@@ -58,6 +58,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     assert not hidden, f"{item.nodeid} has {hidden}, but its file does not say so"
 
 
+LONGEST = ("tests/endtoend/test_rocketmq_clients.py", "tests/endtoend/test_two_brokers.py")
+"""Files that take one worker minutes: the others must not wait for them in the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
 def pytest_collection_finish() -> None:
     """What stands for thousands of tests stays until the end: the collector need not go through it again and again."""
     gc.collect()
