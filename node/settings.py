@@ -395,7 +395,17 @@ def place(configuration: Configuration, service: str, environ: Mapping[str, str]
         value = getattr(node, name)
         if value != _DEFAULTS[name] and name in known and not _says(configuration, service, name, environ):
             given[name] = value
+    if service == "console" and not _console_asks(configuration, environ, given):
+        given.pop("acl_file", None)  # the node's rules are for those of its services that have users
     return given
+
+
+def _console_asks(configuration: Configuration, environ: Mapping[str, str], given: Mapping[str, Any]) -> bool:
+    """Whether the console has users: its own, or the node's. The node's certificates are not for browsers."""
+    said = {**given, **configuration.services["console"]}
+    for name in ("password_file", "jwt_key_file", "tls_clients"):
+        said[name] = environ.get(_variable("console", name), said.get(name, ""))
+    return bool(said["password_file"] or said["jwt_key_file"]) or said["tls_clients"] not in ("", "none")
 
 
 def _says(configuration: Configuration, service: str, setting: str, environ: Mapping[str, str]) -> bool:

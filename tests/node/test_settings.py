@@ -239,6 +239,27 @@ def test_the_event_bridge_has_the_users_of_the_broker() -> None:
     assert (settings.asks, settings.password_file, settings.acl_file) == (True, "users", "rules")
 
 
+CERTIFICATES = 'tls_certificate = "s"\ntls_client_ca = "c"\ntls_clients = "required"\npeers_tls_ca = "c"\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "rules"),
+    [
+        (CERTIFICATES, ""),
+        (CERTIFICATES + '[console]\npassword_file = "users"\n', "rules"),
+        ('password_file = "users"\n', "rules"),
+        ('password_file = "users"\n[console]\npassword_file = ""\n', ""),
+    ],
+)
+def test_rules_of_the_node_are_the_consoles_where_it_has_users(tmp_path: Path, lines: str, rules: str) -> None:
+    """Certificates at the top are not for browsers; the other services ask for them, and have the rules."""
+    file = tmp_path / "penstock.toml"
+    file.write_text(f'acl_file = "rules"\n{lines}')
+    configuration = load(file, {}, {})
+    assert service_settings(configuration, "console", {}).acl_file == rules
+    assert service_settings(configuration, "broker", {}).acl_file == "rules"
+
+
 @pytest.mark.parametrize(
     ("text", "acts"),
     [("", True), ('password_file = "users"\n', True), ('[broker]\npassword_file = "users"\n', False)],
