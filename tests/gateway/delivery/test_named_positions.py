@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from draining import drain
 from own_topics import OnlyOwnTopics
 from past import another, asking, gateway_with, numbers, stored_at
 from rig import Client, Gateway
 
 from gateway.delivery import named_positions
-from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Subscribe, Subscription, Unsubscribe
+from gateway.mqtt.packets import Puback, Publish, Pubrec, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.errors import Busy, Fenced, Unavailable
 from penstock.protocol.requests.filters import OpenFilters
 from penstock.protocol.requests.groups import HoldOffsets
-from penstock.protocol.requests.messages import Pull, QueryBounds
+from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.topics import DescribeTopic
 
 
@@ -79,46 +78,6 @@ def packet_ids(client: Client) -> list[int]:
     return [one.packet_id for one in client.got() if isinstance(one, Publish)]
 
 
-@pytest.mark.parametrize("filters", [("plant/#",), ("plant/#", "plant/+")])
-@pytest.mark.parametrize("is_lost", [False, True])
-def test_what_is_sent_again_and_not_acknowledged_stays_before_the_position(
-    filters: tuple[str, ...], is_lost: bool
-) -> None:
-    gateway, publisher = gateway_with(0, queues=1)
-    client = named(gateway, *filters)
-    for number in (0, 1):
-        publisher.publish("plant/0", b"%d" % number, 1, packet_id=1)
-    assert numbers(client) == [0, 1]
-    gateway.pass_time(1)
-    if is_lost:
-        lost, gateway = gateway, Gateway(beside=gateway, name="other")
-        gateway.broker.leave_alone("gw")
-        publisher = gateway.connect("p")
-        again = named(gateway)
-        others_turn(lost)
-    else:
-        client.cut()
-        again = named(gateway)
-    publisher.publish("plant/0", b"2", 1, packet_id=1)
-    first, second, third = packet_ids(again)
-    again.send(Puback(third))
-    assert kept(gateway).get("plant:0", 0) == 0
-    again.send(Puback(first))
-    assert kept(gateway) == {"plant:0": 1}
-    again.send(Puback(second))
-    assert kept(gateway) == {"plant:0": 3}
-
-
-def test_what_is_sent_again_and_acknowledged_moves_the_position_by_itself() -> None:
-    gateway, publisher = gateway_with(0, queues=1)
-    client = named(gateway, "plant/#")
-    publisher.publish("plant/0", b"0", 1, packet_id=1)
-    client.cut()
-    again = named(gateway)
-    again.send(*[Puback(one) for one in packet_ids(again)])
-    assert kept(gateway) == {"plant:0": 1}
-
-
 def test_messages_from_before_a_subscription_and_retained_ones_do_not_count_for_its_name() -> None:
     gateway, publisher = gateway_with(0, queues=1)
     client = named(gateway, "plant/#")
@@ -136,23 +95,6 @@ def test_messages_from_before_a_subscription_and_retained_ones_do_not_count_for_
     assert (kept(gateway), kept(gateway, "later")) == ({"plant:0": 1}, {"plant:0": 3})
     again.send(Puback(first))
     assert kept(gateway) == {"plant:0": 3}
-
-
-def test_a_filter_that_the_broker_opens_anew_leaves_the_position_before_what_is_not_acknowledged() -> None:
-    gateway, publisher = gateway_with(0, queues=1)
-    client = gateway.connect("s", level=5)
-    client.subscribe("plant/#", qos=1, properties=asking("named=billing"))
-    publisher.publish("plant/0", b"0", 1, packet_id=1)
-    [first] = packet_ids(client)
-    gateway.broker.lose_filter("plant/#")
-    gateway.broker.release()
-    gateway.round()
-    publisher.publish("plant/0", b"1", 1, packet_id=1)
-    [second] = packet_ids(client)
-    client.send(Puback(second))
-    assert kept(gateway).get("plant:0", 0) == 0
-    client.send(Puback(first))
-    assert kept(gateway) == {"plant:0": 2}
 
 
 def test_of_a_connection_that_ends_before_its_filter_stands_nothing_is_left() -> None:
@@ -219,16 +161,6 @@ def test_a_name_begins_where_a_native_consumer_has_committed() -> None:
     assert take(client) == [2, 3, 5]
 
 
-def test_messages_of_overlapping_subscriptions_count_for_the_one_with_a_name() -> None:
-    gateway, publisher = gateway_with(0, queues=1)
-    client = gateway.connect("s", level=5)
-    client.subscribe("plant/#", qos=1)
-    client.subscribe("plant/+", qos=1, properties=asking("named=billing"))
-    publisher.publish("plant/0", b"1", 1, packet_id=1)
-    assert take(client) == [1]
-    assert kept(gateway) == {"plant:0": 1}
-
-
 def test_what_comes_to_queues_where_nothing_was_acknowledged_is_not_passed_over() -> None:
     gateway, publisher = gateway_with(3)
     client = gateway.connect("s", level=5)
@@ -262,21 +194,6 @@ def test_each_of_two_positions_moves_by_the_acknowledgements_of_its_own_copies()
     assert (kept(gateway, "a"), kept(gateway, "b")) == ({"plant:0": 3}, {"plant:0": 0})
 
 
-def test_of_two_subscriptions_with_one_name_the_one_that_has_come_least_far_counts() -> None:
-    gateway, publisher = gateway_with(0, queues=1)
-    client = gateway.connect("s", level=5)
-    publisher.publish("plant/0", b"0", 1, packet_id=1)
-    for one in ("plant/1", "plant/2"):
-        client.subscribe(one, qos=1, properties=asking("named=billing", "beginning"))
-    publisher.publish("plant/1", b"1", 1, packet_id=1)
-    publisher.publish("plant/2", b"2", 1, packet_id=1)
-    first, second = [one for one in client.got() if isinstance(one, Publish)]
-    client.send(Puback(second.packet_id))
-    assert kept(gateway) == {"plant:0": 1}
-    client.send(Puback(first.packet_id))
-    assert kept(gateway) == {"plant:0": 3}
-
-
 def test_a_position_is_kept_by_those_who_may(monkeypatch: pytest.MonkeyPatch) -> None:
     gateway, _ = gateway_with(2, authenticator=OnlyOwnTopics())
     client = gateway.connect("s", level=5, clean_start=False, properties=Properties(session_expiry_interval=60))
@@ -290,16 +207,6 @@ def test_a_position_is_kept_by_those_who_may(monkeypatch: pytest.MonkeyPatch) ->
     gateway.round()
     assert client.device.session is not None
     assert client.device.session.subscriptions == {}
-
-
-def test_commits_of_a_tick_are_one_request() -> None:
-    gateway, _ = gateway_with(9)
-    client = gateway.connect("s", level=5)
-    client.subscribe("plant/#", qos=1, properties=asking("named=billing", "beginning"))
-    take(client)
-    gateway.broker.requests.clear()
-    kept(gateway)
-    assert len(gateway.broker.made(HoldOffsets)) == 1
 
 
 def test_a_commit_that_got_lost_is_made_again_and_one_that_is_refused_is_not() -> None:
@@ -356,76 +263,6 @@ def others_turn(*gateways: Gateway) -> None:
 # ------------------------------------------------------------ what the filter passes over
 
 
-def test_a_position_moves_past_what_its_filter_passes_over() -> None:
-    gateway, publisher = gateway_with(0)
-    client = subscriber(gateway, "s", "plant/1")
-    published(publisher, "plant/0", "plant/0", "plant/1", "plant/0", "plant/0")
-    assert take(client) == [2]
-    gateway.pass_time(10)
-    assert kept(gateway) == {"plant:0": 2, "plant:1": 2, "plant:2": 1}
-    client.cut()
-    gateway.broker.requests.clear()
-    again = subscriber(gateway, "t", "plant/1")
-    assert numbers(again) == []
-    assert not [one for one in gateway.broker.made(Pull) if one.queue.startswith("plant")], "all of it read again"
-
-
-def test_a_position_that_moves_past_others_messages_stays_before_one_that_is_not_acknowledged() -> None:
-    gateway, publisher = gateway_with(0, queues=1)
-    client = subscriber(gateway, "s", "plant/1")
-    published(publisher, "plant/0", "plant/1", "plant/0", "plant/0")
-    [unacknowledged] = packet_ids(client)
-    gateway.pass_time(20)
-    assert kept(gateway) == {"plant:0": 1}
-    client.send(Puback(unacknowledged))
-    assert kept(gateway) == {"plant:0": 4}
-
-
-def test_a_subscription_that_is_behind_passes_nothing_over_that_it_has_not_come_to() -> None:
-    gateway, publisher = gateway_with(0, queues=1)
-    client = subscriber(gateway, "s", "plant/1", room=1)
-    published(publisher, "plant/1", "plant/0", "plant/1", "plant/0")
-    gateway.pass_time(20)
-    assert kept(gateway) == {"plant:0": 0}
-    assert take(client) == [0]
-    gateway.pass_time(20)
-    assert kept(gateway) == {"plant:0": 2}
-    assert take(client) == [2]
-    gateway.pass_time(20)
-    assert kept(gateway) == {"plant:0": 4}
-
-
-def test_a_session_that_was_away_passes_over_too_even_where_nothing_comes_to_it() -> None:
-    gateway, publisher = gateway_with(0, queues=1)
-    client = named(gateway, "plant/1")
-    client.cut()
-    published(publisher, "plant/0", "plant/0")
-    named(gateway)
-    gateway.pass_time(20)
-    assert kept(gateway) == {"plant:0": 2}
-
-
-@pytest.mark.parametrize("is_history", [False, True])
-def test_a_session_that_was_away_has_a_say_also_in_queues_of_which_it_is_sent_nothing_yet(is_history: bool) -> None:
-    gateway, publisher = gateway_with(0, queues=2)
-    if is_history:
-        published(publisher, "plant/0", "plant/0")
-    asked: dict[str, Any] = {
-        "clean_start": False,
-        "properties": Properties(session_expiry_interval=1000, receive_maximum=1),
-    }
-    slow = gateway.connect("s", level=5, **asked)
-    slow.subscribe("plant/#", qos=1, properties=asking("named=billing", "beginning"))
-    if not is_history:
-        published(publisher, "plant/0", "plant/0")
-    other = subscriber(gateway, "t", "plant/#")
-    kept(gateway)
-    gateway.connect("s", level=5, **asked)  # takes over, and has room for one
-    assert take(other) == [0, 1]
-    gateway.pass_time(20)
-    assert kept(gateway) == {"plant:0": 0, "plant:1": 0}
-
-
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_session_that_was_away_is_sent_what_is_behind_the_position_whatever_its_qos(qos: int, is_lost: bool) -> None:
@@ -468,38 +305,7 @@ def test_a_name_is_kept_before_the_first_message_of_a_topic_that_was_not_there_w
         assert take(client) == [number]
 
 
-def test_subscriptions_without_a_name_ask_nothing_of_it() -> None:
-    gateway, publisher = gateway_with(0)
-    client = gateway.connect("s", level=5)
-    client.subscribe("plant/1", qos=1, properties=asking("beginning"))
-    published(publisher, "plant/1", "plant/0")
-    take(client)
-    gateway.broker.requests.clear()
-    gateway.pass_time(30)
-    assert not gateway.broker.made(HoldOffsets)
-    assert not gateway.broker.made(DescribeTopic)
-    assert not gateway.broker.made(QueryBounds)
-
-
 # ------------------------------------------------------------ overlapping subscriptions
-
-
-def test_what_came_through_another_subscription_while_history_is_sent_moves_no_position_past_history() -> None:
-    gateway, publisher = gateway_with(0, queues=1)
-    published(publisher, "plant/0", "plant/0", "plant/0")
-    client = gateway.connect("s", level=5)
-    client.subscribe("plant/1", qos=1)
-    gateway.broker.holds = (Pull,)
-    client.subscribe("plant/+", qos=1, properties=asking("named=billing", "beginning"))
-    publisher.publish("plant/1", b"3", 1, packet_id=9)
-    assert take(client) == [3]
-    gateway.pass_time(20)
-    assert kept(gateway) == {"plant:0": 0}
-    gateway.broker.let_go()
-    gateway.round()
-    history = packet_ids(client)
-    client.send(*[Puback(one) for one in history])
-    assert kept(gateway) == {"plant:0": 4}
 
 
 def test_what_came_through_another_subscription_before_a_named_one_began_stays_after_its_position() -> None:
@@ -526,20 +332,6 @@ def with_an_older_one_that_stalls(**asked: int) -> tuple[Gateway, Client, Client
     client = subscriber(gateway, "s", "plant/1", "plant/#", start="last=0", **asked)
     gateway.broker.stall("~filter:plant/1")
     return gateway, publisher, client
-
-
-def test_what_another_subscription_is_yet_to_deliver_stays_after_the_position() -> None:
-    gateway, publisher, client = with_an_older_one_that_stalls()
-    published(publisher, "plant/0", "plant/1", "plant/0")
-    assert take(client) == [0, 2]
-    gateway.pass_time(20)
-    assert kept(gateway) == {"plant:0": 1}
-    gateway.broker.go_on()
-    gateway.round()
-    [late] = packet_ids(client)
-    assert kept(gateway) == {"plant:0": 1}
-    client.send(Puback(late))
-    assert kept(gateway) == {"plant:0": 3}
 
 
 def test_what_another_subscription_has_left_to_a_named_one_counts_when_that_has_sent_it() -> None:
@@ -595,20 +387,6 @@ def test_what_was_sent_before_unsubscribe_counts_when_it_is_acknowledged_after_i
     assert gateway.downstream.positions._of_group == {}
 
 
-def test_what_was_sent_before_unsubscribe_holds_others_back_until_it_is_acknowledged() -> None:
-    gateway, publisher = gateway_with(0, queues=1)
-    client, other = subscriber(gateway, "s", "plant/#"), subscriber(gateway, "t", "plant/#")
-    published(publisher, "plant/0", "plant/0")
-    [first, second] = packet_ids(client)
-    client.send(Unsubscribe(1, ("plant/#",)))
-    take(other)
-    assert kept(gateway) == {"plant:0": 0}
-    client.send(Puback(second))
-    assert kept(gateway) == {"plant:0": 0}
-    client.send(Puback(first))
-    assert kept(gateway) == {"plant:0": 2}
-
-
 def test_what_was_left_to_another_subscription_stays_after_the_position_after_unsubscribe() -> None:
     gateway, publisher, client = with_an_older_one_that_stalls()
     published(publisher, "plant/0", "plant/1", "plant/0")
@@ -662,43 +440,6 @@ def test_a_gateway_says_its_last_word_when_the_last_subscription_of_a_name_is_ov
     gateway.round()
     assert gateway.broker.positions("billing") == {"plant:0": 1}
     assert gateway.broker.state.offsets.holders("billing") == ()
-
-
-def test_what_another_has_committed_beyond_is_not_overwritten() -> None:
-    gateway, publisher = gateway_with(5, queues=1)
-    client = subscriber(gateway, "s", "plant/#", room=1)
-    kept(gateway)
-    gateway.broker.commit("billing", {"plant:0": 4})
-    take(client)
-    assert kept(gateway) == {"plant:0": 4}
-    for _ in range(4):
-        take(client)
-    assert kept(gateway) == {"plant:0": 5}
-    published(publisher, "plant/0")
-    take(client)
-    assert kept(gateway) == {"plant:0": 6}
-
-
-def test_a_position_that_somebody_sets_back_is_moved_by_later_subscriptions_only() -> None:
-    gateway, publisher = gateway_with(5, queues=1)
-    client = subscriber(gateway, "s", "plant/#")
-    take(client)
-    assert kept(gateway) == {"plant:0": 5}
-    gateway.broker.commit("billing", {"plant:0": 2})
-    published(publisher, "plant/0")
-    take(client)
-    gateway.pass_time(20)
-    assert kept(gateway) == {"plant:0": 2}
-    again = subscriber(gateway, "t", "plant/#")
-    assert take(again) == [2, 3, 4, 0]
-    assert kept(gateway) == {"plant:0": 6}
-    assert client.subscribe("plant/#", qos=1, properties=asking("named=billing")).reason_codes == (1,)
-    published(publisher, "plant/0")
-    [last] = packet_ids(client)
-    assert take(again) == [0]
-    assert kept(gateway) == {"plant:0": 6}
-    client.send(Puback(last))
-    assert kept(gateway) == {"plant:0": 7}
 
 
 def test_what_is_owed_after_a_position_was_set_back_stays_behind_it_when_the_session_is_resumed() -> None:
@@ -767,17 +508,6 @@ def test_a_subscription_that_never_begins_holds_nobody_back() -> None:
     gateway.broker.let_go()
     gateway.round()
     assert kept(gateway) == {"plant:0": 2}
-
-
-def test_a_subscription_that_is_over_holds_nobody_back() -> None:
-    gateway, publisher = gateway_with(0, queues=1)
-    slow, other = subscriber(gateway, "s", "plant/#"), subscriber(gateway, "t", "plant/#")
-    published(publisher, "plant/0")
-    take(other)
-    gateway.pass_time(1)
-    assert kept(gateway) == {"plant:0": 0}
-    slow.cut()
-    assert kept(gateway) == {"plant:0": 1}
 
 
 def test_a_subscription_whose_filter_is_opened_anew_before_it_has_begun_begins_then_and_holds_nobody_back() -> None:
@@ -882,25 +612,6 @@ def test_history_goes_on_where_its_subscription_gives_up_a_name_whose_position_i
     assert {one.group for one in gateway.broker.made(HoldOffsets)} <= {"billing", "other"}
 
 
-def test_what_is_owed_to_a_subscription_has_its_name_until_it_has_begun_there() -> None:
-    gateway, _ = gateway_with(3, queues=1)
-    gateway.broker.commit("billing", {"plant:0": 1})
-    gateway.broker.holds = (HoldOffsets,)
-    client = subscriber(gateway, "s", "plant/#", room=1)
-    gateway.broker.let_go()
-    gateway.broker.release()
-    assert client.device.session is not None
-    [cursor] = client.device.session.overlap.cursors
-    names = []
-    for _ in range(2):
-        owed = cursor.past.owed() if cursor.past is not None else None
-        assert owed is not None
-        assert owed.start is not None
-        names.append(owed.start.name)
-        gateway.round()
-    assert names == ["billing", ""]
-
-
 # ------------------------------------------------------------ brokers and filters that come later
 
 
@@ -980,20 +691,6 @@ def test_a_filter_that_the_broker_opens_anew_goes_on_with_the_first_message_of_a
     assert kept(gateway) == {"plant:0": 2, "plant:1": 1}
 
 
-def test_what_is_left_to_say_when_many_connections_end_at_once_is_said_once() -> None:
-    """As when a gateway closes: what waits for an answer or failed is not gone through for each of them."""
-    gateway, _ = gateway_with(1, queues=1)
-    clients = [gateway.connect(f"s{number}", level=5) for number in range(9)]
-    for number, client in enumerate(clients):
-        client.subscribe("plant/#", qos=1, properties=asking(f"named=n{number}", "beginning"))
-    gateway.broker.requests.clear()
-    gateway.broker.refuses[HoldOffsets] = Unavailable("away")
-    gateway.rounds.begin()
-    gateway.connections.close()
-    gateway.rounds.finish()
-    assert [one.lease_s for one in gateway.broker.made(HoldOffsets)] == [0.0] * 9
-
-
 @pytest.mark.interpreted
 @pytest.mark.parametrize("older_ends", [False, True])
 def test_of_many_messages_that_are_left_to_another_subscription_few_are_known_one_by_one(
@@ -1019,52 +716,3 @@ def test_of_many_messages_that_are_left_to_another_subscription_few_are_known_on
         gateway.pass_time(6)
         assert kept(gateway)["plant:0"] <= acknowledged, "what is not acknowledged stays after it"
     assert kept(gateway) == {"plant:0": 7}
-
-
-KEPT: dict[str, Any] = {"clean_start": False, "properties": Properties(session_expiry_interval=1000, receive_maximum=1)}
-
-
-def test_what_was_left_to_an_older_subscription_stays_before_the_position_also_when_the_session_is_back() -> None:
-    """There is room for one message, which comes through an older subscription, as would those behind it."""
-    gateway, publisher = gateway_with(0, queues=1)
-    client = gateway.connect("s", level=5, **KEPT)
-    client.subscribe("tank/#", qos=1)
-    client.subscribe("plant/1", qos=1)
-    client.subscribe("plant/#", qos=1, properties=asking("named=billing", "last=0"))
-    published(publisher, "tank/0", "plant/1", "plant/1")
-    gateway.pass_time(6)
-    client.cut()
-    again = gateway.connect("s", level=5, **KEPT)
-    gateway.pass_time(20)
-    assert kept(gateway) == {"plant:0": 0}
-    assert [int(one) for one in drain(again)] == [0, 1, 2]
-    gateway.pass_time(20)
-    assert kept(gateway) == {"plant:0": 2}
-
-
-@pytest.mark.parametrize("unsubscribes", [True, False])
-@pytest.mark.parametrize("qos", [1, 2])
-def test_of_what_was_left_to_an_older_subscription_nothing_is_lost_or_doubled_when_the_session_is_back(
-    qos: int, unsubscribes: bool
-) -> None:
-    gateway, publisher = gateway_with(0, queues=1)
-    client = gateway.connect("s", level=5, **KEPT)
-    client.subscribe("plant/1", qos=qos)
-    client.subscribe("plant/#", qos=qos)
-    for number, name in enumerate(["plant/1", "plant/2", "plant/1", "plant/2", "plant/1"]):
-        publisher.publish(name, b"%d" % number, qos, packet_id=number + 1)
-    [first] = [packet for packet in client.got() if isinstance(packet, Publish)]
-    got = [first.payload]
-    client.send(Puback(first.packet_id) if qos == 1 else Pubrec(first.packet_id))
-    client.got()
-    if qos == 2:
-        client.send(Pubcomp(first.packet_id))
-    gateway.pass_time(1)
-    client.cut()
-    again = gateway.connect("s", level=5, **KEPT)
-    if unsubscribes:
-        again.send(Unsubscribe(1, ("plant/1",)))
-    got += drain(again)
-    assert sorted(set(got)) == [b"0", b"1", b"2", b"3", b"4"]
-    if qos == 2:
-        assert len(got) == 5
