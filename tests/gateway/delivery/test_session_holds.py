@@ -69,47 +69,6 @@ def test_a_subscription_replaced_by_one_of_qos_0_is_not_open_in_its_sessions_nam
 
 
 @pytest.mark.parametrize("filter", FILTERS)
-def test_of_a_session_that_subscribes_at_qos_0_again_and_comes_back_an_unsubscribe_leaves_nothing_open(
-    filter: str,
-) -> None:
-    gateway = Gateway()
-    downgraded(gateway, filter).cut()
-    again = connect(gateway)
-    again.send(Unsubscribe(2, (filter,)))
-    assert ends_clean(gateway)
-
-
-@pytest.mark.parametrize("filter", FILTERS)
-def test_nothing_waits_for_a_subscription_of_qos_0_whose_client_is_away(filter: str) -> None:
-    gateway = Gateway()
-    downgraded(gateway, filter).cut()
-    gateway.produce("a", b"x", mqtt_topic="a/b", qos=1)
-    again = connect(gateway)
-    gateway.pass_time(1)
-    gateway.produce("a", b"y", mqtt_topic="a/b", qos=1)
-    assert again.payloads() == [b"y"]
-
-
-@pytest.mark.parametrize("filter", FILTERS)
-@pytest.mark.parametrize("comes_back", [False, True])
-def test_a_subscription_of_qos_0_replaced_by_one_of_qos_1_is_open_in_its_sessions_name_again(
-    filter: str, comes_back: bool
-) -> None:
-    gateway = Gateway()
-    client = downgraded(gateway, filter)
-    if comes_back:
-        client.cut()
-        client = connect(gateway)
-    client.subscribe(filter, qos=1)
-    assert list(held(gateway).values()) == [[filter]]
-    client.cut()
-    gateway.produce("a", b"x", mqtt_topic="a/b", qos=1)
-    again = connect(gateway)
-    gateway.pass_time(1)
-    assert again.payloads() == [b"x"]
-
-
-@pytest.mark.parametrize("filter", FILTERS)
 def test_a_subscribe_at_qos_0_that_is_refused_leaves_what_stood_open_in_its_sessions_name(filter: str) -> None:
     gateway = Gateway()
     client = connect(gateway)
@@ -224,22 +183,6 @@ def test_what_is_subscribed_to_at_qos_0_while_its_broker_is_away_begins_when_tha
     assert session is not None
     assert [cursor.next >= 0 for cursor in session.overlap.cursors] == [True] * 3
     assert back.state.filters.owners == [gateway.downstream.shared.taker]
-
-
-@pytest.mark.parametrize("filter", FILTERS)
-def test_a_gateway_that_has_lost_a_session_to_another_closes_nothing_in_its_name(filter: str) -> None:
-    here = Gateway(name="here")
-    client = connect(here)
-    client.subscribe(filter, qos=1)
-    here.broker.holds = (OpenFilters,)
-    client.send(Subscribe(1, (Subscription(filter, 0),)))
-    session = client.device.session
-    assert session is not None
-    session.lose()
-    here.broker.let_go()
-    here.round()
-    assert client.is_closed
-    assert list(held(here).values()) == [[filter]]
 
 
 @pytest.mark.mqtt("4.4.0-1", "3.10.4-3")
@@ -631,16 +574,3 @@ def test_a_filter_that_is_wanted_again_before_its_end_is_saved_begins_anew(dies:
     again.cut()
     there.produce("a", b"z", mqtt_topic="a/b", qos=2)
     assert drain(connect(there)) == [b"z"]
-
-
-def test_what_is_wanted_again_is_opened_behind_its_close() -> None:
-    gateway = Gateway()
-    client = connect(gateway)
-    client.subscribe("a/#", qos=2)
-    before = len(gateway.broker.requests)
-    client.send(Unsubscribe(3, ("a/#",)), Subscribe(4, (Subscription("a/#", 2),)))
-    made = [one for one in gateway.broker.requests[before:] if isinstance(one, OpenFilters | CloseFilters)]
-    assert [type(one) for one in made if one.owner.startswith("~session/")] == [CloseFilters, OpenFilters]
-    assert [type(one).__name__ for one in client.got()] == ["Unsuback", "Suback"]
-    gateway.produce("a", b"y", mqtt_topic="a/b", qos=2)
-    assert drain(client) == [b"y"]
