@@ -55,15 +55,6 @@ def test_a_message_reaches_those_whose_filter_matches(level: int, filter: str, g
     assert subscriber.payloads() == ([b"x"] if gets else [])
 
 
-def test_a_native_producers_message_reaches_devices() -> None:
-    gateway = Gateway()
-    client = gateway.connect()
-    client.subscribe("orders/+")
-    gateway.produce("orders", b"new", mqtt_topic="orders/7", qos=2)
-    [delivered] = publishes(client)
-    assert (delivered.topic, delivered.payload, delivered.qos) == ("orders/7", b"new", 2)
-
-
 @pytest.mark.mqtt("3.3.4-2", "3.3.4-3", "3.3.4-4", old=("3.3.5-1",))
 def test_overlapping_subscriptions_deliver_one_copy_with_the_highest_qos_and_all_identifiers() -> None:
     gateway = Gateway()
@@ -207,17 +198,6 @@ def test_a_gateway_keeps_nothing_open_that_an_earlier_life_of_its_name_had() -> 
     assert gateway.broker.state.filters.held_by(owner) == ["u", "$share/h/s"]
 
 
-@pytest.mark.parametrize("filters", [("t",), ("$share/g/s",), ("t", "$share/g/s")])
-def test_what_a_gateway_has_open_is_kept_by_one_request_a_period_shared_or_not(filters: tuple[str, ...]) -> None:
-    gateway = Gateway()
-    gateway.connect("c").subscribe(*filters)
-    gateway.pass_time(1.0)
-    gateway.broker.requests.clear()
-    gateway.pass_time(gateway.settings.filter_lease_s)
-    owner = gateway.downstream.shared.taker
-    assert gateway.broker.made(KeepFilters) == [KeepFilters(owner, gateway.settings.filter_lease_s)] * 3
-
-
 def test_a_clean_session_leaves_nothing_behind() -> None:
     gateway = Gateway()
     client = gateway.connect()
@@ -225,43 +205,6 @@ def test_a_clean_session_leaves_nothing_behind() -> None:
     client.cut()
     assert gateway.broker.filters() == []
     assert len(gateway.sessions) == 0
-
-
-def test_subscribes_of_a_round_are_one_request() -> None:
-    gateway = Gateway()
-    clients = [gateway.connect(str(at)) for at in range(5)]
-    before = len(gateway.broker.made(OpenFilters))
-    gateway.rounds.begin()
-    from gateway.mqtt.codec import encode
-    from gateway.mqtt.packets import Subscribe, Subscription
-
-    for at, client in enumerate(clients):
-        client.device.receive(encode(Subscribe(1, (Subscription(f"f/{at}"),)), 4))
-    gateway.round()
-    made = gateway.broker.made(OpenFilters)[before:]
-    assert [request.filters for request in made] == [("f/0", "f/1", "f/2", "f/3", "f/4")]
-
-
-def test_a_feed_reads_on_when_the_broker_is_back() -> None:
-    gateway = Gateway()
-    client = gateway.connect()
-    client.subscribe("t", qos=1)
-    gateway.broker.answer(Pull, Unavailable("lost"))
-    gateway.pass_time(1)
-    client.publish("t", b"x", 1, packet_id=1)
-    assert drain(client) == [b"x"]
-
-
-def test_a_filter_that_the_broker_has_closed_is_opened_again() -> None:
-    gateway = Gateway()
-    client = gateway.connect()
-    client.subscribe("t", qos=1)
-    gateway.broker.lose_filter("t")
-    gateway.broker.release()
-    gateway.round()
-    client.publish("t", b"x", 1, packet_id=1)
-    assert drain(client) == [b"x"]
-    assert gateway.downstream.lost == 1
 
 
 @pytest.mark.parametrize("answers_at_once", [False, True])
@@ -311,29 +254,6 @@ def test_a_reader_that_leaves_while_its_closed_filter_is_opened_again_holds_up_n
     assert drain(two) == [b"x"]
 
 
-def test_a_closed_filter_is_opened_once_where_a_feed_and_one_that_lags_read_it() -> None:
-    gateway = Gateway(in_flight_max=1, pull_bytes_max=100)
-    slow, quick = gateway.connect("slow"), gateway.connect("quick")
-    slow.subscribe("t", qos=1)
-    quick.subscribe("t", qos=0)
-    for at in range(2):
-        gateway.produce("t", bytes([at]) * 200, qos=1)
-    [first] = publishes(slow)
-    assert len(quick.payloads()) == 2
-    asked = len(gateway.broker.made(OpenFilters))
-    gateway.broker.stall("~filter:t")
-    gateway.broker.lose_filter("t")
-    slow.send(Puback(first.packet_id))
-    gateway.pass_time(1)
-    assert len(gateway.broker.made(OpenFilters)) == asked
-    gateway.broker.go_on()
-    gateway.round()
-    gateway.pass_time(1)
-    assert len(gateway.broker.made(OpenFilters)) == asked + 1
-    gateway.produce("t", b"x", qos=1)
-    assert (drain(slow), quick.payloads()) == ([b"x"], [b"x"])
-
-
 def test_messages_that_retention_took_are_counted_and_passed_over() -> None:
     gateway = retaining()
     client = gateway.connect("s", clean_start=False)
@@ -352,25 +272,6 @@ def test_messages_that_retention_took_are_counted_and_passed_over() -> None:
 def retaining(**settings: Any) -> Gateway:
     """A gateway at a broker whose log a test can fill."""
     return Gateway(broker=LinkedBroker(HandClock(), **RETAINING), **settings)
-
-
-def test_what_retention_took_is_counted_once_for_a_reader_that_jumps_over_its_feeds_head() -> None:
-    gateway = retaining(in_flight_max=1, pull_bytes_max=100)
-    client = gateway.connect()
-    client.subscribe("t", qos=1)
-    for at in range(10):
-        if at == 8:
-            border = gateway.broker.border()
-        gateway.produce("t", b"<%d>" % at * 50, qos=1)
-    [first] = publishes(client)
-    [cursor] = client.device.session.overlap.cursors  # type: ignore[union-attr]
-    before, head = cursor.next, cursor.feed.head
-    assert before < head
-    gateway.broker.lose_before(border)
-    assert head < gateway.broker.bounds("~filter:t").min
-    client.send(Puback(first.packet_id))
-    assert [body[:3] for body in drain(client)] == [b"<8>", b"<9>"]
-    assert gateway.downstream.lost == gateway.broker.bounds("~filter:t").min - before
 
 
 def test_what_retention_took_is_counted_for_each_reader_at_the_head() -> None:
@@ -418,40 +319,6 @@ def test_a_reader_that_has_come_to_the_head_by_itself_leaves_no_gap_in_the_windo
     gateway.round()
     assert [body[:3] for body in drain(back)] == [b"<5>", b"<6>"]
     assert (drain(slow), drain(quick)) == ([b"<6>"], [b"<6>"])
-
-
-def test_unsubscribing_the_primary_leaves_its_messages_to_the_others_once_each() -> None:
-    gateway = Gateway(in_flight_max=2)
-    client, publisher = gateway.connect(), gateway.connect("p")
-    client.subscribe("a/#", qos=1)  # the primary of a/b and a/c
-    client.subscribe("a/b", qos=1)
-    for at in range(6):
-        publisher.publish(f"a/{'bc'[at % 2]}", bytes([at]), 1, packet_id=at + 1)
-    first = publishes(client)
-    assert [packet.payload for packet in first] == [b"\0", b"\1"]
-    client.send(Unsubscribe(2, ("a/#",)))
-    client.send(*[Puback(packet.packet_id) for packet in first])
-    assert drain(client) == [b"\2", b"\4"]
-    publisher.publish("a/b", b"on", 1, packet_id=9)
-    assert drain(client) == [b"on"]
-
-
-def test_unsubscribing_a_primary_that_has_come_to_a_part_of_its_messages_leaves_the_rest_to_the_others() -> None:
-    gateway = Gateway()
-    publisher = gateway.connect("p")
-    client = gateway.connect(level=5, properties=Properties(receive_maximum=1))
-    for one in ("a/b", "a/#"):
-        client.subscribe(one, qos=1)
-    gateway.broker.stall("~filter:a/b")
-    for at in range(3):
-        publisher.publish("a/b", bytes([at]), 1, packet_id=at + 1)
-    assert publishes(client) == []
-    gateway.broker.go_on()
-    gateway.round()
-    [first] = publishes(client)
-    client.send(Unsubscribe(7, ("a/b",)))
-    client.send(Puback(first.packet_id))
-    assert drain(client) == [bytes([1]), bytes([2])]
 
 
 def test_an_answer_that_was_on_its_way_when_a_filter_went_back_for_its_primarys_messages_hides_none_of_them() -> None:
@@ -517,37 +384,6 @@ def test_an_error_nobody_has_foreseen_ends_the_connection_that_met_it_and_no_oth
     assert "poison" in caplog.text
     gateway.produce("s", b"y", qos=1)
     assert [client.payloads() for client in (clients[0], clients[2])] == [[b"y"]] * 2
-
-
-@pytest.mark.parametrize("is_room", [False, True])
-def test_what_was_left_to_a_primary_whose_filter_the_broker_has_closed_others_deliver(is_room: bool) -> None:
-    """As that of QoS 0 is, of a durable session, when its gateway was silent for too long."""
-    gateway = Gateway()
-    publisher = gateway.connect("p")
-    client = gateway.connect(level=5, properties=Properties(receive_maximum=65_535 if is_room else 1))
-    client.subscribe("a/b", qos=0)
-    client.subscribe("a/#", qos=1)
-    gateway.broker.stall("~filter:a/b")
-    for at, name in enumerate(["a/c", "a/b", "a/b", "a/c"]):
-        publisher.publish(name, bytes([at]), 1, packet_id=at + 1)
-    gateway.broker.lose_filter("a/b")
-    gateway.broker.go_on()
-    gateway.round()
-    publisher.publish("a/b", b"on", 1, packet_id=9)
-    assert sorted(drain(client)) == sorted([bytes([0]), bytes([1]), bytes([2]), bytes([3]), b"on"])
-
-
-def test_unsubscribing_a_primary_that_is_up_to_date_repeats_nothing() -> None:
-    gateway = Gateway()
-    client = gateway.connect()
-    client.subscribe("a/#", qos=1)
-    client.subscribe("a/b", qos=1)
-    client.publish("a/b", b"x", 1, packet_id=1)
-    assert drain(client) == [b"x"]
-    client.send(Unsubscribe(2, ("a/#",)))
-    assert drain(client) == []
-    client.publish("a/b", b"y", 1, packet_id=1)
-    assert drain(client) == [b"y"]
 
 
 def left_behind(count: int) -> tuple[Gateway, Client, Client, Publish]:
@@ -684,37 +520,6 @@ def test_what_was_stored_while_the_client_was_away_has_the_identifiers_of_its_qo
         (b"away", [1, 2], True),
         (b"live", [1, 2], True),
     ]
-
-
-def test_a_filter_that_goes_back_for_its_primarys_messages_repeats_none_of_its_own() -> None:
-    """Nothing twice: what the filter has delivered between them is not theirs."""
-    gateway = Gateway(in_flight_max=1)
-    client, publisher = gateway.connect(), gateway.connect("p")
-    client.subscribe("a/b", qos=1)
-    client.subscribe("#", qos=1)
-    for at, (name, qos) in enumerate([("a/b", 1), ("a/b", 1), ("c/d", 0), ("a/b", 1), ("c/d", 0)]):
-        publisher.publish(name, bytes([at]), qos, packet_id=at + 1 if qos else 0)
-    first, *others = publishes(client)
-    assert (first.payload, [one.payload for one in others]) == (b"\0", [b"\2", b"\4"])
-    client.send(Unsubscribe(9, ("a/b",)))
-    client.send(Puback(first.packet_id))
-    assert drain(client) == [b"\1", b"\3"]
-    publisher.publish("c/d", b"on", 0)
-    assert drain(client) == [b"on"]
-
-
-def test_a_filter_that_goes_back_repeats_none_of_its_own_on_a_later_connection_either() -> None:
-    gateway = Gateway(in_flight_max=1)
-    client, publisher = gateway.connect("s", clean_start=False), gateway.connect("p")
-    client.subscribe("a/b", qos=1)
-    client.subscribe("#", qos=1)
-    for at, (name, qos) in enumerate([("a/b", 1), ("a/b", 1), ("c/d", 0), ("a/b", 1)]):
-        publisher.publish(name, bytes([at]), qos, packet_id=at + 1 if qos else 0)
-    assert [one.payload for one in publishes(client)] == [b"\0", b"\2"]
-    client.send(Unsubscribe(9, ("a/b",)))
-    client.cut()
-    again = gateway.connect("s", clean_start=False)
-    assert drain(again) == [b"\0", b"\1", b"\3"]
 
 
 def test_who_has_fallen_behind_and_goes_away_holds_up_nobody_of_those_who_stay() -> None:
