@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from linked_broker import RETAINING, LinkedBroker
 from own_topics import OnlyOwnTopics
 from past import another, asking, gateway_with, numbers, stored_at
-from rig import Client, Gateway, HandClock
+from rig import Gateway, HandClock
 
 from gateway.delivery import lookups, replay
 from gateway.mqtt.codec import encode
@@ -372,16 +372,6 @@ def test_reading_many_long_histories_leaves_time_for_everybody_else(monkeypatch:
     assert len(gateway.downstream.replays) == 0
 
 
-def test_a_history_that_holds_little_of_a_filter_is_read_in_longer_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "LOOK_COUNT", 10)
-    gateway, publisher = gateway_with(20, queues=1)
-    publisher.publish("plant/rare", b"20", 1, packet_id=99)
-    client = gateway.connect("s", level=5)
-    client.subscribe("plant/rare", properties=asking("beginning"))
-    assert [one.offset for one in gateway.broker.made(Pull) if one.queue == "plant:0"] == [0, 2, 12]
-    assert numbers(client) == [20]
-
-
 @pytest.mark.parametrize("start", ["beginning", "last=5", "time=1", "named=mine"])
 def test_a_topic_of_many_queues_is_looked_at_a_little_at_a_time(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookups, "WORK_MAX", 60)
@@ -400,57 +390,12 @@ def test_a_topic_of_many_queues_is_looked_at_a_little_at_a_time(start: str, monk
     assert numbers(client) == {"last=5": [*range(95, 100)], "named=mine": []}.get(start, [*range(100)])
 
 
-def counted(gateway: Gateway, client: Client, kind: type[DescribeTopic] | type[Pull], *filters: str) -> list[int]:
-    """How many requests of a kind each round makes while a client is sent the history of filters."""
-    counts: list[int] = []
-    total = len(gateway.broker.made(kind))
-    gateway.rounds.begin()
-    asked = tuple([Subscription(filter) for filter in filters])
-    client.device.receive(encode(Subscribe(1, asked, asking("beginning")), 5))
-    while len(gateway.downstream.replays):
-        gateway.rounds.finish()
-        gateway.broker.flush()
-        counts.append(len(gateway.broker.made(kind)) - total)
-        total += counts[-1]
-        gateway.rounds.begin()
-    gateway.round()
-    return counts
-
-
-def test_the_queues_of_a_topic_that_is_described_count_as_work() -> None:
-    gateway, _ = gateway_with(1, queues=1000)
-    gateway.broker.answers_at_once = True
-    client = gateway.connect("s", level=5)
-    counts = counted(gateway, client, DescribeTopic, *[f"plant/{'+/' * depth}#" for depth in range(20)])
-    assert sum(counts) == 20
-    assert max(counts) <= 8, "one with each turn of a round"
-
-
-def test_looking_through_the_queues_of_a_topic_counts_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookups, "WORK_MAX", 100)
-    gateway, _ = gateway_with(600, queues=200)
-    client = gateway.connect("s", level=5)
-    counts = counted(gateway, client, Pull, "plant/#")
-    assert numbers(client) == list(range(600))
-    assert sum(counts) >= 400
-    assert max(counts[len(counts) // 2 :]) <= 8 * 3, "a page of two messages alone would be a sixth of what may be"
-
-
 def test_so_many_replays_run_at_a_time() -> None:
     gateway, _ = gateway_with(5, in_flight_max=1, replays_max=1)
     first, second = gateway.connect("s", level=5), gateway.connect("t", level=5)
     assert first.subscribe("plant/#", properties=asking("beginning")).reason_codes == (2,)
     assert second.subscribe("plant/#", properties=asking("beginning")).reason_codes == (0x97,)
     assert gateway.quotas.refused["replays_max"] == 1
-
-
-@pytest.mark.parametrize("level", [3, 4])
-def test_before_mqtt_5_nobody_can_ask_for_history(level: int) -> None:
-    gateway, publisher = gateway_with(3)
-    client = gateway.connect("s", level=level)
-    client.subscribe("plant/#")
-    publisher.publish("plant/0", b"3")
-    assert numbers(client) == [3]
 
 
 def test_the_last_n_are_those_of_each_broker_that_has_the_topic() -> None:
