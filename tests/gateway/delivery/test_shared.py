@@ -95,19 +95,6 @@ def test_a_member_at_its_receive_maximum_gets_nothing_and_the_others_go_on() -> 
     assert (len(published(slow)), len(published(quick))) == (1, 5)
 
 
-def test_messages_that_nobody_has_room_for_wait_at_the_broker() -> None:
-    gateway = Gateway()
-    client = gateway.connect("c", level=5, properties=Properties(receive_maximum=2))
-    client.subscribe(SHARE)
-    produce(gateway, b"1", b"2", b"3")
-    gateway.pass_time(1.0)
-    first = published(client)
-    assert [packet.payload for packet in first] == [b"1", b"2"]
-    assert gateway.broker.shares.unsettled == 2
-    acknowledge(client, *first)
-    assert client.payloads() == [b"3"]
-
-
 @pytest.mark.mqtt("3.3.2-5", "3.3.2-6")
 def test_a_message_that_expires_while_nobody_has_room_for_it_goes_to_nobody() -> None:
     gateway = Gateway()
@@ -177,38 +164,6 @@ def test_a_qos_2_message_of_a_session_that_ends_with_its_connection_goes_to_nobo
     one.cut()
     gateway.pass_time(1.0)
     assert two.got() == []
-
-
-def test_a_share_of_a_session_that_is_away_keeps_its_messages() -> None:
-    gateway = Gateway()
-    asked = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
-    client = gateway.connect("c", **asked)  # type: ignore[arg-type]
-    client.subscribe(SHARE)
-    client.cut()
-    produce(gateway, b"1", b"2")
-    again = gateway.connect("c", **asked)  # type: ignore[arg-type]
-    gateway.pass_time(0.5)
-    assert again.payloads() == [b"1", b"2"]
-
-
-def test_members_at_two_gateways_share_and_what_a_dead_gateway_had_goes_to_the_other() -> None:
-    here = Gateway(name="here")
-    there = Gateway(beside=here, name="there")
-    one, two = here.connect("one"), there.connect("two")
-    one.subscribe(SHARE)
-    two.subscribe(SHARE)
-    produce(here, *[b"%d" % number for number in range(4)])
-    there.round()
-    mine, theirs = published(one), published(two)
-    assert sorted(packet.payload for packet in mine + theirs) == [b"0", b"1", b"2", b"3"]
-    acknowledge(two, *theirs)
-    assert mine
-    there.pass_time(16.0)  # "here" says nothing any more
-    assert sorted(published_payloads(two)) == sorted(packet.payload for packet in mine)
-
-
-def published_payloads(client: Client) -> list[bytes]:
-    return [packet.payload for packet in published(client)]
 
 
 def test_a_lost_link_neither_loses_nor_repeats_messages() -> None:
@@ -294,33 +249,6 @@ def test_unsubscribing_ends_the_share_and_what_is_on_its_way_goes_on() -> None:
     assert (len(gateway.broker.state.shares), gateway.broker.filters()) == (0, [])
     shared = gateway.downstream.shared
     assert (shared._feeds, shared._by_origin) == ({}, {})
-
-
-def test_the_messages_of_a_key_go_to_one_member_in_order() -> None:
-    gateway = Gateway()
-    clients = members(gateway, 3, ORDERED)
-    for number in range(12):
-        gateway.produce("a", b"%d" % number, mqtt_topic=f"a/{number % 4}", key=f"k{number % 4}")
-    got = [published(client) for client in clients]
-    for packets in got:
-        numbers = [int(packet.payload) for packet in packets]
-        for key in range(4):
-            mine = [number for number in numbers if number % 4 == key]
-            assert mine in ([], list(range(key, 12, 4)))
-    assert sum(len(packets) for packets in got) == 12
-
-
-def test_a_lost_member_of_an_ordered_share_leaves_its_keys_to_another_in_order() -> None:
-    gateway = Gateway()
-    one, two = members(gateway, 2, ORDERED)
-    for number in range(4):
-        gateway.produce("a", b"%d" % number, mqtt_topic="a/x", key="k")
-    holder, other = (one, two) if one._got else (two, one)
-    packets = published(holder)
-    acknowledge(holder, packets[0])
-    holder.cut()
-    gateway.produce("a", b"4", mqtt_topic="a/x", key="k")
-    assert [packet.payload for packet in published(other)] == [b"1", b"2", b"3", b"4"]
 
 
 @pytest.mark.parametrize("share", [SHARE, ORDERED])
@@ -423,18 +351,6 @@ def test_a_broker_that_appears_later_shares_too() -> None:
     assert lasting is not None
     gateways = gateway.downstream.shared.taker
     assert sorted(later.state.filters.owners) == [gateways, f"~{SHARE}", lasting.holder("b2")]
-
-
-@pytest.mark.interpreted
-def test_so_many_shares_that_a_request_would_be_too_large_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.delivery.filter_leases.FILTERS_PER_REQUEST", 2)
-    gateway = Gateway()
-    client = gateway.connect("c")
-    client.subscribe("$share/1/a", "$share/2/a", "$share/3/a")
-    asked = [request.filters for request in gateway.broker.made(OpenFilters)]
-    assert asked == [("$share/1/a", "$share/2/a"), ("$share/3/a",)]
-    gateway.produce("a", b"x", mqtt_topic="a")
-    assert client.payloads() == [b"x"] * 3
 
 
 def test_a_broker_that_is_away_refuses_no_share_and_has_it_when_it_is_back() -> None:
