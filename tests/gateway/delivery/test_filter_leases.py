@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from linked_broker import LinkedBroker
-from making import subscribed
 from rig import HandClock
 
 from gateway.brokers import Brokers
@@ -54,16 +53,6 @@ class House:
         self.brokers.flush()
 
 
-def test_all_opens_of_a_round_are_one_request_and_each_filter_is_asked_once() -> None:
-    house = House()
-    house.open(Session("1", 1), "a", "b")
-    house.open(Session("2", 1), "a")
-    house.flush()
-    assert house.broker.made(OpenFilters) == [OpenFilters("gw", ("a", "b"))]
-    assert house.opened == [True] * 3
-    assert sorted(name for name, _, _ in house.begun) == ["a", "a", "b"]
-
-
 def test_a_cursor_is_told_the_offset_and_position_from_which_it_counts() -> None:
     house = House()
     house.open(Session("1", 1), "a")
@@ -102,21 +91,6 @@ def test_what_is_opened_in_a_sessions_name_is_several_requests_too(monkeypatch: 
     held = [one.filters for one in house.broker.made(OpenFilters) if one.owner == lasting.holder("b")]
     assert held == [("a", "b"), ("c",)]
     assert house.opened == [True] * 3
-
-
-def test_the_last_cursor_closes_the_filter() -> None:
-    house = House()
-    sessions = [Session("1", 1), Session("2", 1)]
-    for session in sessions:
-        house.open(session, "a")
-    house.flush()
-    house.leases.release(sessions[0].overlap.cursors[0])
-    house.flush()
-    assert house.broker.made(CloseFilters) == []
-    house.leases.release(sessions[1].overlap.cursors[0])
-    house.flush()
-    assert house.broker.made(CloseFilters) == [CloseFilters("gw", ("a",))]
-    assert len(house.leases) == 0
 
 
 def test_a_filter_closed_and_opened_again_within_a_round_stays_open() -> None:
@@ -176,14 +150,6 @@ def test_a_heartbeat_keeps_them_and_only_while_there_are_any() -> None:
     for now in (101.0, 119.0, 121.0, 139.0, 142.0):
         house.leases.tick(now)
     assert house.broker.made(KeepFilters) == [KeepFilters("gw", 60.0)] * 2
-
-
-def test_a_subscription_fails_where_the_broker_cannot_open_it() -> None:
-    house = House()
-    house.broker.refuses[OpenFilters] = Unavailable("away")
-    house.open(Session("1", 1), "a")
-    house.flush()
-    assert house.opened == [False]
 
 
 def test_what_stood_before_is_opened_again_until_it_stands() -> None:
@@ -375,16 +341,6 @@ def test_a_close_that_can_never_succeed_is_not_repeated() -> None:
     assert ticked(house, 1.0) == []
 
 
-def test_what_a_session_wants_again_is_not_closed_for_it_later() -> None:
-    house, lasting = away(Unavailable("away"))
-    session = Session("1", 1)
-    session.lasting = lasting
-    house.open(session, "a")
-    house.flush()
-    house.broker.refuses.clear()
-    assert ticked(house, 1.0) == [CloseFilters(lasting.holder("b"), ("b",))]
-
-
 def test_what_a_session_had_that_is_over_is_said_once_and_together() -> None:
     house, session = House(), Session("1", 1)
     lasting = session.lasting = Lasting(7, "b")
@@ -479,15 +435,3 @@ def test_nothing_is_kept_for_those_who_left_while_a_broker_was_away() -> None:
     assert asked(other, house, 1.0, 1.5) == [0, 0]
     [_, shelf] = house.leases._shelves.values()
     assert (shelf.feeds, shelf.failed, shelf.not_held, shelf.unheard) == ({}, {}, {}, {})
-
-
-def test_a_subscription_replaced_uses_the_cursor_that_is_there() -> None:
-    house = House()
-    session = Session("1", 1)
-    house.open(session, "a")
-    house.flush()
-    house.open(session, "a")
-    house.flush()
-    [cursor] = session.overlap.cursors
-    assert cursor.subscription is session.subscriptions["a"]
-    assert subscribed(session, "b") is not cursor
