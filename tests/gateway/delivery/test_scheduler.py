@@ -131,38 +131,6 @@ def test_a_large_message_counts_as_several_looks(world: World) -> None:
     assert not world.due.has_looks
 
 
-def test_a_turn_is_as_many_pulls_as_have_little_to_look_at(world: World) -> None:
-    for feed in feeds_of("many", LOOKS_PER_TURN + 10):
-        world.due.add_feed(feed)
-    world.due.add(Session("other", 10))
-    flush = world.flush()
-    assert flush.index("other") == LOOKS_PER_TURN
-    assert len(flush) == LOOKS_PER_TURN + 10 + 1
-
-
-def test_feeds_that_come_while_others_of_their_session_wait_come_behind_them(world: World) -> None:
-    world.looks = LOOKS_MAX
-    first, second, third = feeds_of("c", 3)
-    world.due.add_feed(first)
-    world.due.add_feed(second)
-    assert world.flush() == ["c/0"]
-    world.looks = 1
-    world.due.add_feed(third)
-    assert world.flush() == ["c/1", "c/2"]
-
-
-def test_what_lags_of_a_session_is_gone_through_when_that_is_due_and_not_for_each_filter_that_reads_on(
-    world: World,
-) -> None:
-    first, second = feeds_of("c", 2)
-    world.due.add_feed(first)
-    assert world.flush() == ["c/0"]
-    [cursor] = second.readers()
-    world.due.add_feed(second)
-    world.due.add(cursor.session)
-    assert world.flush() == ["c/1", "c"]
-
-
 def test_a_feed_waits_behind_those_that_it_has_left_behind(world: World) -> None:
     feed = Feed[Cursor](BROKER, "t/#")
     feed.head = 0
