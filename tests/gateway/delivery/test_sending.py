@@ -13,7 +13,6 @@ from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Subsc
 from gateway.mqtt.properties import Properties
 from gateway.sessions.session import Session
 from penstock.errors import Unavailable
-from penstock.protocol.requests.messages import Pull
 from penstock.protocol.requests.sessions import SaveSessions
 
 # with several subscriptions a client is sent messages one by one, with one the form that is shared with others
@@ -81,19 +80,6 @@ def test_a_message_expires_while_it_waits_and_says_how_long_it_has_left() -> Non
     [delivered] = publishes(again)
     assert delivered.payload == b"\x02"
     assert delivered.properties.message_expiry_interval == 40
-
-
-def test_a_fan_out_is_encoded_once_and_pulled_once() -> None:
-    gateway = Gateway()
-    clients = [gateway.connect(f"s{at}") for at in range(10)]
-    for client in clients:
-        client.subscribe("t", qos=1)
-    pulls = len(gateway.broker.made(Pull))
-    publisher = gateway.connect("p")
-    publisher.publish("t", b"x", 1, packet_id=1)
-    assert [drain(client) for client in clients] == [[b"x"]] * 10
-    assert len(gateway.broker.made(Pull)) == pulls + 1
-    assert gateway.downstream.sending.delivered == 10
 
 
 def test_qos_0_for_a_full_connection_is_dropped_and_counted() -> None:
@@ -409,13 +395,6 @@ def test_the_one_copy_says_where_it_is_stored_if_any_subscription_wants_that() -
     silent, asking = subscribed(session, "a/b"), subscribed(session, "a/+", shows_place=True)
     assert key_of(variant_for([silent, asking], arrival(), b"c", True)) == Variant(True, 1, False, (), True).key
     assert key_of(variant_for([silent, silent], arrival(), b"c", True)) == Variant(True, 1, False).key
-
-
-def test_the_qos_is_never_higher_than_published() -> None:
-    session = Session("c", 10)
-    one = subscribed(session, "a/b", qos=2)
-    assert key_of(variant_for([one], arrival(qos=1), b"c", False)) == Variant(False, 1, False).key
-    assert key_of(variant_for([one, one], arrival(qos=0), b"c", False)) == Variant(False, 0, False).key
 
 
 @pytest.mark.mqtt("3.8.3-3")
