@@ -63,13 +63,6 @@ def test_an_id_is_not_used_again_while_its_exchange_is_open() -> None:
     assert packet_ids([packet for packet in sent if packet]) == [65_535, 3]
 
 
-def test_a_puback_for_a_qos_2_message_acknowledges_nothing() -> None:
-    session = Session("c", window=10)
-    session.send(made(qos=2))
-    assert not session.acknowledged(1)
-    assert list(session.in_flight) == [1]
-
-
 @pytest.mark.mqtt("4.3.3-6", old=("4.3.3-1",))
 def test_after_pubrec_only_the_pubrel_is_sent_again() -> None:
     session = Session("c", window=10)
@@ -99,23 +92,6 @@ def test_a_resend_keeps_order_and_ids() -> None:
     again = resent(session)
     assert packet_ids(again) == [1, 3, 4, 5]
     assert [packet[1:] for packet in again] == [packet[1:] for at, packet in enumerate(sent) if packet and at != 1]
-
-
-def test_a_resend_waits_for_room_and_nothing_new_overtakes_it() -> None:
-    session = Session("c", window=10)
-    for at in range(6):
-        session.send(made(at))
-    session.window = 2
-    assert packet_ids(resent(session)) == [1, 2]
-    session.acknowledged_all([5, 1])  # it had 5 before, on the connection that broke
-    assert session.send(made()) is None
-    assert packet_ids(more_again(session)) == [3]
-    session.acknowledged_all([2, 3])
-    assert packet_ids(more_again(session)) == [4, 6]
-    assert not session.is_waiting
-    assert session.send(made()) is None
-    session.acknowledged_all([4, 6])
-    assert session.send(made()) is not None
 
 
 @pytest.mark.mqtt("3.1.2-25")
@@ -307,41 +283,12 @@ def delivering(session: Session, **message: object) -> list[Cursor]:
     return found
 
 
-def test_the_oldest_matching_subscription_delivers() -> None:
-    session = Session("c", 10)
-    subscribed(session, "x/y")
-    oldest = subscribed(session, "a/#")
-    subscribed(session, "a/b")
-    assert delivering(session, name="a/b") == [oldest]
-
-
-def test_a_subscription_does_not_count_for_messages_from_before_it() -> None:
-    session = Session("c", 10)
-    subscribed(session, "a/#", start=2000)
-    younger = subscribed(session, "a/b", start=0)
-    assert delivering(session, name="a/b", position=1999) == [younger]
-
-
-def test_a_lone_subscription_does_not_count_for_messages_from_before_it_either() -> None:
-    session = Session("c", 10)
-    cursor = subscribed(session, "a/#", start=2000)
-    assert delivering(session, position=1999) == []
-    assert delivering(session, position=2000) == [cursor]
-
-
 def test_queues_of_another_broker_do_not_count() -> None:
     session = Session("c", 10)
     subscribed(session, "a/#", broker=a_broker())
     here = subscribed(session, "a/b")
     assert session.overlap.matching(here, arrival(name="a/b")) == [here]
     assert delivering(session, name="a/b") == session.overlap.cursors
-
-
-def test_a_subscription_that_is_not_open_yet_does_not_deliver() -> None:
-    session = Session("c", 10)
-    subscribed(session, "a/#").next = -1
-    standing = subscribed(session, "a/b")
-    assert delivering(session, name="a/b") == [standing]
 
 
 @given(st.lists(st.sampled_from(FILTERS), unique=True, min_size=1), st.integers(1000, 1010), st.data())
@@ -360,12 +307,3 @@ def test_a_message_is_delivered_by_exactly_one_cursor_if_any_counts(
         if primary is one:
             found.append(one)
     assert found == counting[:1]
-
-
-def test_removing_a_cursor_forgets_what_was_remembered() -> None:
-    session = Session("c", 10)
-    first, second = subscribed(session, "a/#"), subscribed(session, "a/b")
-    assert delivering(session, name="a/b") == [first]
-    session.overlap.remove(first)
-    subscribed(session, "zzz")
-    assert delivering(session, name="a/b") == [second]
