@@ -80,19 +80,6 @@ def test_what_comes_behind_a_message_that_waits_does_not_overtake_it() -> None:
     assert client.payloads() == [b"\0", b"\1", b"\2"]
 
 
-def test_the_saves_of_a_round_are_one_request() -> None:
-    gateway = Gateway()
-    clients = [gateway.connect(f"s{at}", clean_start=False) for at in range(5)]
-    for client in clients:
-        client.subscribe("t", qos=2)
-    before = len(gateway.broker.made(SaveSessions))
-    gateway.produce("t", b"x", qos=2)
-    gateway.round()
-    [request] = gateway.broker.made(SaveSessions)[before:]
-    assert [save.client for save in request.saves] == [f"s{at}" for at in range(5)]
-    assert all(client.payloads() == [b"x"] for client in clients)
-
-
 def test_a_session_that_ends_with_its_connection_is_never_saved() -> None:
     gateway = Gateway()
     client = gateway.connect("c")
@@ -116,18 +103,6 @@ def test_a_suback_says_that_the_subscription_is_durable() -> None:
     entry = gateway.broker.state.sessions.get("c")
     assert entry is not None
     assert b"t" in entry.terms
-
-
-def test_what_could_not_be_saved_is_saved_with_a_later_tick_and_then_leaves() -> None:
-    gateway = Gateway()
-    client = subscriber(gateway)
-    gateway.broker.refuses[SaveSessions] = Unavailable("away")
-    gateway.produce("t", b"x", qos=2)
-    gateway.pass_time(2)
-    assert client.got() == []
-    del gateway.broker.refuses[SaveSessions]
-    gateway.pass_time(1)
-    assert client.payloads() == [b"x"]
 
 
 @pytest.mark.mqtt("3.8.4-1", old=("3.8.4-1",))
@@ -291,20 +266,6 @@ def test_subscriptions_that_found_no_room_are_in_the_save_that_does() -> None:
     gateway.broker.limit_sessions(1 << 20)
     gateway.pass_time(1)
     assert len(entry.terms) > len(terms)
-
-
-@pytest.mark.interpreted
-def test_a_tick_counts_the_places_that_it_writes_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.sessions.saver.ENTRIES_PER_TICK", 4)
-    gateway = Gateway()
-    for at in range(4):
-        gateway.connect(f"s{at}", clean_start=False).subscribe("t", "u", "v", qos=1)
-    gateway.pass_time(3)
-    before = len(gateway.broker.made(SaveSessions))
-    gateway.produce("t", b"x", qos=1)
-    gateway.round()
-    gateway.pass_time(3)
-    assert [len(request.saves) for request in gateway.broker.made(SaveSessions)[before:]] == [1] * 4
 
 
 @pytest.mark.interpreted
