@@ -104,15 +104,6 @@ def test_an_earlier_connection_does_not_get_the_session_behind_a_later_one() -> 
     assert (entry.owner, entry.state, entry.epoch) == ("other", CONNECTED, session.epoch)
 
 
-def test_saves_leave_before_whatever_is_asked_next() -> None:
-    gateway = Gateway()
-    first = gateway.connect("c", **LASTING)
-    first.subscribe("t", qos=1)
-    gateway.connect("c", **LASTING)
-    kinds = [type(request) for request in gateway.broker.requests if isinstance(request, SaveSessions | OpenSession)]
-    assert kinds == [OpenSession, SaveSessions, SaveSessions, OpenSession]
-
-
 @pytest.mark.parametrize(("level", "code"), [(4, 3), (5, 0x88)])
 def test_without_its_home_no_session_is_given(level: int, code: int) -> None:
     gateway = Gateway()
@@ -311,22 +302,6 @@ def test_an_opening_that_was_lost_on_its_way_does_not_take_the_will_of_the_sessi
     lose(gateway)
     gateway.pass_time(20)
     assert gateway.broker.bodies() == [b"gone"]
-
-
-def test_what_was_not_heard_is_said_again_in_one_request_at_a_time() -> None:
-    gateway = Gateway()
-    clients = [gateway.connect(f"c{number}", **LASTING) for number in range(5)]
-    lose(gateway, SaveSessions)
-    for client in clients:
-        client.send(Disconnect(0))
-    lose(gateway)
-    gateway.broker.holds = (SaveSessions,)
-    before = len(gateway.broker.made(SaveSessions))
-    gateway.pass_time(5)
-    assert [len(made.saves) for made in gateway.broker.made(SaveSessions)[before:]] == [5]
-    gateway.broker.let_go()
-    gateway.pass_time(5)
-    assert len(gateway.broker.made(SaveSessions)) == before + 1
 
 
 # ---------------------------------------------------------------- what is too large
