@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
-
 import pytest
 from linked_broker import RETAINING, LinkedBroker
 from moving import gateway_at_moving_broker, move
@@ -30,7 +27,6 @@ from gateway.sessions.saver import flow_of
 from gateway.sessions.session_state import Place, encode_flow
 from penstock.errors import OffsetOutOfRange, PenstockError, Unavailable
 from penstock.protocol.message import Message
-from penstock.protocol.requests.filters import CloseFilters
 from penstock.protocol.requests.messages import Pull, QueryBounds
 from penstock.protocol.requests.request import Request
 from penstock.protocol.requests.sessions import CONNECTED, SessionSave
@@ -237,26 +233,6 @@ def test_what_is_on_its_way_outlives_its_filter_also_where_that_is_opened_again_
     assert [payload for payload, _, _ in before] == [b"0", b"1", b"other", b"2"]
     again = lost(one).connect("c", clean_start=False)
     assert sent_to(again) == [(payload, packet_id, True) for payload, packet_id, _ in before]
-
-
-@pytest.mark.interpreted
-@pytest.mark.parametrize("packets", [1, 50])
-def test_filters_that_end_together_are_one_pass_over_what_is_on_its_way(packets: int) -> None:
-    gateway, client = in_flight(200, "t/#", *[f"x/{at}" for at in range(100)])
-    ended = [Unsubscribe(5, tuple(f"x/{at}" for at in range(first, 100, packets))) for first in range(packets)]
-    looked_at = 0
-
-    def note(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal looked_at
-        looked_at += event == "call" and frame.f_code.co_name == "blob"
-
-    sys.setprofile(note)
-    try:
-        client.send(*ended)
-    finally:
-        sys.setprofile(None)
-    assert gateway.broker.made(CloseFilters)
-    assert 200 <= looked_at <= 400  # once to find them by topic, once to save them
 
 
 def test_qos_0_is_not_kept_for_a_client_that_is_away() -> None:
