@@ -11,7 +11,7 @@ from gateway.messages.envelope import Arrival
 from gateway.sessions.rereading import Rereading
 from gateway.sessions.session_state import Sent
 from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound, Unavailable
-from penstock.protocol.requests.filters import FetchRetained, OpenFilters
+from penstock.protocol.requests.filters import FetchRetained
 from penstock.protocol.requests.messages import Pull, QueryBounds
 from penstock.protocol.requests.request import Request
 
@@ -120,16 +120,6 @@ def test_what_retention_has_passed_is_not_found_and_the_rest_is() -> None:
     told = read(gateway, *wanted)
     assert sorted(told.found) == [3, 4]
     assert told.ends == [None]
-
-
-def test_another_log_has_none_of_them_and_is_asked_once() -> None:
-    gateway = stored(2)
-    wanted = [sent(gateway.broker, at) for at in range(2)]
-    gateway.broker.lose_log()
-    gateway.broker.ask(OpenFilters("another gateway", ("t",)))
-    told = read(gateway, *wanted)
-    assert (told.found, told.ends) == ({}, [None])
-    assert [type(one) for one in gateway.broker.requests if isinstance(one, Pull | QueryBounds)] == [Pull, QueryBounds]
 
 
 def test_one_that_retention_has_passed_is_found_while_it_is_the_retained_one_of_its_topic() -> None:
