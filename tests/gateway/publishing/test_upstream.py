@@ -20,20 +20,6 @@ from penstock.protocol.requests.routes import QueryRoute
 from penstock.protocol.requests.topics import CreateTopic, DescribeTopic
 
 
-def test_a_round_of_many_devices_is_one_append() -> None:
-    gateway = Gateway()
-    clients = [gateway.connect(str(at)) for at in range(5)]
-    for client in clients:
-        client.publish("a", b"warm")
-    before = len(gateway.broker.made(AppendRuns))
-    gateway.rounds.begin()
-    for at, client in enumerate(clients):
-        client.device.receive(b"\x32\x06\x00\x01a\x00\x01" + bytes([at]))
-    gateway.round()
-    assert [request.count for request in gateway.broker.made(AppendRuns)[before:]] == [5]
-    assert [client.got() for client in clients] == [[Puback(1)]] * 5
-
-
 def test_publishers_are_acknowledged_before_what_they_have_sent_is_delivered() -> None:
     gateway = Gateway()
     publisher, subscriber = gateway.connect("p"), gateway.connect("s")
@@ -87,14 +73,6 @@ def test_one_refused_record_concerns_only_its_device() -> None:
     assert [client.got() for client in clients] == [[Puback(1)], [Puback(1, 0x97)], [Puback(1)]]
 
 
-def test_a_client_keeps_its_messages_in_one_queue_by_its_key() -> None:
-    gateway = Gateway()
-    client = gateway.connect("dev-1")
-    client.publish("a/1")
-    client.publish("a/2")
-    assert {message.key for message in gateway.broker.messages()} == {"dev-1"}
-
-
 def test_a_topic_with_several_brokers_is_spread_by_key_and_each_key_stays() -> None:
     gateway, brokers = gateway_at(2)
     for one in brokers:
@@ -134,16 +112,6 @@ def test_properties_have_a_limit_once_stored() -> None:
     assert len(gateway.upstream.properties(route, "c", NEVER, bytes(190_000))) <= PROPERTIES_BYTES_MAX
     with pytest.raises(InvalidMessage, match="262144"):
         gateway.upstream.properties(route, "c", NEVER, bytes(200_000))
-
-
-def test_nothing_is_left_unanswered() -> None:
-    gateway = Gateway()
-    client = gateway.connect()
-    client.publish("a", b"x", 1, packet_id=1)
-    assert gateway.upstream.unanswered == 0
-    gateway.broker.holds_replies = True
-    client.publish("a", b"x", 1, packet_id=2)
-    assert gateway.upstream.unanswered == 1
 
 
 def test_what_waits_of_a_connection_that_is_over_is_given_up() -> None:
