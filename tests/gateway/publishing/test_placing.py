@@ -208,15 +208,6 @@ def test_a_topic_that_was_not_used_for_long_is_looked_up_anew_and_made_within_th
     assert nothing_waits(gateway)
 
 
-def test_a_topic_that_is_used_now_and_then_is_not_looked_up_again() -> None:
-    gateway = Gateway()
-    client = gateway.connect()
-    for number in range(1, 9):
-        client.publish("a/x", b"", 1, packet_id=number)
-        gateway.pass_time(IDLE_S / 2)
-    assert looked_up(gateway, "a") == 1
-
-
 def test_where_no_name_server_answers_a_topic_is_where_it_was() -> None:
     gateway = Gateway()
     client = gateway.connect()
