@@ -48,15 +48,6 @@ def test_a_publication_is_stored_and_answered_by_its_qos(level: int, qos: int, a
     assert (stored.topic, stored.name, stored.body, stored.qos, stored.key) == ("a", "a/b", b"x", qos, "c")
 
 
-def test_with_a_device_end_its_subscriptions() -> None:
-    gateway = Gateway()
-    assert gateway.open().device.holdings() == 0
-    client = gateway.connect()
-    client.subscribe("a/#")
-    client.subscribe("b/#")
-    assert client.device.holdings() == 2
-
-
 def test_a_device_is_new_until_it_is_let_in() -> None:
     gateway = Gateway()
     client = gateway.open()
@@ -82,18 +73,6 @@ def test_nothing_is_acknowledged_before_the_broker_has_answered() -> None:
     gateway.broker.release()
     gateway.round()
     assert client.got() == [Puback(2), Pubrec(3)]
-
-
-def test_all_publications_of_a_round_are_one_append_and_one_write() -> None:
-    gateway = Gateway()
-    client = gateway.connect()
-    client.publish("a/1", b"", 1, packet_id=1)
-    appends, written = len(gateway.broker.made(AppendRuns)), client.written
-    client.send(*[Publish(f"a/{at % 3}", b"x", 1, packet_id=at) for at in range(2, 102)])
-    assert len(gateway.broker.made(AppendRuns)) == appends + 1
-    assert gateway.broker.made(AppendRuns)[-1].count == 100
-    assert [packet.packet_id for packet in client.got()] == list(range(1, 102))  # type: ignore[union-attr]
-    assert client.written <= written + 3  # the straight way and the codec's way may each have had their part
 
 
 @pytest.mark.mqtt("4.3.3-10", "4.3.3-11", "4.3.3-12", old=("4.3.3-2",))
@@ -228,37 +207,6 @@ def test_a_connect_that_asks_for_what_there_is_not_is_told_so() -> None:
     why = "a CONNECT has no option penstock-levels; there is penstock-level"
     assert client.got() == [Connack(False, 0x83, Properties(reason_string=why))]
     assert client.is_closed
-
-
-def test_an_older_client_waits_unread_until_there_is_room_in_the_log() -> None:
-    gateway = Gateway()
-    client = gateway.connect()
-    client.publish("a", b"warm", 1, packet_id=1)
-    client.got()
-    gateway.broker.refuses[AppendRuns] = StorageFull("full")
-    client.send(*[Publish("a", bytes([at]), 1, packet_id=at) for at in (2, 3)])
-    gateway.pass_time(2)
-    assert client.got() == []
-    assert not client.is_read
-    del gateway.broker.refuses[AppendRuns]
-    gateway.pass_time(1)
-    assert client.got() == [Puback(2), Puback(3)]
-    assert client.is_read
-    assert gateway.broker.bodies() == [b"warm", b"\x02", b"\x03"]
-
-
-def test_what_surely_was_not_stored_waits_for_the_broker_to_come_back() -> None:
-    gateway = Gateway()
-    client = gateway.connect(level=5)
-    client.publish("a", b"warm", 1, packet_id=1)
-    client.got()
-    gateway.broker.refuses[AppendRuns] = Unavailable("no connection")
-    client.publish("a", b"x", 1, packet_id=2)
-    gateway.pass_time(5)
-    assert client.got() == []
-    del gateway.broker.refuses[AppendRuns]
-    gateway.pass_time(1)
-    assert client.got() == [Puback(2)]
 
 
 def test_a_record_of_unknown_fate_is_never_acknowledged_and_its_client_closed() -> None:
