@@ -26,7 +26,9 @@ class AccessSettings:
         option="Allow ports without a login beyond loopback.",
     )
     cluster_secret_file: str = common.cluster_secret_file()
-    password_file: str = setting("", "the users (`penstock user`), who log in with SCRAM-SHA-256; empty for none")
+    password_file: str = setting(
+        "", "the users (`penstock user`); empty for none. At ports of brokers and name servers they use SCRAM-SHA-256"
+    )
     acl_file: str = setting(
         "",
         "who may produce, consume, view and administer what (`penstock acl`); empty: whoever has logged in, all but"
