@@ -182,7 +182,7 @@ class Node:
 
     @property
     def lag(self) -> int:
-        """The part of the committed log that this copy lacks."""
+        """The number of committed bytes that this copy lacks."""
         return max(0, self._committed - self._copy.replica.log.end) if self._copy else 0
 
     # ------------------------------------------------------------ one thing after the other

@@ -70,8 +70,7 @@ class Resync:
         self._log.cut(end)
 
     def _found(self) -> list[Segment]:
-        """The position up to which the copy has arrived. If the leader's log begins elsewhere by now, all of it is
-        removed."""
+        """The segments that have arrived already. If the leader's log begins elsewhere by now, all are removed."""
         disk, start = self._disk, self._start
         bases = state.stored_positions(disk, FOLDER, SUFFIX)
         if bases[:1] != [start]:

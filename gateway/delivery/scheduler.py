@@ -80,7 +80,7 @@ class DeliveryScheduler:
         self._queued.difference_update(self._in_turn.drop(session))
 
     def add_feed(self, feed: Feed[Cursor]) -> None:
-        """Whether a cursor waits for messages after its head."""
+        """A cursor waits for messages after the feed's head."""
         alone = self._who_looks(feed)
         if alone is not None:
             self._queue(alone, feed)

@@ -248,7 +248,7 @@ class Overlap:
         self._matching = None
 
     def restore(self, ended: Sequence[Ended]) -> None:
-        """The size of what is known of ended ones; if that is large, of those that still count."""
+        """Keeps what is known of ended ones; if that is too much, of those that still count."""
         self.ended = list(ended) if len(ended) <= ENDED_MAX else still_needed(ended, self._standing())
         self.ended_until = max([one.seen for one in self.ended], default=-1)
 
@@ -435,7 +435,7 @@ class Session(InboundExchanges):
 
     @property
     def is_worth_reading(self) -> bool:
-        """Whether there may be room for messages that are read for it alone, because waiting ones are in memory."""
+        """Whether there may be room for messages that are read for it alone: those without room stay in memory."""
         return not self.is_full and self.in_flight_bytes < self.window_bytes
 
     @property
