@@ -31,10 +31,9 @@ RETRY_DELAYS_S: Final = (10.0, 30.0, *[60.0 * minutes for minutes in (1, 2, 3, 4
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings(AccessSettings):
-    """How one broker runs.
+    """Settings of one broker, with those of its store (``broker/store/settings.py``) and of access.
 
-    The others are the store's (``broker/store/settings.py``) and those of access. Raises ``InvalidConfig`` for a value
-    outside its limits.
+    Raises ``InvalidConfig`` for a value outside its limits.
     """
 
     FORMER: ClassVar[Mapping[str, str]] = MappingProxyType({"register_every_s": "it is a quarter of lease_s now"})
