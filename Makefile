@@ -169,7 +169,7 @@ soak: install-test test-long  ## the long proofs: 500 kill -9 and 300 power-loss
 	PENSTOCK_SEEDS=100000 $(BIN)/pytest -q --timeout=0 tests/simulation/test_rafts.py -k worlds
 	PENSTOCK_FAILOVERS=100 PENSTOCK_SPARK_FOLLOWS=1 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_failover.py -k killed_and_stand
 	PENSTOCK_POWER_LOSSES=20 $(BIN)/pytest -q --timeout=0 tests/endtoend/test_failover_power.py
-	PENSTOCK_SIMULATED_S=7200 $(BIN)/pytest -q --timeout=0 tests/simulation/test_messaging.py -k long
+	PENSTOCK_SIMULATED_S=7200 $(BIN)/pytest -q --timeout=0 tests/simulation/test_messaging.py -k holds_for_long
 	$(BIN)/python -m loadtest soak
 	$(BIN)/python -m loadtest timers
 	$(BIN)/python -m loadtest spark --scenarios soak --count 2000 --batches 2000
