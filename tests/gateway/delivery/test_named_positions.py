@@ -115,9 +115,8 @@ def test_a_name_that_nobody_has_used_begins_now() -> None:
     assert take(client) == [3]
 
 
-@pytest.mark.parametrize("starts", [(), ("last=0",), ("last=2",), ("time=9999000",), ("offset=99",), ("offset=7:0",)])
-@pytest.mark.parametrize("queues", [1, 3])
-@pytest.mark.parametrize("count", [1, 40])
+@pytest.mark.parametrize("starts", [(), ("last=2",), ("offset=7:0",)])
+@pytest.mark.parametrize(("queues", "count"), [(1, 40), (3, 1)])
 def test_a_name_that_nobody_has_used_begins_before_what_came_while_its_topic_was_asked_for(
     starts: tuple[str, ...], queues: int, count: int
 ) -> None:

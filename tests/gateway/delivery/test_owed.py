@@ -7,6 +7,7 @@ anything live.
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 
@@ -20,6 +21,7 @@ from gateway.sessions.session_state import Owed, decode_flow
 from penstock.protocol.requests.topics import CreateTopic
 
 LASTING = Properties(session_expiry_interval=600)
+SEEDS = range(int(os.environ.get("PENSTOCK_SEEDS", "5")))
 
 
 class Reader:
@@ -89,7 +91,7 @@ def read_all(gateway: Gateway, reader: Reader, properties: Properties, filter: s
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_all_retained_values_come_however_often_the_connection_breaks(seed: int, qos: int) -> None:
     reader = Reader(random.Random(seed))
     gateway = Gateway(in_flight_max=4)
@@ -104,7 +106,7 @@ def test_all_retained_values_come_however_often_the_connection_breaks(seed: int,
 
 
 @pytest.mark.parametrize("start", ["beginning", "last=20", "time=1000000", "offset=0", "named=job"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_all_of_a_history_comes_however_often_the_connection_breaks(
     seed: int, start: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

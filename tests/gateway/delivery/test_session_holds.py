@@ -102,8 +102,7 @@ def test_a_subscribe_at_qos_1_that_is_refused_leaves_nothing_open_in_its_session
 
 
 @pytest.mark.parametrize("filter", FILTERS)
-@pytest.mark.parametrize("is_one_packet", [False, True])
-@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize(("at_once", "is_one_packet"), [(False, True), (True, False)])
 @pytest.mark.parametrize(("first", "second"), [(1, 0), (0, 1)])
 def test_of_two_subscriptions_in_one_breath_the_last_says_whether_it_is_open_in_its_sessions_name(
     filter: str, first: int, second: int, at_once: bool, is_one_packet: bool
