@@ -78,6 +78,36 @@ def packet_ids(client: Client) -> list[int]:
     return [one.packet_id for one in client.got() if isinstance(one, Publish)]
 
 
+@pytest.mark.parametrize("filters", [("plant/#",), ("plant/#", "plant/+")])
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_is_sent_again_and_not_acknowledged_stays_before_the_position(
+    filters: tuple[str, ...], is_lost: bool
+) -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = named(gateway, *filters)
+    for number in (0, 1):
+        publisher.publish("plant/0", b"%d" % number, 1, packet_id=1)
+    assert numbers(client) == [0, 1]
+    gateway.pass_time(1)
+    if is_lost:
+        lost, gateway = gateway, Gateway(beside=gateway, name="other")
+        gateway.broker.leave_alone("gw")
+        publisher = gateway.connect("p")
+        again = named(gateway)
+        others_turn(lost)
+    else:
+        client.cut()
+        again = named(gateway)
+    publisher.publish("plant/0", b"2", 1, packet_id=1)
+    first, second, third = packet_ids(again)
+    again.send(Puback(third))
+    assert kept(gateway).get("plant:0", 0) == 0
+    again.send(Puback(first))
+    assert kept(gateway) == {"plant:0": 1}
+    again.send(Puback(second))
+    assert kept(gateway) == {"plant:0": 3}
+
+
 def test_messages_from_before_a_subscription_and_retained_ones_do_not_count_for_its_name() -> None:
     gateway, publisher = gateway_with(0, queues=1)
     client = named(gateway, "plant/#")
