@@ -289,6 +289,27 @@ def others_turn(*gateways: Gateway) -> None:
         gateway.round()
 
 
+@pytest.mark.parametrize("is_history", [False, True])
+def test_a_session_that_was_away_has_a_say_also_in_queues_of_which_it_is_sent_nothing_yet(is_history: bool) -> None:
+    gateway, publisher = gateway_with(0, queues=2)
+    if is_history:
+        published(publisher, "plant/0", "plant/0")
+    asked: dict[str, Any] = {
+        "clean_start": False,
+        "properties": Properties(session_expiry_interval=1000, receive_maximum=1),
+    }
+    slow = gateway.connect("s", level=5, **asked)
+    slow.subscribe("plant/#", qos=1, properties=asking("named=billing", "beginning"))
+    if not is_history:
+        published(publisher, "plant/0", "plant/0")
+    other = subscriber(gateway, "t", "plant/#")
+    kept(gateway)
+    gateway.connect("s", level=5, **asked)  # takes over, and has room for one
+    assert take(other) == [0, 1]
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 0, "plant:1": 0}
+
+
 # ------------------------------------------------------------ what the filter passes over
 
 
@@ -469,6 +490,28 @@ def test_a_gateway_says_its_last_word_when_the_last_subscription_of_a_name_is_ov
     gateway.round()
     assert gateway.broker.positions("billing") == {"plant:0": 1}
     assert gateway.broker.state.offsets.holders("billing") == ()
+
+
+def test_a_position_that_somebody_sets_back_is_moved_by_later_subscriptions_only() -> None:
+    gateway, publisher = gateway_with(5, queues=1)
+    client = subscriber(gateway, "s", "plant/#")
+    take(client)
+    assert kept(gateway) == {"plant:0": 5}
+    gateway.broker.commit("billing", {"plant:0": 2})
+    published(publisher, "plant/0")
+    take(client)
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 2}
+    again = subscriber(gateway, "t", "plant/#")
+    assert take(again) == [2, 3, 4, 0]
+    assert kept(gateway) == {"plant:0": 6}
+    assert client.subscribe("plant/#", qos=1, properties=asking("named=billing")).reason_codes == (1,)
+    published(publisher, "plant/0")
+    [last] = packet_ids(client)
+    assert take(again) == [0]
+    assert kept(gateway) == {"plant:0": 6}
+    client.send(Puback(last))
+    assert kept(gateway) == {"plant:0": 7}
 
 
 def test_what_is_owed_after_a_position_was_set_back_stays_behind_it_when_the_session_is_resumed() -> None:
