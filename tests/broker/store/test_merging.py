@@ -27,7 +27,7 @@ from broker.store.index_chunk import (
 from broker.store.key_index import KeyIndex
 from broker.store.merging import MERGED, MERGED_BYTES_MAX, RETRY_MS, SOURCES_MAX, Merging, next_merge
 from broker.store.message_store import MessageStore
-from broker.store.queue_index import ENTRY20, Piece, QueueIndex
+from broker.store.queue_index import ENTRY20, QueueIndex
 from broker.store.settings import StoreSettings
 from penstock.errors import Damaged, OffsetOutOfRange
 from penstock.protocol.message import decode_batch
@@ -116,14 +116,6 @@ def chunks_on(disk: SimDisk) -> list[str]:
 # ------------------------------------------------------------ which
 
 
-def test_eight_neighbours_of_the_newest_segment_become_one_but_not_the_newest_chunk() -> None:
-    chunks = row_of(*range(0, 1000, 100))
-    assert next_merge(chunks[:MERGED], [0], frozenset()) == ([], 0)
-    assert next_merge(chunks, [0], frozenset()) == (chunks[:MERGED], 1)
-    merged = [Sealed(1, 0, 800, 80, 8), *row_of(*range(800, 2000, 100))]
-    assert next_merge(merged, [0], frozenset()) == (merged[1:9], 1), "what was made of eight is left alone"
-
-
 def test_neighbours_with_the_pieces_of_few_queues_wait_for_the_end_of_their_segment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -131,15 +123,6 @@ def test_neighbours_with_the_pieces_of_few_queues_wait_for_the_end_of_their_segm
     chunks = row_of(*range(0, 1000, 100))
     assert next_merge(chunks, [0], frozenset()) == ([], 0)
     assert next_merge(chunks, [0, 800], frozenset()) == (chunks[:8], 2)
-
-
-def test_all_chunks_of_a_finished_segment_become_one_and_none_of_two_segments() -> None:
-    chunks = [*row_of(0, 100, 200), *row_of(200, 300, level=1), *row_of(300, 400, 500)]
-    assert next_merge(chunks, [0, 300], frozenset()) == (chunks[:3], 2)
-    done = [Sealed(2, 0, 300, 30, 3), *row_of(300, 400, 500)]
-    assert next_merge(done, [0, 300], frozenset()) == ([], 0)
-    unfinished = row_of(0, 100, 200, 250)
-    assert next_merge(unfinished, [0, 300], frozenset()) == ([], 0), "its last chunk is still to come"
 
 
 def test_what_is_too_much_for_one_or_damaged_is_passed_over() -> None:
@@ -402,21 +385,6 @@ def test_a_damaged_source_is_told_once_and_never_copied(caplog: pytest.LogCaptur
     assert all(read_chunk(disk, chunk.number) for chunk in again._keys.chunks)
 
 
-def test_two_merges_with_damaged_sources_are_told_once_each(caplog: pytest.LogCaptureFixture) -> None:
-    disk = SimDisk()
-    store = opened(disk, SEGMENTS)
-    harmed: set[int] = set()
-    for number in range(400):
-        fill(store, 1, start=number)
-        for chunk in store._keys.chunks:
-            if chunk.number in (0, 8192) and chunk.number not in harmed:
-                harmed.add(chunk.number)
-                disk.flip(chunk_path(chunk.number), chunk.size - 10)
-    rest(store)
-    assert harmed == {0, 8192}
-    assert len([record for record in caplog.records if "stay apart" in record.message]) == 2
-
-
 def test_a_flipped_bit_anywhere_before_the_entries_of_a_source_ends_only_the_merge() -> None:
     disk = SimDisk()
     index, keys = sealed_queues(disk, chunks=3, queues=2)
@@ -604,44 +572,6 @@ def test_retention_takes_chunks_away_from_a_merge_at_any_moment(monkeypatch: pyt
         assert bodies(opened(disk, settings)) == [*sent, b"late"][first:]
     assert moments.count((False, False)) > 10, "before queues are pointed to what was made,"
     assert moments.count((False, True)) > 10, "meanwhile, and while its sources are removed"
-
-
-def test_no_more_queues_are_pointed_to_what_was_made_when_it_is_about_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "SLICE_ROWS", 3)
-    disk = SimDisk()
-    index, keys = sealed_queues(disk, chunks=7, queues=10)
-    files = ChunkFiles(disk)
-    merge = Merging(disk, index, keys, files)
-    while not merge._counts:
-        merge.step([0, 300, 600], 1000)
-    merge.leave(300)
-    assert merge._work is None
-    assert [piece.chunk for queue in index if (piece := queue.piece_of(70_002))] == [2] * 3 + [200] * 7
-    assert chunks_on(disk) == [chunk_path(number) for number in (2, 300, 400, 500, 600)]
-    assert keys.chunks[0].number == 2
-    keys.forget_chunk(keys.chunks[0])
-    files.remove(2)
-    index.forget_before(300)
-    assert {queue.min for queue in index} == {70_003}
-    for _ in range(50):  # the next merge is as any other
-        merge.step([300, 600], 1000)
-    assert chunks_on(disk) == [chunk_path(302), chunk_path(600)]
-    assert {queue.piece_of(70_003) for queue in index} == {Piece(70_003, 3, 302, 60 * n) for n in range(10)}
-
-
-def test_a_merge_behind_what_retention_removes_goes_on() -> None:
-    disk = SimDisk()
-    index, keys = sealed_queues(disk, chunks=5, queues=2)
-    merge = Merging(disk, index, keys, ChunkFiles(disk))
-    merge._damaged = frozenset({0, 100})
-    merge.step([0, 200, 400], 1000)
-    assert merge._sources[0].start == 200
-    merge.leave(200)
-    assert merge._work is not None
-    while merge._work:
-        merge.step([200, 400], 1000)
-        merge.leave(200)
-    assert [chunk.number for chunk in keys.chunks] == [0, 100, 202, 400]
 
 
 def test_a_start_at_the_older_checkpoint_finds_a_chunk_that_ends_there() -> None:
