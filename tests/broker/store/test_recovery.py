@@ -334,18 +334,6 @@ def test_how_large_the_state_is_is_known_from_the_start_on() -> None:
     assert again.sealed == sealed
 
 
-def test_a_start_reads_the_newest_checkpoint_once() -> None:
-    disk = SimDisk()
-    store = opened(disk, ROOMY)
-    stored(store, *[incoming(b"r" * 100_000, f"r{number}", retain=True) for number in range(10)])
-    store.close(1000)
-    [checkpoint] = disk.paths("checkpoint")
-    size = len(disk.read(checkpoint))
-    disk.bytes_read = 0
-    opened(disk, ROOMY)
-    assert 1_000_000 < size <= disk.bytes_read < 1.5 * size
-
-
 def test_rot_in_sealed_log_is_found_by_the_reader_and_passed_over() -> None:
     disk = SimDisk()
     store = opened(disk)
