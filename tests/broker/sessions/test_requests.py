@@ -103,15 +103,6 @@ def test_what_was_saved_comes_back_with_a_higher_epoch_also_after_a_kill() -> No
     assert (again.will, again.terms, again.flow, again.state) == (b"will", b"terms", b"flow", RELEASED)
 
 
-def test_a_session_that_outlives_its_connection_is_answered_for_when_it_is_durable() -> None:
-    rig = Rig()
-    lasting = rig.submit(OpenSession("g", "c", False, 60, b""))
-    passing = rig.submit(OpenSession("g", "d", True, 0, b""))
-    assert (len(lasting), len(passing)) == (0, 1)
-    rig.sync()
-    assert len(lasting) == 1
-
-
 def test_whoever_lost_a_session_is_fenced() -> None:
     rig = Rig()
     old = open_session(rig)
@@ -883,15 +874,6 @@ def test_an_anonymous_session_becomes_the_users_who_takes_it() -> None:
     open_session(rig)
     assert open_session(rig, user="alice").present
     assert rig.ask(OpenSession("h", "c", False, 60, b"", force=True)).code == Fenced.code
-
-
-def test_an_owner_that_was_too_slow_to_let_go_hears_of_it_when_it_looks() -> None:
-    rig = Rig()
-    alive(rig, "g", "h")
-    held = open_session(rig, expiry_s=0)
-    open_session(rig, "h", force=True, expiry_s=0)
-    assert rig.ask(WatchSessions("g", 0.0)) == SessionCalls((SessionCall("c", held.epoch, False),))
-    assert rig.ask(WatchSessions("g", 0.0)) == SessionCalls(())
 
 
 # ---------------------------------------------------------------- epochs of gateways
