@@ -108,17 +108,6 @@ def test_every_message_of_every_queue_arrives_and_a_commit_stores_how_far(run: R
     assert committed(cluster) == {f"orders:{queue}": 10 for queue in range(4)}
 
 
-def test_messages_of_a_queue_keep_their_order(run: Run) -> None:
-    cluster = LinkedCluster(topics=["orders"])
-    put(cluster.brokers[0], *numbered(20), queue=2)
-
-    async def test() -> None:
-        async with consumer(cluster, batch_max=7) as c:
-            assert await bodies(c, 20) == numbered(20)
-
-    run(test)
-
-
 def test_messages_that_come_later_wake_the_consumer(run: Run) -> None:
     cluster = LinkedCluster(topics=["orders"])
 
@@ -201,20 +190,6 @@ def test_poll_returns_nothing_when_nothing_comes(run: Run) -> None:
             assert [message.body for message in await c.poll(5)] == [b"x"]
 
     run(test)
-
-
-def test_a_commit_without_news_asks_nobody(run: Run) -> None:
-    cluster = LinkedCluster(topics=["orders"])
-    put(cluster.brokers[0], b"x")
-
-    async def test() -> None:
-        async with consumer(cluster) as c:
-            await bodies(c, 1)
-            for _ in range(3):
-                await c.commit()
-
-    run(test)
-    assert len(asked(cluster.brokers[0], CommitOffsets)) == 1
 
 
 def test_leaving_the_block_leaves_the_group(run: Run) -> None:
