@@ -321,6 +321,24 @@ def test_a_reader_that_has_come_to_the_head_by_itself_leaves_no_gap_in_the_windo
     assert (drain(slow), drain(quick)) == ([b"<6>"], [b"<6>"])
 
 
+def test_unsubscribing_a_primary_that_has_come_to_a_part_of_its_messages_leaves_the_rest_to_the_others() -> None:
+    gateway = Gateway()
+    publisher = gateway.connect("p")
+    client = gateway.connect(level=5, properties=Properties(receive_maximum=1))
+    for one in ("a/b", "a/#"):
+        client.subscribe(one, qos=1)
+    gateway.broker.stall("~filter:a/b")
+    for at in range(3):
+        publisher.publish("a/b", bytes([at]), 1, packet_id=at + 1)
+    assert publishes(client) == []
+    gateway.broker.go_on()
+    gateway.round()
+    [first] = publishes(client)
+    client.send(Unsubscribe(7, ("a/b",)))
+    client.send(Puback(first.packet_id))
+    assert drain(client) == [bytes([1]), bytes([2])]
+
+
 def test_an_answer_that_was_on_its_way_when_a_filter_went_back_for_its_primarys_messages_hides_none_of_them() -> None:
     """Nothing lost: all that was stored while the client was away, whichever filter it is sent for."""
     count = 600
