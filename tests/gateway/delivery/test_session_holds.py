@@ -573,3 +573,16 @@ def test_a_filter_that_is_wanted_again_before_its_end_is_saved_begins_anew(dies:
     again.cut()
     there.produce("a", b"z", mqtt_topic="a/b", qos=2)
     assert drain(connect(there)) == [b"z"]
+
+
+def test_what_is_wanted_again_is_opened_behind_its_close() -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe("a/#", qos=2)
+    before = len(gateway.broker.requests)
+    client.send(Unsubscribe(3, ("a/#",)), Subscribe(4, (Subscription("a/#", 2),)))
+    made = [one for one in gateway.broker.requests[before:] if isinstance(one, OpenFilters | CloseFilters)]
+    assert [type(one) for one in made if one.owner.startswith("~session/")] == [CloseFilters, OpenFilters]
+    assert [type(one).__name__ for one in client.got()] == ["Unsuback", "Suback"]
+    gateway.produce("a", b"y", mqtt_topic="a/b", qos=2)
+    assert drain(client) == [b"y"]
