@@ -91,6 +91,11 @@ class Cursor(Attachable):
         self.redos: list[Redo] | None = None
         self.back = -1
 
+    def is_older(self, other: Cursor) -> bool:
+        """Whether it is open and began no later than another one, which is at the same broker. One that is resumed may
+        be younger than its subscription, if its broker has closed the filter and opened it again."""
+        return self.feed.broker is other.feed.broker and self.next >= 0 and self.start <= other.start
+
     def left_owed(self, *, is_history: bool, take: bool = False) -> Owed | None:
         """The messages that an earlier connection of the session has left owed here, if they are of this kind.
         ``take``: they are handled now."""
@@ -224,7 +229,10 @@ class Overlap:
             cursor.redos = cursor.skipped = None
         else:
             cursor.first = cursor.start
-        self.cursors.append(cursor)
+        at = len(self.cursors)
+        while at and cursor.next >= 0 and not self.cursors[at - 1].is_older(cursor):
+            at -= 1
+        self.cursors.insert(at, cursor)
         self._matching = None
 
     def _come_to(self, broker: Broker) -> int:

@@ -33,7 +33,7 @@ QOS = st.sampled_from([0, 1, 2, 2])
 HELD: list[tuple[type[Request], ...]] = [(OpenFilters,), (Pull,), (OpenFilters, Pull)]
 
 
-SEEDS = range(int(os.environ["PENSTOCK_SEEDS"])) if "PENSTOCK_SEEDS" in os.environ else (0, 1, 9, 31, 72)
+SEEDS = range(int(os.environ["PENSTOCK_SEEDS"])) if "PENSTOCK_SEEDS" in os.environ else (0, 1, 9, 19, 31, 72)
 STEPS = 1200
 
 

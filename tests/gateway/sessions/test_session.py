@@ -297,7 +297,9 @@ def test_a_message_is_delivered_by_exactly_one_cursor_if_any_counts(
 ) -> None:
     session = Session("c", 10)
     cursors = [subscribed(session, one, start=data.draw(st.integers(1000, 1010))) for one in filters]
-    counting = [one for one in cursors if one.subscription.filter != "c/d" and one.start <= position]
+    by_age = sorted(cursors, key=lambda one: one.start)
+    assert session.overlap.cursors == by_age, "as a resumed session has them, whatever the order of its subscriptions"
+    counting = [one for one in by_age if one.subscription.filter != "c/d" and one.start <= position]
     in_queue = [one for one in cursors if one.subscription.filter != "c/d"]
     message = arrival(name="a/b", position=position)
     found = []
