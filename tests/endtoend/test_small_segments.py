@@ -18,7 +18,7 @@ pytestmark = pytest.mark.endtoend
 @pytest.fixture
 def started(system: Callable[..., System], tmp_path: Path) -> System:
     config = tmp_path / "penstock.toml"
-    config.write_text("[broker]\nsegment_bytes = 65536\nreserve_step_bytes = 16384\nchunk_bytes = 16384\n")
+    config.write_text("[broker]\nsegment_bytes = 65536\nreserve_step_bytes = 16384\n")
     return system("--config", str(config)).start()
 
 
