@@ -84,7 +84,7 @@ check-gateway:
 check-others:
 	@$(BIN)/pytest $(QUICK) $(patsubst %,--ignore=%,$(HALF))
 
-test: $(VENV)/.test  ## install what the tests need and run all but the long ones (about 25 minutes on two cores)
+test: $(VENV)/.test  ## install what the tests need and run all but the long ones (about 18 minutes on two cores)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@$(MAKE) --no-print-directory -j3 -k --output-sync=target .checked/.made install-test test-types
