@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ COLUMNS: Final = ("device", "metric", "time", "value", "FIELDS", *MESSAGE_COLUMN
 _READ: Final = ("key", "value", "queue", "offset", "timestamp", "mqtt_topic", "client_id")
 _OURS: Final = frozenset({"device", "metric", "value", *TIME_FIELDS})
 _TABLES_MAX: Final = 50
+_CORRECT: Final = "correct the query; docs/guide/analyst.md has the columns of a topic's table"
 
 
 def answer(query: str, spark: SparkSession, servers: str, topics: Sequence[str]) -> DataFrame:
@@ -49,10 +51,10 @@ def answer(query: str, spark: SparkSession, servers: str, topics: Sequence[str])
         try:
             return _named_once(spark.sql(query))
         except ParseException as error:
-            raise InvalidConfig(f"this is no SQL: {_first(error)}") from None
+            raise InvalidConfig(f"this is no SQL: {_first(error)}", hint=_CORRECT) from None
         except AnalysisException as error:
             if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
-                raise InvalidConfig(_first(error)) from None
+                raise InvalidConfig(_first(error), hint=_CORRECT) from None
             name = (error.getMessageParameters() or {}).get("relationName", "").strip("`")
         if "`.`" in name:  # as of DROP TABLE and INSERT, which name Spark's own catalog
             hint = "each topic is a table, with no catalog before its name, and a query only reads"
@@ -106,9 +108,9 @@ def _newest(topic: str, servers: str) -> str:
 
 
 def fields_of(payloads: Iterable[bytes]) -> dict[str, str]:
-    """Fields of JSON objects with their types in Spark: that of all values, else ``string`` (lists and objects are
-    their JSON then). Payloads that are no objects have none."""
-    kinds: dict[str, set[str]] = {}
+    """Fields of JSON objects with their types in Spark: that of more than half of the values, else ``string`` (lists
+    and objects are their JSON then). Payloads that are no objects have none."""
+    kinds: dict[str, Counter[str]] = {}
     spelled: dict[str, str] = {}
     for payload in payloads:
         try:
@@ -118,7 +120,7 @@ def fields_of(payloads: Iterable[bytes]) -> dict[str, str]:
         if type(said) is dict:
             for name, value in said.items():
                 if name and spelled.setdefault(name.lower(), name) == name:
-                    kinds.setdefault(name, set()).update(_kind(value))
+                    kinds.setdefault(name, Counter()).update(_kind(value))
     return {name: _joined(its) for name, its in kinds.items()}
 
 
@@ -130,10 +132,11 @@ def _kind(value: Any) -> tuple[str, ...]:
     return ({bool: "boolean", float: "double"}.get(type(value), "string"),)
 
 
-def _joined(kinds: set[str]) -> str:
-    if kinds == {"bigint", "double"}:
-        return "double"
-    return kinds.pop() if len(kinds) == 1 else "string"
+def _joined(kinds: Counter[str]) -> str:
+    if kinds["double"]:
+        kinds["double"] += kinds.pop("bigint", 0)
+    kind, count = (kinds.most_common(1) or [("string", 0)])[0]
+    return kind if 2 * count > kinds.total() else "string"
 
 
 def expressions(fields: dict[str, str]) -> list[str]:

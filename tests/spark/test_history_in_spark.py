@@ -65,12 +65,12 @@ def test_topics_are_tables_whose_columns_are_the_fields_of_their_payloads(
     said = [tuple(row.values())[:6] for row in rows]
     at, stored = AT.isoformat().replace("+00:00", "Z"), [row["stored"] for row in rows]
     assert said == [
-        ("d1", "temp", at, "21.5", "Kiel", "fast"),
-        ("d2", "in/temp", at, "22", None, None),
-        ("d9", "hum", stored[2], "3", None, None),
-        ("d1", "temp", stored[3], None, None, None),
+        ("d1", "temp", at, 21.5, "Kiel", "fast"),
+        ("d2", "in/temp", at, 22.0, None, None),
+        ("d9", "hum", stored[2], 3.0, None, None),
+        ("d1", "temp", stored[3], 19.25, None, None),
         ("d1", "temp", stored[4], None, None, None),
-        (None, None, stored[5], "much", "[1]", None),
+        (None, None, stored[5], None, "[1]", None),
     ]
     assert rows[4]["payload"] == "\ufffd{"
 
