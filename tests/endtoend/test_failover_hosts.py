@@ -74,8 +74,9 @@ class Client:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            kind, *words = line.split()
-            self.receipts[kind].append(words)
+            if line.endswith("\n"):  # the last one may be cut off by the kill
+                kind, *words = line.split()
+                self.receipts[kind].append(words)
 
     @property
     def counts(self) -> tuple[int, int]:
