@@ -80,25 +80,25 @@ def _connected(row: SessionRow, terms: SessionTerms | None) -> ConnectedClient:
 def disconnect(client: str) -> Task[None]:
     """Cuts the connection of an MQTT client. Its session stays, so that it may come back; to keep it out use access
     rules. Raises ``SessionNotFound`` where it is not connected."""
-    check_text("client", client)
-    home = yield from home_of_sessions()
-    request = AskSubscriptions((client,), False, ANSWER_S, disconnects=True)
-    told: Subscriptions = yield Ask(home.address, request, Subscriptions)
-    if not told.told:
-        raise SessionNotFound(f"no client {client} is connected", hint="`penstock client list` shows who is")
+    yield from _of_connected(AskSubscriptions((client,), False, ANSWER_S, disconnects=True), client)
 
 
 def watch_client(client: str, after: int = 0) -> Task[tuple[SeenPacket, ...]]:
     """The MQTT packets of a client that its gateway has seen after this number, the last ones where they are too many.
     It is followed from the first call on, for as long as calls are less than some seconds apart. Raises
     ``SessionNotFound`` where it is not connected."""
+    terms = yield from _of_connected(AskSubscriptions((client,), False, ANSWER_S, watch_after=after), client)
+    return terms.packets
+
+
+def _of_connected(request: AskSubscriptions, client: str) -> Task[SessionTerms]:
+    """The answer of the gateway of one client. Raises ``SessionNotFound`` where it is not connected."""
     check_text("client", client)
     home = yield from home_of_sessions()
-    request = AskSubscriptions((client,), False, ANSWER_S, watch_after=after)
     told: Subscriptions = yield Ask(home.address, request, Subscriptions)
     if not told.told:
         raise SessionNotFound(f"no client {client} is connected", hint="`penstock client list` shows who is")
-    return told.told[0].packets
+    return told.told[0]
 
 
 def end_session(client: str) -> Task[None]:

@@ -10,7 +10,7 @@ from penstock.access.tokens import TokenRules
 from penstock.errors import InvalidConfig
 from penstock.service import common_settings as common
 from penstock.service.certificates import Files
-from penstock.service.exposure import PAGES, is_loopback, refuse_exposed
+from penstock.service.exposure import PAGES, is_loopback, refuse_exposed, ways_out
 from penstock.service.setting import check_bounds, setting
 
 CLIENTS: Final = ("none", "optional", "required")
@@ -73,7 +73,7 @@ class AccessSettings:
                 hint="set password_file, jwt_key_file or tls_clients",
             )
         if not self.asks:
-            refuse_exposed("host", host, self.insecure, peer_can, hint=MENDED.format(host="host"))
+            refuse_exposed("host", host, self.insecure, peer_can, hint=ways_out("host", _USERS))
 
     def check_clear(self, host: str) -> None:
         """Raises ``InvalidConfig`` for an HTTP port beyond loopback where passwords would travel in clear text."""
@@ -86,7 +86,7 @@ class AccessSettings:
         """Raises ``InvalidConfig`` for status pages beyond loopback where there are neither users and a certificate nor
         ``insecure``. ``setting``: the name of the one that holds ``host``."""
         if not self.guards_pages(host):
-            refuse_exposed(setting, host, self.insecure, PAGES, hint=PAGES_MENDED.format(host=setting))
+            refuse_exposed(setting, host, self.insecure, PAGES, hint=ways_out(setting, _PAGES_LOGIN))
 
     def guards_pages(self, host: str) -> bool:
         """Whether status pages there speak TLS and ask for a login. On loopback they do neither: probes and scrapers of
@@ -112,13 +112,7 @@ class AccessSettings:
 _CLEAR_MENDED: Final = (
     "set tls_certificate, or, in a network of trusted machines or behind a proxy that speaks HTTPS, insecure = true"
 )
-MENDED: Final = (
-    'make a user with `penstock user add NAME --file users`, and set password_file = "users"\n'
-    'or listen on this machine alone: {host} = "127.0.0.1"\n'
-    "or, in a network of trusted machines, set insecure = true"
-)
-PAGES_MENDED: Final = (
-    "set password_file (or jwt_key_file) and tls_certificate, and the pages ask for a login with the right `view *`\n"
-    'or listen on this machine alone: {host} = "127.0.0.1"\n'
-    "or, in a network of trusted machines, set insecure = true"
+_USERS: Final = 'make a user with `penstock user add NAME --file users`, and set password_file = "users"'
+_PAGES_LOGIN: Final = (
+    "set password_file (or jwt_key_file) and tls_certificate, and the pages ask for a login with the right `view *`"
 )

@@ -34,7 +34,13 @@ def refuse_exposed(setting: str, host: str, insecure: bool, peer_can: str, *, hi
         return
     raise InvalidConfig(
         f"{setting} is {host!r}: other machines reach it, and this port asks for no login: a peer {peer_can}",
-        hint=hint
-        or f'listen on this machine alone: {setting} = "127.0.0.1"\n'
-        "or, in a network of trusted machines, set insecure = true",
+        hint=hint or ways_out(setting),
     )
+
+
+def ways_out(setting: str, login: str = "") -> str:
+    """The hint for a refused address, a line for each choice. ``setting``: the name of the one that holds the address;
+    ``login``: how the port comes to ask for a login, the first choice where it can."""
+    alone = f'listen on this machine alone: {setting} = "127.0.0.1"'
+    insecure = "or, in a network of trusted machines, set insecure = true"
+    return "\n".join([login, f"or {alone}", insecure] if login else [alone, insecure])
